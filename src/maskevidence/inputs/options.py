@@ -540,7 +540,7 @@ class RowTraining(Training):
         str | None, Option("Column with the names of the rows, which are not data.", "COLUMN")
     ] = None
     epochs: Annotated[
-        int | None, Option("Passes over the rows; by default 500, and fewer of many rows for masked-net.")
+        int | None, Option("Passes over the rows; by default 500, for masked-net as many as help.")
     ] = None
     patience: Annotated[
         int | None,

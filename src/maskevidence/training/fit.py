@@ -15,6 +15,7 @@ from maskevidence.moments import GaussianMoments
 from maskevidence.training.history import Callback, History
 from maskevidence.training.loop import LoopOptions, TrainingLoop
 from maskevidence.training.objectives import MaskedObjective, Objective
+from maskevidence.training.pace import Pace
 
 
 def fit(
@@ -27,9 +28,11 @@ def fit(
     schedule: Callable[[float], float] | None = None,
     epochs: int = 100,
     batch_size: int | None = None,
+    epoch_size: int | None = None,
     seed: int = 0,
     held_out: object = None,
     patience: int | None = None,
+    pace: Pace | None = None,
     evidence_every: int = 1,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 10,
@@ -56,11 +59,15 @@ def fit(
             optimizer's; by default the rate stays the same.
         epochs: number of passes over the data in total, including those before a checkpoint.
         batch_size: observations in one step; by default all.
+        epoch_size: observations in one epoch; by default all. Each epoch goes on where the last one ended, in
+            passes over the data.
         seed: seed of the order of the observations and of the model's own random numbers.
         held_out: `Tokens` or a table, whose evidence is recorded after each epoch: exact if the model has
             `log_evidence`, otherwise estimated on fixed masks of random sizes.
         patience: stop after this number of epochs without a higher held-out evidence, and restore the best
             parameters.
+        pace: a `Pace`, by which the learning rate falls where the held-out evidence stands still, until
+            training ends; the best parameters are restored.
         evidence_every: epochs between two exact log evidences of the training data; 0 for none.
         checkpoint: a folder; training resumes from the checkpoint in it, if there is one.
         checkpoint_every: epochs between two checkpoints; the last epoch always leaves one.
@@ -83,12 +90,23 @@ def fit(
         True
     """
     options = LoopOptions(
-        epochs, batch_size, seed, patience, evidence_every, checkpoint, checkpoint_every, callbacks, schedule
+        epochs,
+        batch_size,
+        seed,
+        patience,
+        evidence_every,
+        checkpoint,
+        checkpoint_every,
+        callbacks,
+        schedule,
+        epoch_size,
+        pace,
     )
     if not (learning_rate > 0 and math.isfinite(learning_rate)):
         raise InputError(f"learning_rate={learning_rate}; give a finite number above 0, such as 0.01")
-    if patience is not None and held_out is None:
-        raise InputError(f"patience={patience} needs rows to judge by; give held_out")
+    for name, judge in {"patience": patience, "pace": pace}.items():
+        if judge is not None and held_out is None:
+            raise InputError(f"{name}={judge} needs rows to judge by; give held_out")
     parameters = _trained_parameters(model)
     loss = MaskedObjective(objective, seed=seed) if isinstance(objective, MaskDesign) else objective
     loss.check(model)

@@ -48,6 +48,7 @@ class History(Shown):
         stopped: why training ended before its last epoch; None if it did not.
         resumed_from: the epoch of the checkpoint from which training resumed; None for a fresh start.
         devices: where the model was trained, each device once.
+        paced: whether the learning rate fell by a `Pace`, which tries lower rates itself.
     """
 
     epoch: Int64[np.ndarray, " n_epochs"]
@@ -58,6 +59,7 @@ class History(Shown):
     stopped: str | None = None
     resumed_from: int | None = None
     devices: tuple[str, ...] = ()
+    paced: bool = False
 
     def __len__(self) -> int:
         return len(self.epoch)
@@ -82,9 +84,14 @@ class History(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence if the best of 10 or more epochs was among the first 5 %, or the last one."""
+        """A sentence if the best of 10 or more epochs was among the first 5 %, or the last one.
+
+        With a pace, a sentence if training ended before the held-out evidence stood still.
+        """
         best, n = self.best_epoch, len(self)
         if best is None or n < _FEWEST_EPOCHS or max(2, n // 20) < best < n:
+            return ()
+        if self.paced and (best < n or self.stopped is not None):
             return ()
         more = "more epochs may reach more" if best == n else "a lower learning rate may reach more"
         return (f"the held-out evidence was highest after epoch {best} of {n}: {more}",)

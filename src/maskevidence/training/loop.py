@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from maskevidence.tokens import Tokens
 from maskevidence.training.checkpoints import FILE, load_checkpoint, parameter_shapes, save_checkpoint
 from maskevidence.training.history import Callback, EpochRecord, History
 from maskevidence.training.objectives import MaskedObjective, Objective
+from maskevidence.training.pace import Pace
 
 _HELD_OUT_MASKS = 8_192  # in all, if each row has 2 to 8
 
@@ -41,9 +42,11 @@ class LoopOptions:
     checkpoint_every: int
     callbacks: Sequence[Callback]
     schedule: Callable[[float], float] | None = None
+    epoch_size: int | None = None
+    pace: Pace | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "checkpoint_every"):
+        for name in ("epochs", "batch_size", "patience", "checkpoint_every", "epoch_size"):
             count = getattr(self, name)
             if count is not None and (not isinstance(count, int) or count < 1):
                 raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
@@ -66,6 +69,8 @@ class TrainingLoop:
     best: dict[str, Tensor] | None = field(default=None, init=False)
     # the epoch with the highest held-out evidence; None without patience
     best_epoch: int | None = field(default=None, init=False)
+    # the held-out evidence before the first epoch; NaN without a pace
+    before: float = field(default=math.nan, init=False)
     # the last checkpoint and its epoch; None before the first
     saved: tuple[Path, int] | None = field(default=None, init=False)
     # where the model was trained, in the order of the epochs
@@ -74,6 +79,8 @@ class TrainingLoop:
     def __post_init__(self) -> None:
         self.n_rows = self.data.n_rows if isinstance(self.data, GaussianMoments) else len(self.data)
         self.batch_size = min(self.options.batch_size or self.n_rows, self.n_rows)
+        self.epoch_size = self.options.epoch_size or self.n_rows
+        self.n_batches = math.ceil(self.epoch_size / self.batch_size)
         self.step_data = self._moments_if_sufficient()
         self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.gpus = sorted({p.device.index or 0 for p in self.model.parameters() if p.device.type == "cuda"})
@@ -83,14 +90,20 @@ class TrainingLoop:
         options = self.options
         resumed_from = self._resume()
         self._add_device()
-        stopped = self._out_of_patience()
+        if options.pace is not None and math.isnan(self.before):
+            self.model.eval()
+            self.before, self.best = self._held_out_evidence(), self._parameters()
+        stopped = self._ended()
         with progress("training", options.epochs) as advance:
             advance(len(self.records))
             while len(self.records) < options.epochs and stopped is None:
                 record = self._epoch(len(self.records))
+                before = self._rate()
                 self.records.append(record)
                 self._keep_best(record)
-                stopped = self._out_of_patience()
+                stopped = self._ended()
+                if self._rate() < before and self.best is not None:
+                    self.model.load_state_dict(self.best)
                 answers = [callback(record, self.model) for callback in options.callbacks]
                 if any(answers):
                     stopped = stopped or "a callback ended it"
@@ -111,6 +124,7 @@ class TrainingLoop:
             stopped,
             resumed_from,
             tuple(self.devices),
+            self.options.pace is not None,
         )
 
     def _add_device(self) -> None:
@@ -121,30 +135,38 @@ class TrainingLoop:
 
     def _epoch(self, epoch: int) -> EpochRecord:
         """One pass over the data, and the evidences after it."""
-        n_batches = math.ceil(self.n_rows / self.batch_size)
         total = 0.0
         self.model.train()
         for batch, (data, share) in enumerate(self._batches(epoch)):
-            step = epoch * n_batches + batch
+            step = epoch * self.n_batches + batch
             total += share * self._step(data, epoch, step)
         self.model.eval()
         every = self.options.evidence_every
         exact = every and (epoch + 1) % every == 0
         train = math.nan
-        with torch.no_grad():
-            if exact and isinstance(self.data, Tokens) and isinstance(self.model, HasLogEvidence):
+        if exact and isinstance(self.data, Tokens) and isinstance(self.model, HasLogEvidence):
+            with torch.no_grad():
                 train = float(self.model.log_evidence(to_device_of(self.model, self.data)).mean())
-            test = math.nan if self.held_out is None else self._evidence(self.held_out)
-        return EpochRecord(epoch + 1, -total, train, test)
+        return EpochRecord(epoch + 1, -total, train, self._held_out_evidence())
+
+    def _rate(self) -> float:
+        """The learning rate of the next epoch, as a part of the highest, by the held-out evidence so far."""
+        if self.options.pace is None:
+            return 1.0
+        return self.options.pace.rate([self.before, *(record.held_out for record in self.records)])
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tokens | GaussianMoments, float]]:
         """The epoch's batches, each with its share of the observations."""
-        if self.batch_size == self.n_rows or isinstance(self.step_data, GaussianMoments):
+        whole = self.batch_size == self.epoch_size == self.n_rows
+        if whole or isinstance(self.step_data, GaussianMoments):
             yield self.step_data, 1.0
             return
-        order = torch.from_numpy(np.argsort(keyed_bits(self.options.seed, epoch, np.arange(self.n_rows))))
-        for rows in torch.split(order.to(self.step_data.values.device), self.batch_size):
-            yield self.step_data[rows], len(rows) / self.n_rows
+        first, n = epoch * self.epoch_size, self.n_rows
+        passes = range(first // n, (first + self.epoch_size - 1) // n + 1)
+        orders = [np.argsort(keyed_bits(self.options.seed, each, np.arange(n))) for each in passes]
+        order = np.concatenate(orders)[first - passes.start * n :][: self.epoch_size]
+        for rows in torch.split(torch.from_numpy(order).to(self.step_data.values.device), self.batch_size):
+            yield self.step_data[rows], len(rows) / self.epoch_size
 
     def _step(self, data: Tokens | GaussianMoments, epoch: int, step: int) -> float:
         """Take one step of the optimizer, and return the loss before it."""
@@ -160,10 +182,12 @@ class TrainingLoop:
             loss.backward()  # type: ignore[no-untyped-call]
             return loss
 
-        if self.options.schedule is not None:
-            n_steps = self.options.epochs * math.ceil(self.n_rows / self.batch_size)
+        if self.options.schedule is not None or self.options.pace is not None:
+            part = self._rate()
+            if self.options.schedule is not None:
+                part *= self.options.schedule(step / (self.options.epochs * self.n_batches))
             for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-                group["lr"] = rate * self.options.schedule(step / n_steps)
+                group["lr"] = rate * part
         loss: Any
         with seeded(int(keyed_bits(self.options.seed, step)) >> 1, self.gpus):
             loss = self.optimizer.step(closure)  # type: ignore[arg-type]
@@ -192,6 +216,11 @@ class TrainingLoop:
             "lower the learning rate, or rescale the data"
         )
 
+    def _held_out_evidence(self) -> float:
+        """Nats per observation; NaN without held-out data."""
+        with torch.no_grad():
+            return math.nan if self.held_out is None else self._evidence(self.held_out)
+
     def _evidence(self, tokens: Tokens) -> float:
         if isinstance(self.model, HasLogEvidence):
             return float(self.model.log_evidence(to_device_of(self.model, tokens)).mean())
@@ -199,14 +228,21 @@ class TrainingLoop:
         return estimate_evidence(self.model, tokens, RandomSize(n_masks), seed=self.options.seed).log_evidence
 
     def _keep_best(self, record: EpochRecord) -> None:
-        if self.options.patience is None:
+        if self.options.patience is None and self.options.pace is None:
             return
-        best = self.records[self.best_epoch - 1].held_out if self.best_epoch is not None else -math.inf
+        best = -math.inf if math.isnan(self.before) else self.before
+        if self.best_epoch is not None:
+            best = self.records[self.best_epoch - 1].held_out
         if record.held_out > best:
-            self.best_epoch = record.epoch
-            self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+            self.best_epoch, self.best = record.epoch, self._parameters()
 
-    def _out_of_patience(self) -> str | None:
+    def _parameters(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def _ended(self) -> str | None:
+        """Why training ends after the last epoch so far; None if it goes on."""
+        if self._rate() == 0.0:
+            return "the held-out evidence stood still at the lowest learning rate"
         patience = self.options.patience
         if patience is None or len(self.records) - (self.best_epoch or 0) < patience:
             return None
@@ -234,6 +270,8 @@ class TrainingLoop:
             "batch_size": self.batch_size,
             "seed": self.options.seed,
             "patience": self.options.patience,
+            "epoch_size": self.epoch_size,
+            "pace": None if self.options.pace is None else asdict(self.options.pace),
             "data": _fingerprint(self.data),
             "held_out": None if self.held_out is None else _fingerprint(self.held_out),
         }
@@ -247,6 +285,7 @@ class TrainingLoop:
             "rates": self.rates,
             "best": self.best,
             "best_epoch": self.best_epoch,
+            "before": self.before,
             "devices": self.devices,
             "records": torch.tensor(self.records, dtype=torch.float64),
         }
@@ -273,6 +312,7 @@ class TrainingLoop:
             )
         self.optimizer.load_state_dict(state["optimizer"])
         self.best, self.best_epoch = state["best"], state["best_epoch"]
+        self.before = state.get("before", math.nan)
         self.records = [EpochRecord(int(row[0]), *row[1:]) for row in state["records"].tolist()]
         self.saved, self.devices = (Path(folder) / FILE, done), state.get("devices", [])
         return done

@@ -12,10 +12,13 @@ import torch
 
 import maskevidence as me
 from maskevidence.inputs.rows import prepare
+from maskevidence.masks.design import MaskKey
+from maskevidence.masks.drawing import drawn_masks
 from maskevidence.models.network import masked_network
 from maskevidence.models.network.cells import ColumnHeads
 from maskevidence.models.network.columns import MIXED, Column, column_from
-from maskevidence.models.network.masked_network import MaskedNetwork
+from maskevidence.models.network.gaussian_answer import GaussianAnswer
+from maskevidence.models.network.masked_network import MaskedNetwork, _Complements
 
 N_ROWS = 300
 
@@ -79,6 +82,33 @@ def test_every_cell_has_a_total_probability_of_one(network: MaskedNetwork) -> No
     assert np.trapezoid(density, u) == pytest.approx(1, abs=2e-3)
 
 
+@pytest.mark.parametrize("visible", [(), (0, 1), (0, 1, 2, 4)])
+def test_atoms_leave_a_total_probability_of_one(network: MaskedNetwork, visible: tuple[int, ...]) -> None:
+    """Counts on a grid, and an amount without steps that is often 0, whatever is visible."""
+    counts, amounts = network.cells.columns[1], network.cells.columns[3]
+    assert {0.0, 1.0, 2.0} <= set(counts.atoms)
+    assert amounts.atoms == (0.0,)
+    row = [ROW[k] if k in visible else math.nan for k in range(5)]
+    grid = np.arange(-200.0, 400.0)
+    assert np.exp(_log_p(network, row, 1, grid)).sum() == pytest.approx(1, abs=1e-3)
+    u = np.linspace(-14, 14, 200_001)
+    near = np.linspace(-2, 2, 20_001) * amounts.step
+    x = np.union1d(amounts.centre + amounts.scale * np.sinh(u), near)
+    density = np.exp(_log_p(network, row, 3, x))
+    assert np.trapezoid(density, x) == pytest.approx(1, abs=2e-3)
+    inside, outside = np.exp(_log_p(network, row, 3, np.array([0.49, 0.51]) * amounts.step))
+    assert (inside - outside) * amounts.step > 0.3  # the probability of the atom
+
+
+def test_atoms_are_frequent_values() -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=2000), np.full(8, 3.0), np.full(7, 4.0), [5.0] * 3])
+    assert column_from(x).atoms == ()  # 0.4 % of 2,018 cells are 8.07
+    assert column_from(np.append(x, 3.0)).atoms == (3.0,)
+    assert column_from(np.array([7.0, 7, 7, 8, 8, 9])).atoms == (7.0,)
+    assert len(column_from(np.repeat(np.arange(40.0), 5)).atoms) == 24
+
+
 def test_the_density_is_that_of_the_mixture_smeared_over_a_step() -> None:
     """Against differences of distribution functions in float64."""
     model = me.models.MaskedNetwork(1, width=8, layers=1, dtype=torch.float64).fit(
@@ -130,6 +160,61 @@ def test_no_density_exceeds_one_over_the_step() -> None:
         assert highest <= -math.log(model.cells.columns[column].step) + 1e-6
     far = _log_p(model, [7.25, 0.0, 0.0], 2, np.array([1e12, -1e12]))
     assert np.isfinite(far).all()
+
+
+def test_the_gaussian_answers_by_conditioning_a_covariance() -> None:
+    """Against blocks of the covariance, for masks of all sizes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 5)) @ rng.normal(size=(5, 5)) + 3.0
+    answer = GaussianAnswer(5).double()
+    answer.fit(x, np.arange(400), seed=0)
+    covariance = torch.linalg.inv(answer.precision).numpy()
+    mean, scale, shift = (getattr(answer, name).numpy() for name in ("mean", "scale", "shift"))
+    assert np.allclose(np.diag(covariance), 1, atol=0.01)
+    for visible in rng.random((20, 5)) < rng.random((20, 1)):
+        found = answer(torch.from_numpy(x[:1]), torch.from_numpy(visible[None]))[0].numpy()
+        z, seen, hidden = (x[0] - shift) / scale, np.flatnonzero(visible), np.flatnonzero(~visible)
+        gain = covariance[np.ix_(hidden, seen)] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
+        variance = covariance[np.ix_(hidden, hidden)] - gain @ covariance[np.ix_(seen, hidden)]
+        assert np.allclose(found[hidden], (mean[hidden] + gain @ (z - mean)[seen]).clip(-8, 8))
+        assert np.allclose(found[5 + hidden], np.sqrt(np.diag(variance)))
+        assert np.allclose(found[seen], z[seen])
+        assert not found[5 + seen].any()
+
+
+def test_a_row_in_training_gets_an_answer_that_does_not_know_it() -> None:
+    """The hidden cell of a row is changed before the fit: the answer to the row in training is the same."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 1)) + 0.5 * rng.normal(size=(60, 3))
+    other, ids, answers = x.copy(), np.arange(60) + 100, []
+    other[7, 1] += 2.0
+    for table in (x, other):
+        answer = GaussianAnswer(3).double()
+        answer.fit(table, ids, seed=0)
+        row, visible = torch.from_numpy(x[[7]]), torch.tensor([[True, False, True]])
+        asked = answer(row, visible, torch.tensor([107])), answer(row, visible)
+        answers.append([float(each[0, 1] * answer.scale[1] + answer.shift[1]) for each in asked])
+    assert answers[0][0] == pytest.approx(answers[1][0], abs=1e-9)
+    assert abs(answers[0][1] - answers[1][1]) > 1e-3
+
+
+def test_pairs_of_masks_hide_every_cell_and_their_loss_is_unbiased() -> None:
+    design, maskable = _Complements(2), np.ones((300, 6), dtype=np.bool_)
+    maskable[::3, 2] = False
+    masks = drawn_masks(design, MaskKey(3), np.arange(300), maskable)
+    masked = masks.masked().reshape(300, 2, 6)
+    n_tokens = maskable.sum(1)
+    assert (masked.any(1) == maskable).all()
+    assert (masked.sum((1, 2)) == n_tokens + 1).all()
+    shares = np.bincount(masked[n_tokens == 6].sum(2).ravel(), minlength=7)[1:] / 400
+    assert np.abs(shares - 1 / 6).max() < 4 * math.sqrt(5 / 36 / 200)
+    model = me.models.PPCA(4, 2, seed=1)
+    rows = torch.from_numpy(model.sample(50))
+    objective, tokens = me.MaskedObjective(_Complements(2)), me.Tokens.from_array(rows)
+    with torch.no_grad():
+        losses = np.array([float(objective(model, tokens)) for _ in range(200)])
+        exact = float(-model.log_evidence(tokens).mean())
+    assert abs(losses.mean() - exact) < 4 * losses.std() / math.sqrt(200)
 
 
 def test_a_network_in_training_mode_fills_and_draws_nothing(network: MaskedNetwork) -> None:
@@ -184,6 +269,54 @@ def test_training_is_deterministic_and_resumes_to_the_same_bits(tmp_path: Path) 
     assert resumed.history is not None
     assert resumed.history.resumed_from == 2
     assert all(torch.equal(states[0][name], value) for name, value in resumed.state_dict().items())
+
+
+def test_a_fit_finds_its_pace_and_resumes_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masked_network, "_STEPS", 100)
+    x = _mixed_rows(90)
+    first = me.models.MaskedNetwork(4, 16, 1).fit(x)
+    assert first.history is not None
+    assert len(first.history) == 5
+    assert first.history.paced
+
+    class Stopped(Exception):
+        pass
+
+    def stop(record: me.training.history.EpochRecord, model: object) -> None:
+        if record.epoch == 3:
+            raise Stopped
+
+    options = {"checkpoint": tmp_path, "checkpoint_every": 1}
+    with pytest.raises(Stopped):
+        me.models.MaskedNetwork(4, 16, 1).fit(x, callbacks=[stop], **options)
+    resumed = me.models.MaskedNetwork(4, 16, 1).fit(x, **options)
+    assert resumed.history is not None
+    assert resumed.history.resumed_from == 2
+    states = first.state_dict(), resumed.state_dict()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+@pytest.mark.slow
+def test_few_rows_of_many_columns_end_above_independent_columns() -> None:
+    """400 rows of 500 yes/no columns, in chains of five that depend on each other."""
+    rng = np.random.default_rng(0)
+
+    def drawn(n: int) -> np.ndarray:
+        x = rng.random((n, 500)) < np.random.default_rng(1).uniform(0.1, 0.9, 500)
+        flips = rng.random((n, 500)) < 0.1
+        for k in range(500):
+            if k % 5:
+                x[:, k] = x[:, k - 1] ^ flips[:, k]
+        return x.astype(float)
+
+    train, test = drawn(400), drawn(200)
+    model = me.models.MaskedNetwork(500).fit(train)
+    share = (train.sum(0) + 0.5) / 401
+    alone = (test * np.log(share) + (1 - test) * np.log1p(-share)).sum(1).mean()
+    assert model.score_samples(test).mean() > alone + 10
+    assert "independent" not in " ".join(model.fit_notes)
 
 
 def test_another_objective_trains_another_network() -> None:

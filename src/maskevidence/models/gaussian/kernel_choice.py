@@ -49,7 +49,7 @@ def choose_kernels(
     needed = int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), _ENOUGH_ROWS)) + 1
     held_out = folds[:needed]
     parts = [(np.delete(x, fold, axis=0), x[fold]) for fold in held_out]
-    shrinkage, fits = _best_shrinkage(parts, SHRINKAGES if shrinkage is None else (shrinkage,))
+    shrinkage, fits = best_shrinkage(parts, SHRINKAGES if shrinkage is None else (shrinkage,))
     n_values = min(max(_MOST_PAIRS // min(len(x), MAX_CENTRES), _FEWEST_VALUES), _MOST_VALUES)
     each = -(-n_values // len(parts))
     hidden = [_hide_one(fit, out, each, rng) for fit, (_, out) in zip(fits, parts, strict=True)]
@@ -60,7 +60,7 @@ def choose_kernels(
     return KernelChoice(shrinkage, bandwidths[best], columns, residuals[best] / spread)
 
 
-def _best_shrinkage(parts: list[_Fold], shrinkages: tuple[float, ...]) -> tuple[float, list[ShrunkFit]]:
+def best_shrinkage(parts: list[_Fold], shrinkages: tuple[float, ...]) -> tuple[float, list[ShrunkFit]]:
     """The shrinkage with the highest evidence of the held-out rows, and the fits to the others with it."""
     highest, best = -np.inf, (shrinkages[0], list[ShrunkFit]())
     starts: Sequence[ShrunkFit | None] = [None] * len(parts)

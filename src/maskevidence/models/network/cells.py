@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64
+from scipy.special import expit
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
@@ -20,6 +21,9 @@ _TINY = -13.0  # log t from which 1 - exp(-t) is t in float32
 _SMALLEST = 2.0**-33  # below every uniform draw
 _NEAR, _FAR_STEPS = 256, 128  # edges of cells next to the median, all of them, and on each side beyond
 _ELEMENTS = 2**22  # of an array over some rows, logistics and edges: 32 MiB
+_NEVER = -1e4  # the logit of what a column does not have
+_OF_ATOMS = 0.9  # of the cells with an atom beyond those of the mixture, its probability before training
+_FEWEST = 0.1  # cells, in place of none
 
 
 class ColumnHeads(nn.Module):
@@ -43,6 +47,9 @@ class ColumnHeads(nn.Module):
     no: Tensor
     yes: Tensor
     on_grid: Tensor
+    atoms: Tensor  # of each number, NaN beyond them
+    share_of: Tensor  # the position of the logits of each number's mixture and atoms
+    of_input: Tensor  # the column of each encoded input
     widening: Tensor  # what is added to the log scales of all numbers
 
     def __init__(self, columns: Sequence[Column], *, density: bool) -> None:
@@ -75,30 +82,57 @@ class ColumnHeads(nn.Module):
         self.register_buffer("widening", torch.zeros((), dtype=torch.float64))
         self.density = density
         self.sizes = [len(columns[k].values) for k in self.category]
-        self.n_inputs = len(columns) + len(self.number) + len(self.yes_no) + sum(self.sizes)
+        of_input = [*self.number, *self.yes_no, *np.repeat(self.category, self.sizes).tolist()]
+        self.register_buffer("of_input", torch.tensor(of_input, dtype=torch.int64), persistent=False)
+        self.n_encoded = len(of_input)
+        self.n_inputs = len(columns) + self.n_encoded
         self.n_shifts = len(self.yes_no) + sum(self.sizes) + len(self.number)
-        self.n_outputs = len(self.yes_no) + sum(self.sizes) + 3 * N_LOGISTICS * len(self.number)
+        self.n_shares = self._place_atoms([column.atoms for column in numbers])
+        self.n_outputs = (
+            len(self.yes_no) + sum(self.sizes) + 3 * N_LOGISTICS * len(self.number) + self.n_shares
+        )
+
+    def _place_atoms(self, atoms: Sequence[Sequence[float]]) -> int:
+        """Keep atoms and the positions of their logits, and give the number of these logits.
+
+        A column with atoms has a logit for its mixture and one for each; beyond them stand `_NEVER` and 0.
+        """
+        most = max(map(len, atoms), default=0)
+        n_logits = sum(len(each) + 1 for each in atoms if each)
+        values = np.full((len(atoms), most), np.nan)
+        share_of = np.full((len(atoms), most + 1), n_logits)  # the position of _NEVER
+        next_logit = 0
+        for k, each in enumerate(atoms):
+            values[k, : len(each)] = each
+            share_of[k, : len(each) + 1] = next_logit + np.arange(len(each) + 1) if each else n_logits + 1
+            next_logit += len(each) + 1 if each else 0
+        self.register_buffer("atoms", torch.from_numpy(values), persistent=False)
+        self.register_buffer("share_of", torch.from_numpy(share_of.astype(np.int64)), persistent=False)
+        return n_logits
 
     def spread(self, shifts: Float[Tensor, "B S"]) -> Float[Tensor, "B O"]:
-        """Outputs with a shift for every logit, and for all centres of each number."""
+        """Outputs with a shift for every logit but those of atoms, and for all centres of each number."""
         logits, centres = torch.split(shifts, [self.n_shifts - len(self.number), len(self.number)], 1)
         zero = torch.zeros_like(centres)
         mixtures = torch.stack([zero, centres, zero], 2)[:, :, None].expand(-1, -1, N_LOGISTICS, -1)
-        return torch.cat([logits, mixtures.reshape(len(shifts), -1)], 1)
+        shares = shifts.new_zeros(len(shifts), self.n_shares)
+        return torch.cat([logits, mixtures.reshape(len(shifts), -1), shares], 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ColumnHeads":
         """Centres, scales and steps stay in float64 in a network of any dtype."""
         super()._apply(keeping_dtype(fn, list(self.buffers())), recurse)  # type: ignore[no-untyped-call]
         return self
 
+    def encoded(self, values: Float64[Tensor, "B D"]) -> Float64[Tensor, "B E"]:
+        """Every cell as numbers of about one size; `of_input` says which column each belongs to."""
+        number = torch.asinh((values[:, self.number] - self.centre) / self.scale)
+        yes_no = torch.where(values[:, self.yes_no] == self.yes, 1.0, -1.0)
+        return torch.cat([number, yes_no, *(self._indicator(k, values) for k in self.category)], 1)
+
     def inputs(self, values: Float64[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Float64[Tensor, "B I"]:
         """The input of the network, 0 for cells that are not visible."""
         seen = visible.double()
-        number = torch.asinh((values[:, self.number] - self.centre) / self.scale)
-        yes_no = torch.where(values[:, self.yes_no] == self.yes, 1.0, -1.0)
-        parts = [2 * seen - 1, number * seen[:, self.number], yes_no * seen[:, self.yes_no]]
-        parts += [self._indicator(k, values) * seen[:, [k]] for k in self.category]
-        return torch.cat(parts, 1)
+        return torch.cat([2 * seen - 1, self.encoded(values) * seen[:, self.of_input]], 1)
 
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
         """All values of a yes/no column, or of a category with one that training has not seen; or None."""
@@ -121,7 +155,7 @@ class ColumnHeads(nn.Module):
     ) -> Float[Tensor, "B D"]:
         """The log-probability or log density of every cell, nats, shape (B, D)."""
         answer = outputs.new_zeros(values.shape)
-        logits, categories, mixtures = self._parts(outputs)
+        logits, categories, mixtures, shares = self._parts(outputs)
         if self.yes_no:
             sign = torch.where(values[:, self.yes_no] == self.yes, 1.0, -1.0).to(logits.dtype)
             answer[:, self.yes_no] = logsigmoid(sign * logits)
@@ -130,7 +164,7 @@ class ColumnHeads(nn.Module):
         for k, category in zip(self.category, categories, strict=True):
             answer[:, k] = self._log_category(k, category, values)
         if self.number:
-            answer[:, self.number] = self._log_number(mixtures, values[:, self.number])
+            answer[:, self.number] = self._log_number(mixtures, shares, values[:, self.number])
         return answer
 
     def marginals(self, table: Float64[np.ndarray, "N D"]) -> Float[Tensor, " O"]:
@@ -142,16 +176,25 @@ class ColumnHeads(nn.Module):
                 log_share = np.log((table[:, [k]] == values).sum(0) + 0.5)
                 outputs.append(log_share if kind is self.category else np.diff(log_share))
         levels = (np.arange(N_LOGISTICS) + 0.5) / N_LOGISTICS
+        shares = []
         for k, column in zip(self.number, (self.columns[k] for k in self.number), strict=True):
-            u = np.arcsinh((table[~np.isnan(table[:, k]), k] - column.centre) / column.scale)
+            present = table[~np.isnan(table[:, k]), k]
+            u = np.arcsinh((present - column.centre) / column.scale)
             centre = np.quantile(u, levels)
             log_scale = np.log(max(float(u.std()), 1e-2) / 3)
             outputs.append(np.column_stack([0 * centre, centre, np.full_like(centre, log_scale)]).ravel())
-        return torch.from_numpy(np.concatenate(outputs)).to(torch.float32)
+            if column.atoms:
+                atoms = np.array(column.atoms)
+                edges = (atoms + np.array([[-0.5], [0.5]]) * column.step - column.centre) / column.scale
+                below = expit((np.arcsinh(edges)[:, :, None] - centre) / np.exp(log_scale)).mean(2)
+                counts = (present[:, None] == atoms).sum(0) - len(present) * np.diff(below, axis=0)[0]
+                counts = _OF_ATOMS * counts.clip(min=0)
+                shares.append(np.log(np.append(len(present) - counts.sum(), counts) + _FEWEST))
+        return torch.from_numpy(np.concatenate([*outputs, *shares])).to(torch.float32)
 
     def log_probabilities(self, outputs: Float[Tensor, "B O"], column: int) -> Float[Tensor, "B V"]:
         """Log-probabilities of the values of a yes/no column or a category, then of "unseen"; nats."""
-        logits, categories, _ = self._parts(outputs)
+        logits, categories, *_ = self._parts(outputs)
         if self.columns[column].kind == "yes/no":
             logit = logits[:, self.yes_no.index(column)]
             return torch.stack([logsigmoid(-logit), logsigmoid(logit)], 1)
@@ -177,7 +220,7 @@ class ColumnHeads(nn.Module):
                 highest = weights[:, : len(values)].max(1)
                 mean[:, k], variance[:, k] = values[highest.indices], 1 - highest.values
         if self.number:
-            mean[:, self.number], variance[:, self.number] = self._number_moments(self._parts(outputs)[2])
+            mean[:, self.number], variance[:, self.number] = self._number_moments(*self._parts(outputs)[2:])
         return mean, variance
 
     def draw(self, outputs: Float[Tensor, "B O"], uniform: Float[Tensor, "B D 2"]) -> Float64[Tensor, "B D"]:
@@ -194,10 +237,20 @@ class ColumnHeads(nn.Module):
         if self.number:
             u, pick = uniform[:, self.number].double().unbind(2)
             logits, centre, log_scale = self._parts(outputs)[2].double().unbind(3)
-            index = _pick(torch.softmax(logits, 2), pick)[:, :, None]
-            centre, log_scale = (part.gather(2, index)[:, :, 0] for part in (centre, log_scale))
+            share = self._parts(outputs)[3].double().exp()
+            weights = torch.cat([share[:, :, :1] * torch.softmax(logits, 2), share[:, :, 1:]], 2)
+            index = _pick(weights, pick)[:, :, None]
+            of_mixture = index.clamp(max=N_LOGISTICS - 1)
+            centre, log_scale = (part.gather(2, of_mixture)[:, :, 0] for part in (centre, log_scale))
             u = centre + log_scale.exp() * torch.logit(u.clamp(_SMALLEST, 1 - _SMALLEST))
-            drawn[:, self.number] = self._rounded(self.centre + self.scale * torch.sinh(u))
+            listed = torch.cat(
+                [
+                    self._rounded(self.centre + self.scale * torch.sinh(u))[:, :, None],
+                    self.atoms.expand(len(u), -1, -1),
+                ],
+                2,
+            )
+            drawn[:, self.number] = listed.gather(2, (index - (N_LOGISTICS - 1)).clamp(min=0))[:, :, 0]
         return drawn
 
     @property
@@ -214,14 +267,21 @@ class ColumnHeads(nn.Module):
 
     def _parts(
         self, outputs: Float[Tensor, "B O"]
-    ) -> tuple[Float[Tensor, "B b"], list[Float[Tensor, "B V"]], Float[Tensor, "B n K 3"]]:
-        """Logits of yes/no columns, logits of each category, and the mixtures of numbers."""
-        logits, *categories, mixtures = torch.split(
-            outputs, [len(self.yes_no), *self.sizes, 3 * N_LOGISTICS * len(self.number)], 1
+    ) -> tuple[
+        Float[Tensor, "B b"], list[Float[Tensor, "B V"]], Float[Tensor, "B n K 3"], Float[Tensor, "B n S"]
+    ]:
+        """Logits of yes/no columns, of each category, mixtures of numbers, log shares of them and atoms."""
+        logits, *categories, mixtures, shares = torch.split(
+            outputs,
+            [len(self.yes_no), *self.sizes, 3 * N_LOGISTICS * len(self.number), self.n_shares],
+            1,
         )
+        ends = outputs.new_tensor([_NEVER, 0.0]).expand(len(outputs), -1)
+        shares = torch.cat([shares, ends], 1)[:, self.share_of]
         logits_of, centre, raw = mixtures.reshape(len(outputs), len(self.number), N_LOGISTICS, 3).unbind(3)
         log_scale = raw.clamp(*_LOG_SCALES) + self.widening.to(outputs.dtype)
-        return logits, categories, torch.stack([logits_of, centre, log_scale], 3)
+        mixtures = torch.stack([logits_of, centre, log_scale], 3)
+        return logits, categories, mixtures, torch.log_softmax(shares, 2)
 
     def _indicator(self, column: int, values: Float64[Tensor, "B D"]) -> Float64[Tensor, "B V"]:
         """1 for the category of each row; 0 throughout for a category that training has not seen."""
@@ -238,9 +298,12 @@ class ColumnHeads(nn.Module):
         return torch.where(indicator.any(1), seen, math.log(unseen))
 
     def _log_number(
-        self, mixtures: Float[Tensor, "B n K 3"], values: Float64[Tensor, "B n"]
+        self,
+        mixtures: Float[Tensor, "B n K 3"],
+        shares: Float[Tensor, "B n S"],
+        values: Float64[Tensor, "B n"],
     ) -> Float[Tensor, "B n"]:
-        """log [P(x - δ/2 < X < x + δ/2) / δ], with σ(b) - σ(a) = σ(b) σ(-a) (1 - exp(a - b))."""
+        """log p(x), with σ(b) - σ(a) = σ(b) σ(-a) (1 - exp(a - b)) in the mass of a logistic."""
         logits, centre, log_scale = mixtures.unbind(3)
         z = (values - self.centre) / self.scale
         half = 0.5 * self.step / self.scale
@@ -251,10 +314,26 @@ class ColumnHeads(nn.Module):
         sharpness = torch.exp(-log_scale)
         a, b = (below - centre) * sharpness, (above - centre) * sharpness
         log_mass = logsigmoid(b) + logsigmoid(-a) + _log_1_minus_exp(log_width[:, :, None] - log_scale)
-        mass = torch.logsumexp(torch.log_softmax(logits, 2) + log_mass, 2)
+        mass = torch.logsumexp(torch.log_softmax(logits, 2) + log_mass, 2) + shares[:, :, 0]
+        if self.n_shares:
+            is_atom = (values[:, :, None] - self.atoms).abs() < 0.5 * self.step[:, None]
+            of_atoms = torch.where(is_atom, shares[:, :, 1:], _NEVER).logsumexp(2)
+            mass = torch.where(is_atom.any(2), torch.logaddexp(mass, of_atoms), mass)
         return mass - torch.log(self.step).to(logits.dtype)
 
     def _number_moments(
+        self, mixtures: Float[Tensor, "B n K 3"], shares: Float[Tensor, "B n S"]
+    ) -> tuple[Float64[Tensor, "B n"], Float64[Tensor, "B n"]]:
+        """Mean and variance of the mixtures together with the atoms."""
+        of_mixture, variance = self._mixture_moments(mixtures)
+        share = shares.double().exp()
+        beyond = torch.nan_to_num(self.atoms - of_mixture[:, :, None])
+        shift = (share[:, :, 1:] * beyond).sum(2)
+        spread = share[:, :, 0] * (variance + shift.square())
+        spread = spread + (share[:, :, 1:] * (beyond - shift[:, :, None]).square()).sum(2)
+        return of_mixture + shift, spread
+
+    def _mixture_moments(
         self, mixtures: Float[Tensor, "B n K 3"]
     ) -> tuple[Float64[Tensor, "B n"], Float64[Tensor, "B n"]]:
         """Mean and variance, by the trapezoidal rule for each logistic; as sums over the cells of a grid."""

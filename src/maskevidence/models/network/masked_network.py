@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
+from maskevidence.masks.design import BoolMatrix, Integers, MaskKey, Plan, Positions
 from maskevidence.masks.orders import Orderings
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import Conditionals
@@ -28,22 +29,28 @@ from maskevidence.models.network.columns import (
     note_on_unseen,
     words_in,
 )
+from maskevidence.models.network.gaussian_answer import GaussianAnswer
 from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.support.checks import whole_number
-from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.support.keyed_random import keyed_bits, keyed_ranks
 from maskevidence.support.threads import seeded
 from maskevidence.tokens import Tokens, called, column_names
 from maskevidence.training.fit import fit
 from maskevidence.training.history import History
 from maskevidence.training.objectives import MaskedObjective, Objective
+from maskevidence.training.pace import Pace
 
 _ORDERS = 16  # of `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # of one call
 _STEPS = 4_000
-_MOST_EPOCHS = 250
-_WORK = 6e11  # products of a weight and a number, about a minute on two cores
+_BATCHES = (32, 128)  # rows of a step, with two masks each
+_LOOKS = (20, 100)  # steps between two looks at the held-out rows
+_WARM_UP_STEPS, _END = 25, 0.25  # the learning rate rises first, and falls in the last part of all steps
+_PACE = (2, 0.25, 0.05)
+_WORK = 3e11  # products of a weight and a number, about a minute on two cores
 _FEWEST_HELD_OUT, _MOST_HELD_OUT = 20, 10_000
 _WIDENING_ROWS = 1_000
+_MOST_OF_GAUSSIAN = 60  # encoded inputs: its matrices cost their third power
 _WARM_UP = 0.05  # of the steps
 
 
@@ -62,6 +69,8 @@ class MaskedNetwork(TableModel):
         layers: residual blocks of two linear layers each.
         dropout: the share of units that a training step leaves out; by default 12 D / N for N training rows,
             at most ½.
+        gaussian: whether the conditional mean and standard deviation of every cell under a Gaussian are
+            inputs, too; by default for tables of up to 60 numbers, yes/no columns and categories together.
         columns: settings of the D columns, as `arguments` gives them; by default they are taken from the rows
             that the model is fitted to.
         levels: the words of columns of categories, by the name of the column.
@@ -102,6 +111,7 @@ class MaskedNetwork(TableModel):
         layers: int = 2,
         *,
         dropout: float | None = None,
+        gaussian: bool | None = None,
         columns: Sequence[Mapping[str, Any]] | None = None,
         levels: Mapping[str, Sequence[str]] | None = None,
         seed: int = 0,
@@ -113,7 +123,7 @@ class MaskedNetwork(TableModel):
                 "one of each and a dropout in [0, 1)"
             )
         super().__init__(n_features)
-        self.width, self.layers, self.dropout = width, layers, dropout
+        self.width, self.layers, self.dropout, self.with_gaussian = width, layers, dropout, gaussian
         self.seed = whole_number("seed", seed)
         self.levels = {name: list(words) for name, words in (levels or {}).items()}
         self.history: History | None = None
@@ -131,7 +141,12 @@ class MaskedNetwork(TableModel):
         self.base_measure = base_measure(columns)
         with seeded(self.seed):
             self.cells = ColumnHeads(columns, density=any(column.kind == "number" for column in columns))
-            self.network = _Network(self.cells, self.width, self.layers, dropout).to(self._dtype)
+            few = self.cells.n_encoded <= _MOST_OF_GAUSSIAN
+            with_gaussian = few if self.with_gaussian is None else self.with_gaussian
+            self.gaussian = GaussianAnswer(self.cells.n_encoded).to(self._dtype) if with_gaussian else None
+            n_inputs = self.cells.n_inputs + 2 * self.cells.n_encoded * with_gaussian
+            network = _Network(self.cells, n_inputs, self.width, self.layers, dropout)
+            self.network = network.to(self._dtype)
         self.eval()
         self.__dict__.pop("log_distributions", None)
         values = [value for column in columns for value in column.values]
@@ -145,6 +160,7 @@ class MaskedNetwork(TableModel):
             "width": self.width,
             "layers": self.layers,
             "dropout": self.dropout,
+            "gaussian": self.with_gaussian,
             "columns": column_settings(self.cells.columns) if self.fitted else None,
             "levels": self.levels,
             "seed": self.seed,
@@ -161,7 +177,8 @@ class MaskedNetwork(TableModel):
         self.check_width(tokens.width)
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
-        return torch.where(masked, self.cells.log_density(self._answer(values, visible), values), 0.0)
+        answer = self._answer(values, visible, tokens.ids)
+        return torch.where(masked, self.cells.log_density(answer, values), 0.0)
 
     def _values(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float64[Tensor, "B D"]:
         """The cells that are read, and 0 in place of the others; a yes/no cell has one of its two values."""
@@ -210,12 +227,22 @@ class MaskedNetwork(TableModel):
                 listed[:, k, -1] = log_p[:, -1]
         return listed[masked]
 
-    def _answer(self, values: Float64[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B O"]:
-        """The network's output for every row, from its visible cells."""
+    def _answer(
+        self,
+        values: Float64[Tensor, "B D"],
+        visible: Bool[Tensor, "B D"],
+        ids: Int64[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, "B O"]:
+        """The network's output for every row, from its visible cells; in training the ids of rows count."""
+        if not self.training and len(values) > _ROWS:
+            parts = zip(torch.split(values, _ROWS), torch.split(visible, _ROWS), strict=True)
+            return torch.cat([self._answer(*part) for part in parts])
         inputs = self.cells.inputs(torch.where(visible, values, 0.0), visible).to(self.dtype)
-        if self.training or len(inputs) <= _ROWS:
-            return self.network(inputs)
-        return torch.cat([self.network(part) for part in torch.split(inputs, _ROWS)])
+        if self.gaussian is not None:
+            encoded, of_input = inputs[:, self.n_features :], self.cells.of_input
+            answer = self.gaussian(encoded, visible[:, of_input], ids if self.training else None)
+            inputs = torch.cat([inputs, answer], 1)
+        return self.network(inputs)
 
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
         """The importance bound of 16 random orders, below each row's log evidence, in nats. Shape (N,)."""
@@ -244,18 +271,21 @@ class MaskedNetwork(TableModel):
     ) -> "MaskedNetwork":
         """Train by masked prediction with masks of uniform size, in place.
 
-        AdamW takes the steps, its learning rate warms up and decays to 0, and the weights after the epoch
-        with the highest area of the held-out rows, always under the same masks, are kept. Then the scales of
-        all numbers are multiplied by the factor with the highest area of the same rows.
+        AdamW takes the steps, each on two masks for each of its rows, which together hide every cell. After
+        20 to 100 steps comes a look at the held-out rows, always under the same masks. Where their area
+        stands still, training goes on from the best weights at a quarter of the learning rate, and ends at
+        the third time, or after 4,000 steps and fewer for wide tables; the best weights are kept. Then the
+        scales of all numbers are multiplied by the factor with the highest area of the same rows.
 
         Args:
             x: shape (N, D), NaN where a value is missing; a `Table`, a data frame or an array. Columns of
                 words in a table or a data frame are categories.
-            held_out: rows for the choice of the epoch, of which 10,000 are used at most; by default a tenth
-                of x, at least 20 rows.
-            epochs: passes over the rows; by default as many as make 4,000 steps, at most 250, and fewer for
-                wide tables. Training ends after a quarter of them without a higher held-out area.
-            batch_size: rows in a step; by default a sixteenth of the rows, 32 to 256.
+            held_out: rows that decide the learning rate and the end, of which 10,000 are used at most; by
+                default a tenth of x, at least 20 rows.
+            epochs: passes over the rows, with a learning rate that rises and decays to 0, and with a look
+                after each; by default the fit finds its own length.
+            batch_size: rows in a step; by default a tenth of the rows, 32 to 128, or a sixteenth, 32 to 256, in
+                `epochs`.
             learning_rate: the highest learning rate.
             weight_decay: of AdamW.
             kinds: "yes/no", "category" or "number" for some columns, by name or position; the others are
@@ -275,29 +305,53 @@ class MaskedNetwork(TableModel):
         self._remember(x, tokens)
         train, test = _split(tokens, seed) if held_out is None else (tokens, self.tokens(held_out))
         test = test[_random_rows(test, seed)[:_MOST_HELD_OUT].sort().values]
-        batch = batch_size or min(max(len(train) // 16, 32), 256)
-        n_steps = min(_STEPS, _WORK / (batch * self.n_parameters))
-        n_epochs = epochs or min(max(1, round(n_steps * batch / len(train))), _MOST_EPOCHS)
+        if self.gaussian is not None:
+            self._fit_gaussian(train, seed)
         self.history = fit(
             self,
             train,
-            objective or MaskedObjective(RandomSize(1, 1), seed=seed),
+            objective or MaskedObjective(_Complements(2), seed=seed),
             optimizer=torch.optim.AdamW(
                 self.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True
             ),
-            schedule=one_cycle,
-            epochs=n_epochs,
-            batch_size=batch,
             seed=seed,
             held_out=test,
             evidence_every=0,
-            **{"patience": max(5, n_epochs // 4), **options},
+            **{**self._length(len(train), epochs, batch_size), **options},
         )
         self.n_iterations = len(self.history)
         if self.cells.number:
             self._widen(test[:_WIDENING_ROWS], seed)
         self.fit_notes = (*self.history.notes, *self._beside_independent_columns(train, test))
         return self
+
+    def _length(self, n_rows: int, epochs: int | None, batch_size: int | None) -> dict[str, Any]:
+        """How many steps of how many rows: a number of passes that was given, or a pace."""
+        if epochs is not None:
+            batch = batch_size or min(max(n_rows // 16, 32), 256)
+            patience = max(5, epochs // 4)
+            return {"epochs": epochs, "batch_size": batch, "schedule": one_cycle, "patience": patience}
+        batch = batch_size or min(max(n_rows // 10, _BATCHES[0]), _BATCHES[1])
+        n_steps = max(1, round(min(_STEPS, _WORK / (batch * self.n_parameters))))
+        look = min(max(round(math.sqrt(n_rows)), _LOOKS[0]), _LOOKS[1], n_steps)
+
+        def schedule(progress: float) -> float:
+            return min(1.0, (1 + progress * n_steps) / _WARM_UP_STEPS, (1 - progress) / _END)
+
+        return {
+            "epochs": -(-n_steps // look),
+            "batch_size": batch,
+            "epoch_size": look * min(batch, n_rows),
+            "schedule": schedule,
+            "pace": Pace(*_PACE),
+        }
+
+    def _fit_gaussian(self, train: Tokens, seed: int) -> None:
+        """Fit the Gaussian whose answers are inputs."""
+        assert self.gaussian is not None
+        encoded = self.cells.encoded(self._values(train, train.maskable))
+        encoded = torch.where(train.maskable[:, self.cells.of_input], encoded, math.nan)
+        self.gaussian.fit(encoded.cpu().numpy(), train.ids.cpu().numpy(), seed)
 
     def _beside_independent_columns(self, train: Tokens, held_out: Tokens) -> list[str]:
         """A note if the network is not above the distributions of its columns alone on the held-out rows."""
@@ -306,7 +360,8 @@ class MaskedNetwork(TableModel):
         outputs = self.cells.marginals(table).to(self._like()).expand(len(held_out), -1)
         alone = self.cells.log_density(outputs, self._values(held_out, held_out.maskable))
         independent = float((alone * held_out.maskable).sum(1).double().mean())
-        reached = self.history.held_out[(self.history.best_epoch or len(self.history)) - 1]
+        best = self.history.best_epoch
+        reached = independent if best is None else self.history.held_out[best - 1]
         if reached > independent:
             return []
         return [
@@ -421,6 +476,33 @@ def one_cycle(progress: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (progress - _WARM_UP) / (1 - _WARM_UP)))
 
 
+class _Complements(RandomSize):
+    """Two masks for each row: of M random tokens, and of the D - M others and one of these.
+
+    Both sizes are uniform, and together the masks hide every token.
+    """
+
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
+        _, size = super().plan(key, ids, n_tokens, np.zeros_like(index), position)
+        return index, np.where(index == 0, size, n_tokens + 1 - size)
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        ranks = keyed_ranks(key.seed, key.columns(ids, np.zeros_like(draw)), maskable)
+        n_tokens = maskable.sum(1)
+        first = ranks < size[:, None]
+        second = ranks >= (n_tokens - size)[:, None]
+        return maskable & np.where((draw == 0)[:, None], first, second)
+
+
 class _Network(nn.Module):
     """A residual multilayer perceptron beside a linear map, whose outputs are added.
 
@@ -428,9 +510,9 @@ class _Network(nn.Module):
     Its answer for a number is a shift of all centres of the mixture.
     """
 
-    def __init__(self, cells: ColumnHeads, width: int, layers: int, dropout: float) -> None:
+    def __init__(self, cells: ColumnHeads, n_inputs: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
-        n_inputs, n_outputs = cells.n_inputs, cells.n_outputs
+        n_outputs = cells.n_outputs
         blocks = [_Block(width, dropout) for _ in range(layers)]
         last = nn.Linear(width, n_outputs, bias=False)
         end = [nn.LayerNorm(width), nn.GELU(), _Dropout(dropout), last]
