@@ -284,8 +284,8 @@ class MaskedNetwork(TableModel):
                 default a tenth of x, at least 20 rows.
             epochs: passes over the rows, with a learning rate that rises and decays to 0, and with a look
                 after each; by default the fit finds its own length.
-            batch_size: rows in a step; by default a tenth of the rows, 32 to 128, or a sixteenth, 32 to 256, in
-                `epochs`.
+            batch_size: rows in a step; by default a tenth of the rows, 32 to 128, or in `epochs` a sixteenth,
+                32 to 256.
             learning_rate: the highest learning rate.
             weight_decay: of AdamW.
             kinds: "yes/no", "category" or "number" for some columns, by name or position; the others are
