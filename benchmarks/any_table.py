@@ -69,7 +69,7 @@ class IndependentColumns(me.models.MaskedNetwork):
         super().set_units(x)
         self.outputs = nn.Parameter(self.cells.marginals(np.asarray(x)))
 
-    def _answer(self, values: Tensor, visible: Tensor) -> Tensor:
+    def _answer(self, values: Tensor, visible: Tensor, ids: Tensor | None = None) -> Tensor:
         return self.outputs.expand(len(values), -1)
 
 

@@ -214,11 +214,11 @@ def network() -> tuple[me.models.MaskedNetwork, pandas.DataFrame]:
 def test_words_are_judged_and_likelier_ones_named(network: Any) -> None:
     model, frame = network
     rows = frame[600:].reset_index(drop=True)
-    for k in np.flatnonzero(rows["number"].notna() & (rows["word"] == "low"))[:20]:
-        rows.loc[k, "word"] = "top"
+    spoilt = np.flatnonzero(rows["number"].notna() & (rows["word"] == "low"))[:20]
+    rows.loc[spoilt, "word"] = "top"
     rows.loc[299, "word"], rows.loc[298, "yes"] = "tpo", 7.0
     found = me.wrong_cells(model, rows, trusted=frame[300:600])
-    called = [cell for cell in found.cells if cell.called and cell.value == "top"]
+    called = [cell for cell in found.cells if cell.called and cell.value == "top" and cell.row in spoilt]
     assert len(called) >= 15
     assert all(cell.expected.likelier[0][0] == "low" for cell in called)
     unknown = {(cell.row, cell.column, cell.value) for cell in found.cells if cell.fault == "unknown word"}
