@@ -57,7 +57,7 @@ def test_other_systems_tell_the_memory_of_the_machine(
     assert memory.free_memory() == 8 * 4096
 
 
-@pytest.mark.parametrize(("design", "share"), [("random-size:2000", 1.0), ("orderings:400", 0.7)])
+@pytest.mark.parametrize(("design", "share"), [("random-size:2000", 1.0), ("orderings:400", 0.77)])
 def test_masks_take_what_is_counted(design: str, share: float) -> None:
     model = me.models.PPCA(6, 2, seed=1)
     x = model.sample(50)

@@ -9,7 +9,7 @@ from maskevidence.masks.design import BoolMatrix, Integers, MaskDesign, MaskKey,
 from maskevidence.support.checks import check_memory
 from maskevidence.tokens import positions
 
-BYTES_PER_MASK = 280  # while it is scored and summarised: row, draw, size, score, weight, and copies
+BYTES_PER_MASK = 240  # while it is scored and summarised: row, draw, size, score, weight, and copies
 
 
 @dataclass(frozen=True)

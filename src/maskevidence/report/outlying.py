@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.comparing.cell_search import CellJudge, facts_of
-from maskevidence.errors import MaskEvidenceError
+from maskevidence.errors import CollapsedWeightsWarning, MaskEvidenceError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.sizes import LeaveOneOut
 from maskevidence.model import base_measure_of, to_device_of
@@ -74,7 +75,9 @@ def unlikely_cells(
     table = np.stack([row.values for row in rows.values()])
     judge = CellJudge(model, facts_of(model, table))
     try:
-        judged = judge.search(np.stack([rows[place].values for place in places]))
+        with catch_warnings():  # of integrals, which the run itself has told
+            simplefilter("ignore", CollapsedWeightsWarning)
+            judged = judge.search(np.stack([rows[place].values for place in places]))
     except MaskEvidenceError:
         return {}
     unlikely = {}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64
-from scipy.special import expit
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
@@ -186,7 +185,8 @@ class ColumnHeads(nn.Module):
             if column.atoms:
                 atoms = np.array(column.atoms)
                 edges = (atoms + np.array([[-0.5], [0.5]]) * column.step - column.centre) / column.scale
-                below = expit((np.arcsinh(edges)[:, :, None] - centre) / np.exp(log_scale)).mean(2)
+                below = (np.arcsinh(edges)[:, :, None] - centre) / np.exp(log_scale)
+                below = torch.sigmoid(torch.from_numpy(below)).numpy().mean(2)
                 counts = (present[:, None] == atoms).sum(0) - len(present) * np.diff(below, axis=0)[0]
                 counts = _OF_ATOMS * counts.clip(min=0)
                 shares.append(np.log(np.append(len(present) - counts.sum(), counts) + _FEWEST))
