@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 Floats = Float64[np.ndarray, " n"]
+More = Float64[np.ndarray, " m"]
 Density = Callable[[Floats], Floats]
 
 _BEYOND = 100.0 ** np.arange(-4, 7)  # widths of the points, on both sides of them
@@ -68,7 +69,7 @@ def integrate(log_prob: Density, points: Floats, tolerance: float, *, line: bool
     return Integral(log_p, log_weight, error, grows)
 
 
-def _with_modes(log_prob: Density, x: Floats, log_p: Floats) -> tuple[Floats, Floats]:
+def _with_modes(log_prob: Density, x: Floats, log_p: Floats) -> tuple[More, More]:
     """The nodes, and others beside each local maximum until its neighbours are half as high."""
     for _ in range(_ROUNDS):
         inner = np.arange(1, len(x) - 1)
