@@ -169,7 +169,9 @@ class CellJudge:
             answers[asked, j] = self._ask(rows, asked, masks)[:, j]
         return answers
 
-    def _ask(self, rows: Rows, asked: Int64[np.ndarray, " n"], masks: Cells) -> Rows:
+    def _ask(
+        self, rows: Rows, asked: Int64[np.ndarray, " n"], masks: Bool[np.ndarray, "n D"]
+    ) -> Float64[np.ndarray, "n D"]:
         """The model's answers for masks of some rows."""
         if not len(asked):
             return np.zeros((0, rows.shape[1]))
