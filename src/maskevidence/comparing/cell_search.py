@@ -156,26 +156,33 @@ class CellJudge:
         masks = hidden & ~np.isnan(rows)
         asked = np.flatnonzero(masks.any(1))
         answers = np.full(rows.shape, np.nan)
-        answers[asked] = self._ask(rows, asked, masks[asked])
+        if len(asked):
+            answers[asked] = self._ask(self._tokens(rows), asked, masks[asked])
         return np.where(masks, answers, np.nan)
 
     def _alone(self, rows: Rows, hidden: Cells) -> Rows:
         """log p of each cell that is not hidden, given the others that are not; NaN elsewhere."""
         answers = np.full(rows.shape, np.nan)
+        if not len(rows):
+            return answers
+        tokens = self._tokens(rows)
         for j in range(rows.shape[1]):
             asked = np.flatnonzero(~hidden[:, j] & ~np.isnan(rows[:, j]))
             masks = hidden[asked] & ~np.isnan(rows[asked])
             masks[:, j] = True
-            answers[asked, j] = self._ask(rows, asked, masks)[:, j]
+            answers[asked, j] = self._ask(tokens, asked, masks)[:, j]
         return answers
 
+    def _tokens(self, rows: Rows) -> Tokens:
+        """The rows on the model's device."""
+        return to_device_of(self.asker.model, Tokens.from_array(rows, empty_rows=True))
+
     def _ask(
-        self, rows: Rows, asked: Int64[np.ndarray, " n"], masks: Bool[np.ndarray, "n D"]
+        self, tokens: Tokens, asked: Int64[np.ndarray, " n"], masks: Bool[np.ndarray, "n D"]
     ) -> Float64[np.ndarray, "n D"]:
         """The model's answers for masks of some rows."""
         if not len(asked):
-            return np.zeros((0, rows.shape[1]))
-        tokens = to_device_of(self.asker.model, Tokens.from_array(rows, empty_rows=True))
+            return np.zeros(masks.shape)
         answers = np.zeros(masks.shape)
 
         def some(part: RowIndex) -> Bool[Tensor, "b D"]:
@@ -203,7 +210,7 @@ def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:
 
 
 def _on_grid(column: Float64[np.ndarray, " n"], decimals: int) -> Bool[np.ndarray, " n"]:
-    """Which cells are written with so many decimals."""
+    """Which cells have at most this many decimals."""
     multiples = column * 10.0**decimals
     with np.errstate(invalid="ignore"):
         return np.abs(multiples - np.round(multiples)) <= 1e-9 * np.maximum(np.abs(multiples), 1.0)

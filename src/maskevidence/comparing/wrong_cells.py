@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.comparing.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
 from maskevidence.comparing.choosing import as_table, varying_columns
@@ -208,7 +208,7 @@ def _columns_of(model: Any, data: object) -> Table:
     return table if names is None else replace(table, columns=tuple(names))
 
 
-def _ranks(suspicion: Rows, clean: Rows) -> Rows:
+def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:
     """The p-value of each cell: its rank among the cells of clean rows and of its own row; NaN for holes."""
     from scipy.stats import rankdata
 

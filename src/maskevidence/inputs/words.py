@@ -77,7 +77,7 @@ def check_row_words(model: str | None, data: str) -> None:
     """Refuse an unknown MODEL of rows and a table that does not exist, before torch is imported.
 
     Args:
-        model: None where there is no MODEL.
+        model: None for a command without MODEL.
         data: the DATA word.
     """
     from maskevidence.data.sources import is_remote

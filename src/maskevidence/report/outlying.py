@@ -113,7 +113,7 @@ def _row(run: ReportedRun, key: int) -> RowContent | None:
 
 
 def _model_for(run: ReportedRun, n_rows: int) -> TableModel | None:
-    """The model of a run, if it can judge the cells of so many rows in little time."""
+    """The model of a run, unless judging this many rows would take long."""
     model, width = _model(run) if n_rows else None, len(run.manifest.data.columns)
     little = n_rows * width**2 <= MOST_WORK
     return model if model is not None and model.n_features == width and little else None

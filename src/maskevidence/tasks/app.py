@@ -74,7 +74,7 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
 
     @wraps(function)
     def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
-        with redirect_stdout(sys.stderr):  # what a user's model prints is no part of the result
+        with redirect_stdout(sys.stderr):  # output of a user's model is not part of the result
             result = function(**options)
         if result is None:
             return 0

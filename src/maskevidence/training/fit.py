@@ -59,8 +59,8 @@ def fit(
             optimizer's; by default the rate stays the same.
         epochs: number of passes over the data in total, including those before a checkpoint.
         batch_size: observations in one step; by default all.
-        epoch_size: observations in one epoch; by default all. Each epoch goes on where the last one ended, in
-            passes over the data.
+        epoch_size: observations in one epoch; by default all. Each epoch continues where the last one ended,
+            in passes over the data.
         seed: seed of the order of the observations and of the model's own random numbers.
         held_out: `Tokens` or a table, whose evidence is recorded after each epoch: exact if the model has
             `log_evidence`, otherwise estimated on fixed masks of random sizes.

@@ -83,7 +83,7 @@ def _documents(task: Any) -> Iterator[_Document]:
 
 
 def _noise(values: Sequence[ScoredValue | None]) -> Float64[np.ndarray, "n_redraws n_values"]:
-    """Errors of values, drawn anew; values of the same masks share their draws."""
+    """Simulated errors of the values; values scored on the same masks share their draws."""
     noise = np.zeros((_REDRAWS, len(values)))
     for column, value in enumerate(values):
         if value is not None and value.n_draws > 1:

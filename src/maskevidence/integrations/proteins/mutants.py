@@ -43,7 +43,7 @@ def parse_mutants(
         lines: the line of each mutant in its file, for messages.
 
     Raises:
-        InputError: a text that is no mutant of this wild type; the message names its line or row.
+        InputError: a text is not a mutant of this wild type; the message names its line or row.
 
     Example:
         >>> [(mutant.sites, mutant.residues) for mutant in parse_mutants("MKTA", ["K2R", "M1A:A4G", "MKTG"])]
