@@ -8,7 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from maskevidence.errors import InputError
-from maskevidence.support.files import TEMPORARY, reading, write_atomic, writing
+from maskevidence.support.files import TEMPORARY, reading, remove_temporaries, write_atomic, writing
 
 LOCK = ".lock"
 HOLDER = ".lock.pid"  # a file of its own: Windows lets nobody read a file that is locked
@@ -52,6 +52,23 @@ def locked(folder: Path) -> Iterator[None]:
         raise
     finally:
         _release(lock, holder)
+
+
+@contextmanager
+def rewritten(folder: Path, last: str) -> Iterator[None]:
+    """Hold a folder while a result is written into it, anew; its file `last` shows that it is complete.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with rewritten(folder, "cells.json"):
+        ...     write_atomic(folder / "cells.json", "{}")
+    """
+    with locked(folder):
+        remove_temporaries(folder)
+        with writing(folder):
+            (folder / last).unlink(missing_ok=True)
+        yield
 
 
 def _release(lock: FileLock, holder: Path) -> None:

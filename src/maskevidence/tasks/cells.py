@@ -83,12 +83,10 @@ def _write(found: "WrongCells", content: dict[str, Any], out: Path) -> list[str]
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.runs.lock import locked
-    from maskevidence.support.files import remove_temporaries, write_atomic
+    from maskevidence.runs.lock import rewritten
+    from maskevidence.support.files import write_atomic
 
-    with locked(out):
-        remove_temporaries(out)
-        (out / RESULT).unlink(missing_ok=True)
+    with rewritten(out, RESULT):
         write_atomic(out / TABLE, found.to_csv())
         write_report(found.page(), out / PAGE)
         write_sealed(out / RESULT, content)

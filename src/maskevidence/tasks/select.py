@@ -91,14 +91,12 @@ def select(
 def _write(selection: "Selection", result: dict[str, Any], out: Path) -> list[str]:
     """The table, the picture and the chosen model; and last what shows that the folder is complete."""
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.runs.lock import locked
+    from maskevidence.runs.lock import rewritten
     from maskevidence.show.draw import image
-    from maskevidence.support.files import remove_temporaries, write_atomic
+    from maskevidence.support.files import write_atomic
 
     missing = None
-    with locked(out):
-        remove_temporaries(out)
-        (out / RESULT).unlink(missing_ok=True)
+    with rewritten(out, RESULT):
         write_atomic(out / TABLE, selection.to_csv())
         files = [TABLE]
         try:

@@ -158,14 +158,12 @@ def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, An
     """The summary is the sign of the folder, and the table, which comes last, of its being finished."""
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.runs.lock import locked
-    from maskevidence.support.files import write_atomic, writing
+    from maskevidence.runs.lock import rewritten
+    from maskevidence.support.files import write_atomic
 
     taken = ("mutant", *scores.columns().values)
     columns = {column_beside(name, taken): column.tolist() for name, column in given.items()}
-    with locked(out):
-        with writing(out):
-            (out / TABLE).unlink(missing_ok=True)
+    with rewritten(out, TABLE):
         write_sealed(out / SUMMARY, summary)
         write_atomic(out / TABLE, scores.to_csv(columns))
     return written(out, (TABLE, SUMMARY))
