@@ -82,7 +82,7 @@ def render(
     """The page as HTML; see `write_report`."""
     import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
-        parts = [*reported.parts, *notes(reported.notes)]
+        parts = [*filter(None, [reported.aside]), *reported.parts, *notes(reported.notes)]
         return document(reported.headline, [Section("numbers", "", parts)])
     if isinstance(reported, ReportedSelection):
         return document(_title([reported.run]), _sections_of_selection(reported, observations))
