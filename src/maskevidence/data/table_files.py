@@ -159,6 +159,12 @@ def kind_of_file(name: str) -> str:
     return inner if path.suffix in _COMPRESSIONS and inner in (".csv", ".tsv") else path.suffix
 
 
+def check_file(name: str) -> None:
+    """Refuse a table that does not exist; an address is asked when it is read."""
+    if kind_of_file(name) in SUFFIXES and not is_remote(name) and not Path(name).is_file():
+        raise InputError(f"there is no file {name!r}; check the path")
+
+
 def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
     """Read the columns of a file.
 
@@ -173,8 +179,7 @@ def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
         raise InputError(f"{name!r} is not a {', '.join(SUFFIXES)} file; convert it to one of these")
     if delimiter is not None and kind not in (".csv", ".tsv"):
         raise InputError(f"--delimiter belongs to CSV tables; leave it out for {name!r}")
-    if not remote and not Path(name).is_file():
-        raise InputError(f"there is no file {name!r}; check the path")
+    check_file(name)
     content = _content(name, remote)
     if not content:
         raise InputError(f"{name!r} is empty; give a table with at least one row")

@@ -80,14 +80,13 @@ def check_row_words(model: str | None, data: str) -> None:
         model: None for a command without MODEL.
         data: the DATA word.
     """
-    from maskevidence.data.sources import is_remote
-    from maskevidence.data.table_files import SUFFIXES, kind_of_file
+    from maskevidence.data.table_files import check_file
     from maskevidence.models.by_name import parse_model
 
     if model is not None and own_file(model) is None and not Path(model).exists():
         parse_model(model)
-    if kind_of_file(data) in SUFFIXES and not is_remote(data) and not Path(data).exists():
-        raise InputError(f"there is no file {data!r}; check the path")
+    if not Path(data).is_dir():  # of images, whatever its name
+        check_file(data)
 
 
 def _refuse_code_of_run(folder: Path) -> None:

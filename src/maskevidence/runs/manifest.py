@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from maskevidence.errors import InputError
+from maskevidence.evidence.precise import Precise
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import Conditionals
@@ -169,6 +170,12 @@ class Manifest(BaseModel):
             return design_from_settings(self.design)
         except InputError as error:
             raise InputError(f"run.json has a design that this version cannot read: {self.design}") from error
+
+    def target(self) -> Precise | None:
+        """The `Precise` that found the number of draws; None if it was given."""
+        if self.precise is None:
+            return None
+        return Precise(**self.precise)  # type: ignore[arg-type]  # a whole max_passes
 
     def blocks(self) -> range:
         """The blocks of rows of this run.

@@ -11,7 +11,6 @@ import numpy as np
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.evidence.curve import curve_lines
 from maskevidence.evidence.observations import ObservationTable, observation_table
-from maskevidence.evidence.precise import Precise
 from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
 from maskevidence.runs.blocks import overlapping
@@ -132,8 +131,8 @@ def read_run(*folders: str | Path) -> Run:
         manifest.base_measure,
         labels,
     )
-    if manifest.precise is not None:
-        verdict = Precise(**manifest.precise).verdict(estimate)  # type: ignore[arg-type]  # a whole max_passes
+    if (target := manifest.target()) is not None:
+        verdict = target.verdict(estimate)
         estimate = replace(estimate, notes=(*estimate.notes, verdict))
     return Run(manifest, beside_masks(estimate, labels, exact), tuple(parts))
 

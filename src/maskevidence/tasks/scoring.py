@@ -100,10 +100,10 @@ def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
 def default_precise_of(out: Path | None) -> Precise | None:
     """The `Precise` without a target of the run that `out` holds; None if it has another design."""
     existing = None if out is None else RunDirectory(out).manifest()
-    if existing is None or existing.precise is None:
+    precise = None if existing is None else existing.target()
+    if precise is None or precise.target_se is not None or precise.target_relative is not None:
         return None
-    precise = Precise(**existing.precise)  # type: ignore[arg-type]  # a whole max_passes
-    return precise if precise.target_se is None and precise.target_relative is None else None
+    return precise
 
 
 def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
