@@ -91,7 +91,7 @@ def test_another_folder_is_not_overwritten(folder: Path, run: CommandLine) -> No
         ((*WORDS, "--trusted", "none.csv"), "there is no file 'none.csv'"),
         (("cells", "gpt2", "t.csv"), "gpt2"),
         (("cells", "gaussian", "t.csv"), "who"),
-        (("impute", "gaussian", "t.csv", "--drop", "who", "--wrong", "t.csv"), "is no cells.csv"),
+        (("impute", "gaussian", "t.csv", "--drop", "who", "--wrong", "t.csv"), "is not a cells.csv"),
         (("impute", "gaussian", "t.csv", "--drop", "who", "--wrong", "none.csv"), "none.csv"),
     ],
 )

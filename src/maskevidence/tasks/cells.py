@@ -51,7 +51,7 @@ def cells(
 
     if kind_of_model(model) != "rows":
         raise InputError(
-            f"{model!r} is no model of rows; cells judges tables, by kernel-gaussian for example"
+            f"{model!r} is not a model of rows; give one, such as kernel-gaussian, to judge a table"
         )
     if options.out is not None:
         refuse_unrelated(options.out, (RESULT, TABLE), "wrong cells")

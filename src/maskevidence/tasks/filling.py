@@ -131,7 +131,9 @@ def _without_wrong(table: Table, file: Path) -> Table:
     with reading_file(file):
         lines = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
     if lines and not {"row", "column", "called"} <= lines[0].keys():
-        raise InputError(f"{str(file)!r} is no cells.csv of `maskevidence cells --out`; give that file")
+        raise InputError(
+            f"{str(file)!r} is not a cells.csv that `maskevidence cells --out` wrote; give that file"
+        )
     called = [line for line in lines if line["called"] == "True"]
     found = [line for line in called if line["row"] in place and line["column"] in table.columns]
     if called and not found:
