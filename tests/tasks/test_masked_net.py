@@ -124,7 +124,7 @@ def test_networks_are_compared_on_words(run: CommandLine) -> None:
         ("colour,sick,count,weight\ngreen,0,1,2\nred,1,,1\n", 0, ""),
         ("colour,sick,count,weight\nred,0,1,2\n", 0, ""),
         ("weight,colour,name,sick,count\n2,red,Ada,0,1\n1,blue,Bob,1,0\n", 0, ""),
-        ("colour,sick,count,weight\nred,2,1,2\n", 2, "observation 0 has 2 in column 'sick'"),
+        ("colour,sick,count,weight\nred,2,1,2\n", 2, "line 2 has 2 in column 'sick'"),
         ("colour,sick,weight\nred,1,2\n", 2, "has no column 'count'"),
         ("colour,sick,count,weight\nred,0,x,2\n", 2, "text in column 'count'"),
         ("colour,sick,count,weight\nred,yes,1,2\n", 2, "the saved model, or --numbers, has numbers there"),
@@ -181,9 +181,7 @@ def test_holes_beside_a_third_value_are_not_filled(run: CommandLine, saved: str)
     for options in ((), ("--draws", 2)):
         result = run("impute", saved, "new.csv", "--out", "filled.csv", *options)
         assert result.code == 2
-        assert "has 2 in column 'sick', in which the model was fitted to 0 and 1" in " ".join(
-            result.err.split()
-        )
+        assert "line 2 has 2 in column 'sick'; the model was fitted to 0 and 1 alone" in result.error
 
 
 def test_an_empty_column_is_filled_by_a_saved_model_alone(run: CommandLine, saved: str) -> None:

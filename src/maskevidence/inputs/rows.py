@@ -13,7 +13,7 @@ from jaxtyping import Int64
 
 from maskevidence.data.images import IMAGE_SETS, are_pixels, is_image_source, read_images
 from maskevidence.data.sources import is_remote
-from maskevidence.data.table import Table, binarise, with_columns_of, with_levels_of
+from maskevidence.data.table import Table, binarise, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
     SUFFIXES,
     ColumnSelection,
@@ -339,7 +339,9 @@ def new_model(
     if dropped:
         model = build(len(kept))
     model.columns = kept
-    model.declare(all_rows.select(kept))
+    chosen = all_rows.select(kept)
+    model.declare(chosen)
+    model.refuse_strange_cells(model.tokens(chosen), place=partial(place_of, lines=chosen.lines))
     return model, dropped
 
 
@@ -407,6 +409,7 @@ def _prepared(model: Any, table: Table, test_fraction: float | None, notes: list
     """The model and the rows to score, after numerical integrals are refined for these rows."""
     if isinstance(model, TableModel):
         tokens = with_levels_of(table, model.levels).tokens()
+        model.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))
     else:
         tokens = as_tokens(model, table)
     if isinstance(model, HasNotesOn):

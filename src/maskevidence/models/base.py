@@ -240,6 +240,37 @@ class TableModel(HasPage, nn.Module, ABC):
                 "give the columns that it was fitted to"
             )
 
+    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
+        """The first of the cells that are read for which the model has no distribution; None without any.
+
+        Returns:
+            Its row and column, and a clause on the values that the model takes and what to do.
+        """
+        return None
+
+    def refuse_strange_cells(
+        self,
+        tokens: Tokens,
+        read: Bool[Tensor, "B D"] | None = None,
+        place: Callable[[int], str] = "observation {}".format,
+    ) -> None:
+        """Check that the model has a distribution for every cell.
+
+        Args:
+            read: the cells that are read; all that are present by default.
+            place: names a row by its id.
+
+        Raises:
+            InputError: it has none for a value, such as a third one of a yes/no column.
+        """
+        found = self.strange_cell(tokens, tokens.maskable | tokens.context if read is None else read)
+        if found is not None:
+            row, column, advice = found
+            raise InputError(
+                f"{place(int(tokens.ids[row]))} has {tokens.values[row, column].item():g} in column "
+                f"{called(self.columns, column)}; {advice}"
+            )
+
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
         from safetensors.torch import save

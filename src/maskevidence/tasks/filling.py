@@ -3,13 +3,14 @@
 import csv
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.data.table import Table, column_of, decode, with_columns_of, with_levels_of
+from maskevidence.data.table import Table, column_of, decode, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
     FALSE,
     TRUE,
@@ -97,9 +98,10 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         table = table if saved.columns is None else with_columns_of(table, saved.columns)
         saved.check_width(len(table.columns))
         given, table = table, with_levels_of(table, saved.levels)
+        tokens = Tokens.from_array(table.values, empty_rows=True)
+        saved.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))
         fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
         if isinstance(saved, MaskedNetwork):
-            tokens = Tokens.from_array(table.values, empty_rows=True)
             notes += saved.notes_on_unseen(tokens, given)
     notes += filling.notes
     if filling.constant:

@@ -405,7 +405,7 @@ def _pair(n_out: int, n_in: int, d: int = D) -> tuple[nn.Module, nn.Module]:
         (lambda: EncodingDecoding(chains=1, steps=1, gradient_steps=2), "no more gradient steps than steps"),
         (
             lambda: small("bernoulli").importance_evidence(binary() / 2),
-            "takes 0 and 1, observation 0 has 0.5",
+            "observation 0 has 0.5 in column 0; a Bernoulli likelihood takes 0 and 1",
         ),
         (lambda: small("bernoulli").fit(np.full((5, D), -1.0)), "takes 0 and 1.*binarise"),
         (lambda: small().importance_evidence(np.zeros((2, 3))), "3 columns, the model has 6"),

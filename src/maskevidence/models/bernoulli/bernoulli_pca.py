@@ -32,7 +32,7 @@ from maskevidence.models.bernoulli.shared_nodes import Decoder
 from maskevidence.models.noise import KeyedNoise, chosen, row_keys
 from maskevidence.models.normal import divergence_from_prior
 from maskevidence.support.checks import whole_number
-from maskevidence.tokens import Tokens, called
+from maskevidence.tokens import Tokens
 
 
 class LinearEncoder(nn.Module):
@@ -427,16 +427,15 @@ class BernoulliPCA(TableModel):
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """The values in the model's dtype."""
         self.check_width(tokens.width)
-        values = tokens.values.to(self.bias.dtype)
-        wrong = read & (values != 0) & (values != 1)
-        if bool(wrong.any()):
-            row, column = torch.nonzero(wrong)[0].tolist()
-            value = values[row, column].item()
-            advice = "binarise grey values first, by a threshold or at random"
-            if not 0 <= value <= 1:
-                advice = "scale them to [0, 1], then binarise them by a threshold or at random"
-            raise InputError(
-                f"a Bernoulli model takes 0 and 1, observation {int(tokens.ids[row])} has {value:g} in "
-                f"column {called(self.columns, column)}; {advice} (--binarise threshold or stochastic)"
-            )
-        return values
+        self.refuse_strange_cells(tokens, read)
+        return tokens.values.to(self.bias.dtype)
+
+    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
+        wrong = read & (tokens.values != 0) & (tokens.values != 1)
+        if not bool(wrong.any()):
+            return None
+        row, column = torch.nonzero(wrong)[0].tolist()
+        advice = "binarise grey values first, by a threshold or at random"
+        if not 0 <= tokens.values[row, column] <= 1:
+            advice = "scale them to [0, 1], then binarise them by a threshold or at random"
+        return row, column, f"a Bernoulli model takes 0 and 1: {advice} (--binarise threshold or stochastic)"

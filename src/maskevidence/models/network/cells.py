@@ -140,7 +140,9 @@ class ColumnHeads(nn.Module):
             values.append(max(values) + 1)
         return torch.tensor(values, dtype=torch.float64, device=self.no.device) if values else None
 
-    def check(self, values: Float64[Tensor, "B D"], present: Bool[Tensor, "B D"]) -> tuple[int, int] | None:
+    def third_value(
+        self, values: Float64[Tensor, "B D"], present: Bool[Tensor, "B D"]
+    ) -> tuple[int, int] | None:
         """Row and column of the first present yes/no cell with a third value; None if there is none."""
         cells = values[:, self.yes_no]
         wrong = present[:, self.yes_no] & (cells != self.no) & (cells != self.yes)

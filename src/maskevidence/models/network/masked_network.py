@@ -182,17 +182,19 @@ class MaskedNetwork(TableModel):
 
     def _values(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float64[Tensor, "B D"]:
         """The cells that are read, and 0 in place of the others; a yes/no cell has one of its two values."""
-        values = torch.where(read, tokens.values.double(), 0.0)
-        wrong = self.cells.check(values, read)
-        if wrong is not None:
-            row, column = wrong
-            no, yes = self.cells.columns[column].values
-            raise InputError(
-                f"observation {int(tokens.ids[row])} has {values[row, column].item():g} in column "
-                f"{called(self.columns, column)}, in which the model was fitted to {no:g} and {yes:g} alone; "
-                "fit it to rows with all values, or call the column a number"
-            )
-        return values
+        self.refuse_strange_cells(tokens, read)
+        return torch.where(read, tokens.values.double(), 0.0)
+
+    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
+        found = self.cells.third_value(tokens.values.double(), read)
+        if found is None:
+            return None
+        no, yes = self.cells.columns[found[1]].values
+        return (
+            *found,
+            f"the model was fitted to {no:g} and {yes:g} alone: fit it to rows with all values, or call the "
+            "column a number",
+        )
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """A note if the model was fitted to these rows, and one on each column with unseen categories."""

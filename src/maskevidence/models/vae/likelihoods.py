@@ -30,10 +30,7 @@ class GaussianTokens(nn.Module):
     """
 
     blank = 0.0
-    domain = (
-        "a Gaussian likelihood takes finite numbers",
-        "mend it, or make it NaN where it is missing",
-    )
+    domain = "a Gaussian likelihood takes finite numbers: mend it, or make it NaN where it is missing"
     shift: Tensor
     scale: Tensor
 
@@ -118,8 +115,8 @@ class BernoulliTokens(nn.Module):
 
     blank = 0.5
     domain = (
-        "a Bernoulli likelihood takes 0 and 1",
-        "binarise (--binarise threshold or stochastic), or use likelihood='gaussian'",
+        "a Bernoulli likelihood takes 0 and 1: binarise (--binarise threshold or stochastic), or use "
+        "likelihood='gaussian'"
     )
 
     scale = 1.0

@@ -435,18 +435,18 @@ class VAE(TableModel):
         self._refuse_context(tokens)
         return self._rows(tokens, tokens.maskable, tokens.maskable)
 
+    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
+        wrong = read & self.tokens_given_latent.wrong(tokens.values.double())
+        if not bool(wrong.any()):
+            return None
+        row, column = torch.nonzero(wrong)[0].tolist()
+        return row, column, self.tokens_given_latent.domain
+
     def _rows(self, tokens: Tokens, visible: Bool[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> StandardRows:
         """Rows with standard values where they are `known`, and blanks elsewhere."""
         self.check_width(tokens.width)
+        self.refuse_strange_cells(tokens, known)
         values = tokens.values.double()
-        wrong = known & self.tokens_given_latent.wrong(values)
-        if bool(wrong.any()):
-            row, column = torch.nonzero(wrong)[0].tolist()
-            needed, advice = self.tokens_given_latent.domain
-            raise InputError(
-                f"{needed}, observation {int(tokens.ids[row])} has {values[row, column].item():g} in column "
-                f"{column}; {advice}"
-            )
         standard = self.tokens_given_latent.standard(values).to(self._like().dtype)
         standard = torch.where(known, standard, self.blank)
         return StandardRows(standard, visible, tokens.ids)
