@@ -511,7 +511,7 @@ def test_the_check_finds_nothing_wrong(network: MaskedNetwork) -> None:
 
 
 BAD = {
-    "a third value": (lambda m: m.score_samples([[2.0, 1, 0, 0, 0]]), "has 2 in column 'state'; the model was"),
+    "a third value": (lambda m: m.score_samples([[2.0, 1, 0, 0, 0]]), "2 in column 'state'; the model was"),
     "too many columns": (lambda m: m.score_samples(np.zeros((2, 6))), "6 columns"),
     "no row": (lambda m: m.fit(np.zeros((0, 5))), "N, D >= 1"),
     "an empty column": (lambda m: m.fit([[math.nan, 1.0]] * 3), "column 0 has no observed value"),
@@ -527,7 +527,7 @@ BAD = {
     ),
     "a third value beside a hole": (
         lambda m: m.impute([[2.0, math.nan, 0, 0, 0]]),
-        "has 2 in column 'state'; the model was",
+        "2 in column 'state'; the model was",
     ),
     "a missing column": (lambda m: m.impute(_frame().drop(columns="count")), "no column 'count'"),
 }
