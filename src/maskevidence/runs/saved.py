@@ -51,7 +51,7 @@ def save_run(
         ('mine', 40)
     """
     from maskevidence.runs.directory import RunDirectory, write_labels
-    from maskevidence.runs.lock import locked
+    from maskevidence.runs.folder import locked
     from maskevidence.runs.manifest import Manifest
     from maskevidence.runs.score_into import begin_run, closed_form, write_scores
     from maskevidence.runs.summary import read_run, write_summary

@@ -19,7 +19,7 @@ from maskevidence.models.cells import CellMass
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.engine import Engine, Scorer, Work, local_engine
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, read_part, write_part
 from maskevidence.scores.first_batch import rounding

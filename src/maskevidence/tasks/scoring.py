@@ -27,7 +27,7 @@ from maskevidence.runs import (
 from maskevidence.runs.blocks import parse_shard
 from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.engine import Engine, kept_open, local_engine
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import Prepared, manifest_of
 from maskevidence.runs.summary import agrees
 from maskevidence.scores.record import ScoreTable
@@ -36,7 +36,7 @@ from maskevidence.show.parts import Part, Table
 from maskevidence.show.words import count
 from maskevidence.support.checks import plain_number
 from maskevidence.support.files import csv_text, write_atomic
-from maskevidence.tasks.result import Result, finished_before, written
+from maskevidence.tasks.result import Result
 
 MAX_TOKENS_SHOWN = 40
 
@@ -71,7 +71,7 @@ def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
     if run.out is None:
         return
     folder = RunDirectory(run.out)
-    folder.check_folder()
+    folder.refuse_unrelated()
     existing = None if run.overwrite else folder.manifest()
     if existing is not None:
         folder.check(existing.model_copy(update=_asked(model, scoring, run)), overwrite=False)
@@ -228,7 +228,7 @@ def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], li
     whole = read_run(folder.path)
     result = whole.result()
     finished = folder.estimate() if n_scored == 0 else None
-    before = finished_before("run", folder.path, "computes it again")
+    before = folder.finished_before("computes it again")
     if finished is not None:
         if whole.manifest.version != __version__:  # whose summary may differ
             return finished, before
@@ -240,7 +240,7 @@ def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], li
         return result, before
     with locked(folder.path):
         missing = write_summary(folder, whole, result)
-    return result, written(folder.path, folder.files(), missing)
+    return result, folder.written(missing)
 
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:

@@ -23,7 +23,7 @@ from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, frequency_score, new_bert, word_pieces
 from maskevidence.models.text.vocabulary import letter_tokenizer
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.tasks.result import Result
 from maskevidence.tasks.train_transformers import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import (
@@ -105,7 +105,6 @@ def train(data: str, options: TextTraining) -> Result | None:
         return job.finish(
             model,
             trained,
-            ("config.json", "model.safetensors", _TOKENIZER),
             n_train=len(encoded.tokens),
             n_test=0 if held_out is None else len(held_out),
             held_out=numbers,

@@ -13,16 +13,16 @@ from maskevidence.models.base import TableModel
 from maskevidence.models.by_name import NETWORK, is_network
 from maskevidence.models.fingerprints import marks_of
 from maskevidence.models.network.masked_network import MaskedNetwork
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.support.files import write_atomic
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 from maskevidence.tasks.training_folder import (
     HISTORY,
-    RESULT,
     check_training_folder,
     prepare_folder,
     result_of,
+    training_folder,
     write_result,
 )
 from maskevidence.training.checkpoints import FILE
@@ -92,8 +92,7 @@ def train(model: str, data: str, options: RowTraining) -> Result:
             notes=_notes(fitted, history, everything, train, test),
             **recorded(fitted),
         )
-    files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
-    return result_of(result, written(options.out, files))
+    return result_of(result, training_folder(options.out).written())
 
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:

@@ -17,7 +17,7 @@ from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, ReconstructionLoss, image_summary
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.tasks.result import Result
 from maskevidence.tasks.train_transformers import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import begin_training
@@ -71,7 +71,6 @@ def train(data: str, options: ImageTraining) -> Result:
         return job.finish(
             model,
             trained,
-            ("config.json", "model.safetensors", "preprocessor_config.json", "pixel_density.json"),
             n_patches=model.n_patches,
             patch_size=model.patch_size,
             n_train=len(train),

@@ -10,11 +10,12 @@ from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import CheckpointOptions, TextDevice, VariantOptions
 from maskevidence.inputs.words import kind_of_model
 from maskevidence.show.parts import Page
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.integrations.proteins.agreement import Correlation
     from maskevidence.integrations.proteins.scoring import VariantScores
+    from maskevidence.runs.folder import ResultFolder
 
 
 def variants(
@@ -96,8 +97,6 @@ def variants(
 
 def _check(model: str, options: VariantOptions, checkpoint: CheckpointOptions) -> None:
     """Refuse another kind of model, and options that mean nothing, before anything is read."""
-    from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE
-    from maskevidence.runs.lock import refuse_unrelated
     from maskevidence.support.hub import check_revision
 
     if kind_of_model(model) != "texts":
@@ -108,9 +107,14 @@ def _check(model: str, options: VariantOptions, checkpoint: CheckpointOptions) -
     if options.given is not None and options.measured is None:
         raise InputError("--given is compared with --measured; name the column of measurements, too")
     if options.out is not None:
-        refuse_unrelated(options.out, (SUMMARY,), "scores of variants")
-        if all((options.out / name).exists() for name in (SUMMARY, TABLE)) and not options.overwrite:
-            raise InputError(f"{str(options.out)!r} holds scores; give another folder, or --overwrite")
+        _folder(options.out).refuse(overwrite=options.overwrite)
+
+
+def _folder(out: Path) -> "ResultFolder":
+    from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE
+    from maskevidence.runs.folder import ResultFolder
+
+    return ResultFolder(out, "scoring of variants", (SUMMARY, TABLE), signs=(SUMMARY,))
 
 
 def _summary(
@@ -158,12 +162,12 @@ def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, An
     """The summary is the sign of the folder, and the table, which comes last, of its being finished."""
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.runs.lock import rewritten
     from maskevidence.support.files import write_atomic
 
     taken = ("mutant", *scores.columns().values)
     columns = {column_beside(name, taken): column.tolist() for name, column in given.items()}
-    with rewritten(out, TABLE):
+    folder = _folder(out)
+    with folder.rewritten():
         write_sealed(out / SUMMARY, summary)
         write_atomic(out / TABLE, scores.to_csv(columns))
-    return written(out, (TABLE, SUMMARY))
+    return folder.written()
