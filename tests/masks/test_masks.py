@@ -265,6 +265,7 @@ class TestADesignOfTheUsersOwn:
     def test_all_masks_that_it_declares_are_scored(self) -> None:
         estimate = me.estimate_evidence(self.model, np.ones((2, 4)), Eleven())
         assert estimate.n_masks == 22
+        assert "mask_se" in estimate.columns().values
 
     def test_masks_that_are_not_a_multiple_of_its_repeats_are_refused(self) -> None:
         class Uneven(Eleven):

@@ -74,7 +74,7 @@ def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Pai
         return _by_observations(a, b, unit), None
     first, second = _first(a, common.design), _first(b, common.design)
     both_exact = a.conditionals == b.conditionals == "exact"
-    by_masks = _by_masks(first, second, common.design, MaskKey(a.seed, a.masks), both_exact=both_exact)
+    by_masks = _by_masks(first, second, common.design, a.how.key, both_exact=both_exact)
     if common.in_words is None:
         return by_masks, common
     by_observations = _by_observations(a, b, unit)

@@ -20,8 +20,6 @@ from maskevidence.evidence.standard_errors import (
     t_half_width,
     tails_of_each,
 )
-from maskevidence.masks.by_name import design_from_settings
-from maskevidence.masks.design import MaskKey
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Histogram
@@ -202,10 +200,10 @@ def pair_texts(
     check_same_quantity(names[0], first, names[1], second)
     if (first.design, first.masks) != (second.design, second.masks):
         raise InputError(f"{names[0]} and {names[1]} have different masks; score both with the same --design")
-    design = design_from_settings(first.design)
+    design = first.how.design
     tables = [first.scores.sorted(), second.scores.sorted()]
     sums = [
-        mean_of_scores(table, design, MaskKey(each.seed, each.masks))
+        mean_of_scores(table, design, each.how.key)
         for table, each in zip(tables, (first, second), strict=True)
     ]
     contribution = np.concatenate([sums[0].contribution, -sums[1].contribution])
