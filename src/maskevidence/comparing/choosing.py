@@ -52,7 +52,7 @@ FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
 _ROUNDING = 1e-9  # a difference that rounding can feign
 
-Rows = Float64[np.ndarray, "N D"]
+_Rows = Float64[np.ndarray, "N D"]
 Held = Int64[np.ndarray, "_"]
 
 
@@ -97,7 +97,7 @@ class _Plan:
     columns: tuple[Column, ...] | None  # kinds of the columns if a network is among the candidates
 
     @property
-    def values(self) -> Rows:
+    def values(self) -> _Rows:
         """Shape (N, D)."""
         return self.table.values
 
@@ -107,7 +107,7 @@ class _Plan:
         model.declare(self.table)
         return model
 
-    def measured(self, model: TableModel, train: Rows) -> MaskedModel:
+    def measured(self, model: TableModel, train: _Rows) -> MaskedModel:
         """The model in the measure of the candidates: beside a network, densities by the mass of cells."""
         if self.columns is None or model.base_measure != DENSITY:
             return model
@@ -330,7 +330,7 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
     return tuple(dict.fromkeys(words))
 
 
-def varying_columns(values: Rows, held: Sequence[Held]) -> np.ndarray:
+def varying_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
     """Which columns have two different values among the rows of every fit."""
     varies = np.ones(values.shape[1], dtype=bool)
     for rows in held:
@@ -382,7 +382,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
 
 
 def _fits(
-    plan: _Plan, train: Rows, failed: dict[_Word, str], advance: Advance, of_fold: str
+    plan: _Plan, train: _Rows, failed: dict[_Word, str], advance: Advance, of_fold: str
 ) -> Iterator[tuple[_Word, TableModel]]:
     """The candidates fitted to some rows; those that cannot be are added to `failed`."""
     for family in dict.fromkeys(word.family for word in plan.words):

@@ -16,7 +16,7 @@ from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.report.reading import ImageContent, ReportedRun, RowContent, Unavailable
-from maskevidence.report.tokens import token_scores
+from maskevidence.report.tokens import scores_of_tokens
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.words import MINUS
 from maskevidence.tokens import Tokens
@@ -102,7 +102,7 @@ def _scores(
         estimate = estimate_evidence(model, tokens, LeaveOneOut(), refine=False, check=False)
     except MaskEvidenceError:
         return {}
-    return token_scores(estimate.scores, LeaveOneOut.name)
+    return scores_of_tokens(estimate.scores, LeaveOneOut.name)
 
 
 def _row(run: ReportedRun, key: int) -> RowContent | None:

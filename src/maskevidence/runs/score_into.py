@@ -104,7 +104,7 @@ def record_run(
         _check_version(folder, existing)
         manifest = manifest.resuming(existing)
         if existing is None:
-            exact = closed_form(model, manifest, tokens)
+            exact = closed_form_by_row(model, manifest, tokens)
             manifest = begin_run(folder, manifest, exact, model.save if fitted else None)
         else:
             if recording.verify:
@@ -117,7 +117,7 @@ def record_run(
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
-            exact = closed_form(model, manifest, tokens)
+            exact = closed_form_by_row(model, manifest, tokens)
             if exact is not None:
                 write_closed_form(folder.path, manifest, exact)
         folder.remove_temporaries()
@@ -217,7 +217,7 @@ def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
-def closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
+def closed_form_by_row(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
     """The log evidence of each row of this shard by the model itself, by id; None without a closed form.
 
     It is computed block by block, so that it is the same over shards to the last bit.

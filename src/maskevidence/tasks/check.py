@@ -9,7 +9,7 @@ from maskevidence.tasks.result import Result
 _IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|
 
 
-def check(model: Model, data: Data, options: Preparation) -> Result:
+def check_command(model: Model, data: Data, options: Preparation) -> Result:
     """Check that MODEL keeps the protocol on DATA, so that its scores can be trusted.
 
     Every check says on how many rows and masks it was made, what it found, and what to look at: whether

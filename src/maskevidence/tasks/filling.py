@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.data.table import Table, column_of, decode, place_of, with_columns_of, with_levels_of
+from maskevidence.data.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
     FALSE,
     TRUE,
@@ -271,7 +271,7 @@ def _one(
                     for code, hole in zip(values[:, of_column], holes, strict=True)
                 ]
             else:
-                new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
+                new = _numbers(values[:, of_column], raw) if of_numbers else decoded(table, values, name)
             column = _filled(source.column(number), holes, new)
         else:
             continue

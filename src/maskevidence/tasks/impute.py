@@ -11,7 +11,7 @@ from maskevidence.show.words import count
 from maskevidence.tasks.result import Result
 
 
-def impute(
+def impute_command(
     model: Annotated[
         str,
         Argument(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from maskevidence.inputs.declaring import Kind
+from maskevidence.inputs.declaring import ModelKind
 from maskevidence.inputs.options import (
     Data,
     Design,
@@ -16,7 +16,7 @@ from maskevidence.inputs.recipes import RECIPES
 from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
-_DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
+_DESIGN: dict[ModelKind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
 
 
 def score(

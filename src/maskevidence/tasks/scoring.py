@@ -10,7 +10,7 @@ from maskevidence import __version__, inputs
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.precise import Precise
 from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers
-from maskevidence.inputs.declaring import Kind
+from maskevidence.inputs.declaring import ModelKind
 from maskevidence.inputs.options import RunOptions
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey
@@ -41,7 +41,9 @@ from maskevidence.tasks.result import Result
 MAX_TOKENS_SHOWN = 40
 
 
-def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
+def check_per_token(
+    kind: ModelKind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool
+) -> None:
     """Refuse per-token where neither a report nor the error has a use for it."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and kind != "texts":

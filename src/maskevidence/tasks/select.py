@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
 
 
-def select(
+def select_command(
     families: Annotated[
         str,
         Argument(
@@ -46,8 +46,7 @@ def select(
         maskevidence impute runs/chosen/model table.csv --out filled.csv
     """
     check_row_words(None, data)
-    from maskevidence.comparing.choosing import candidates
-    from maskevidence.comparing.choosing import select as select_model
+    from maskevidence.comparing.choosing import candidates, select
     from maskevidence.inputs.rows import note_on_units, read, reading_options
     from maskevidence.inputs.rows import read_with as kept_reading
     from maskevidence.masks.by_name import as_design
@@ -65,7 +64,7 @@ def select(
     reading, id_column = options.reading, options.id_column
     words = any(is_network(word.family) for word in among)
     table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
-    selection = select_model(
+    selection = select(
         table,
         families,
         components,

@@ -39,7 +39,7 @@ _TOKENIZER = "tokenizer.json"
 _ENDS = 2  # special tokens around a sequence
 
 
-def train(data: str, options: TextTraining) -> Result | None:
+def train_texts(data: str, options: TextTraining) -> Result | None:
     """Train a masked language model, save it, and estimate its held-out log evidence.
 
     The model is a new BERT, by default with word pieces made from the text, or one whose training is

@@ -21,8 +21,8 @@ from maskevidence.tasks.training_folder import (
     HISTORY,
     check_training_folder,
     prepare_folder,
-    result_of,
     training_folder,
+    training_result,
     write_result,
 )
 from maskevidence.training.checkpoints import FILE
@@ -34,7 +34,7 @@ EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
 
 
-def train(model: str, data: str, options: RowTraining) -> Result:
+def train_rows(model: str, data: str, options: RowTraining) -> Result:
     """Train a model of rows, save it, and compute its log evidence.
 
     Columns are centred and scaled for training, unless the model `keeps_units`, and constant columns are
@@ -44,7 +44,7 @@ def train(model: str, data: str, options: RowTraining) -> Result:
         >>> import tempfile
         >>> from pathlib import Path
         >>> folder = Path(tempfile.mkdtemp())
-        >>> trained = train("ppca:2", "digits", RowTraining(folder, epochs=2))
+        >>> trained = train_rows("ppca:2", "digits", RowTraining(folder, epochs=2))
         >>> trained.content["n_train"], trained.content["kind"]
         (1438, 'exact')
     """
@@ -92,7 +92,7 @@ def train(model: str, data: str, options: RowTraining) -> Result:
             notes=_notes(fitted, history, everything, train, test),
             **recorded(fitted),
         )
-    return result_of(result, training_folder(options.out).written())
+    return training_result(result, training_folder(options.out).written())
 
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:

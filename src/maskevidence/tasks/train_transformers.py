@@ -25,8 +25,8 @@ from maskevidence.tasks.training_folder import (
     SETTINGS,
     check_training_folder,
     remove_checkpoints,
-    result_of,
     training_folder,
+    training_result,
     write_result,
 )
 
@@ -74,7 +74,7 @@ class TransformerJob:
             **numbers,
         )
         remove_checkpoints(self.options.out)
-        return result_of(result, training_folder(self.options.out).written())
+        return training_result(result, training_folder(self.options.out).written())
 
 
 def transformer_job(

@@ -29,7 +29,7 @@ STEPS, CHECKPOINT_EVERY = 5000, 500
 _PATCHES_PER_SIDE = 4
 
 
-def train(data: str, options: ImageTraining) -> Result:
+def train_images(data: str, options: ImageTraining) -> Result:
     """Train a ViT-MAE, fit its pixel variances, save it, and estimate its held-out log evidence.
 
     The model is a new one with the size and channels of the images, or one whose training is continued. The

@@ -34,7 +34,7 @@ _REMEDY = "give another folder, or --overwrite to replace it"
 _LITTLE = 0.05  # nats per token that a context is worth
 
 
-def result_of(content: dict[str, Any], lines: Sequence[str]) -> Result:
+def training_result(content: dict[str, Any], lines: Sequence[str]) -> Result:
     """The evidence of the data and what was noted, from what `train.json` holds."""
     pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
     return Result(pages[kind_of_training(content["model"])](content), content, lines)
@@ -83,7 +83,7 @@ def finished_training(options: Training, settings: Mapping[str, Any]) -> Result 
     with suppress(InputError):  # a kill after the result was written may have left them
         remove_checkpoints(out)
     lines = training_folder(out).finished_before("trains again")
-    return result_of(read_sealed(out / RESULT, _REMEDY), lines)
+    return training_result(read_sealed(out / RESULT, _REMEDY), lines)
 
 
 def begin_training(options: Training, settings: Mapping[str, Any]) -> Result | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
 
 
-def variants(
+def variants_command(
     model: Annotated[
         str, Argument("MODEL", "A masked language model of proteins, DNA or RNA: its folder, or OWNER/NAME.")
     ],
@@ -42,15 +42,14 @@ def variants(
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all --plan
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --conventions joint,pll --out scores
     """
-    from maskevidence.inputs.texts import load
+    from maskevidence.inputs.texts import load_text_model
     from maskevidence.integrations.proteins.mutant_tables import (
         conventions_of,
         read_mutants,
         read_wild_type,
     )
     from maskevidence.integrations.proteins.mutants import parse_mutants
-    from maskevidence.integrations.proteins.scoring import plan_variants
-    from maskevidence.integrations.proteins.scoring import variants as score_variants
+    from maskevidence.integrations.proteins.scoring import plan_variants, variants
     from maskevidence.report.variants import correlation_table
 
     _check(model, options, checkpoint)
@@ -67,7 +66,7 @@ def variants(
     )
     # before the model is loaded
     parse_mutants(wild_type, table.mutants, options.start, table.sequences, table.lines)
-    loaded = load(model, checkpoint, device)
+    loaded = load_text_model(model, checkpoint, device)
     if options.plan:
         plan = plan_variants(
             loaded, wild_type, table.mutants, conventions, start=options.start, draws=options.draws
@@ -76,7 +75,7 @@ def variants(
         headline = f"{plan.passes:,} passes of the model"
         page = Page(headline, headline, parts=[plan.table()], notes=notes)
         return Result(page, {"plan": vars(plan), "notes": notes} | _origin())
-    scores = score_variants(
+    scores = variants(
         loaded,
         wild_type,
         table.mutants,
