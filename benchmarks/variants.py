@@ -36,7 +36,7 @@ import torch
 import maskevidence as me
 from leave_one_out import smiles_model
 from maskevidence.data.fasta import read_fasta
-from maskevidence.data.texts import read_texts
+from maskevidence.data.text_files import read_texts
 from maskevidence.inputs.options import VariantOptions
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
 from maskevidence.models.text.vocabulary import letter_tokenizer

@@ -14,10 +14,10 @@ from maskevidence.evidence.result import summarize_scores
 from maskevidence.masks.design import MaskKey
 from maskevidence.report.figures import figures_of_curves, y_window
 from maskevidence.report.layout import Figure, side_by_side
-from maskevidence.report.observations import find_extremes, spread_of
 from maskevidence.report.outlying import outliers
 from maskevidence.report.page import provenance, render
 from maskevidence.report.reading import ReportedRun, read_runs
+from maskevidence.report.shown_observations import find_extremes, spread_of
 from maskevidence.show.pictures import Histogram
 from maskevidence.show.words import typeset
 from report_runs import command, text_of, write_table, write_texts

@@ -115,7 +115,7 @@ def test_a_stop_between_the_two_files_is_taken_up(
 
     for options in ((), ("--overwrite",)):
         with monkeypatch.context() as context:
-            context.setattr("maskevidence.integrations.proteins.scoring.VariantScores.to_csv", stop)
+            context.setattr("maskevidence.integrations.proteins.variant_scores.VariantScores.to_csv", stop)
             assert run(*words, out, *options).code != 0
         assert [file.name for file in out.iterdir() if not file.name.startswith(".")] == ["variants.json"]
         assert run(*words, out).code == 0

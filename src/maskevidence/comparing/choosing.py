@@ -30,7 +30,7 @@ from maskevidence.models.by_name import (
     parse_components,
     parse_model,
 )
-from maskevidence.models.cells import CellMass
+from maskevidence.models.cell_mass import CellMass
 from maskevidence.models.network.columns import (
     MIXED,
     Column,

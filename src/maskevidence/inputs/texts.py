@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from maskevidence.data.table import place_of
-from maskevidence.data.texts import Texts, read_texts
+from maskevidence.data.text_files import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.precise import FEWEST
 from maskevidence.inputs.options import (

@@ -16,7 +16,7 @@ from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.report.reading import ImageContent, ReportedRun, RowContent, Unavailable
-from maskevidence.report.tokens import scores_of_tokens
+from maskevidence.report.token_shades import scores_of_tokens
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.words import MINUS
 from maskevidence.tokens import Tokens

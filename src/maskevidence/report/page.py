@@ -17,9 +17,9 @@ from maskevidence.report.layout import (
     notes,
     side_by_side,
 )
-from maskevidence.report.observations import section_of_observations
 from maskevidence.report.reading import ReportedRun, noun_of
-from maskevidence.report.selection import ReportedSelection
+from maskevidence.report.selection_page import ReportedSelection
+from maskevidence.report.shown_observations import section_of_observations
 from maskevidence.runs import compare_runs
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.parts import Page, Table

@@ -15,7 +15,7 @@ from maskevidence.errors import InputError
 from maskevidence.masks.drawing import check_n_masks
 from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
-from maskevidence.models.cells import CellMass
+from maskevidence.models.cell_mass import CellMass
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.engine import Engine, Scorer, Work, local_engine

@@ -23,8 +23,8 @@ from maskevidence.errors import (
     UnknownTokensWarning,
     UntrustedFileWarning,
 )
+from maskevidence.inputs.command_words import kind_of_model, kind_of_training, own_file
 from maskevidence.inputs.options import Json, Threads
-from maskevidence.inputs.words import kind_of_model, kind_of_training, own_file
 from maskevidence.show.terminal import print_page, write_readably
 from maskevidence.show.words import plain
 from maskevidence.support import files

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
+from maskevidence.inputs.command_words import kind_of_model
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import CellOptions, RowDevice, RowReading
-from maskevidence.inputs.words import kind_of_model
 from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:

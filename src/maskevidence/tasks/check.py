@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.options import Data, Model, Preparation, TextOptions
-from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 _IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|

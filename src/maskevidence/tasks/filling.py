@@ -22,6 +22,7 @@ from maskevidence.data.table_files import (
     write_table,
 )
 from maskevidence.errors import InputError
+from maskevidence.inputs.command_words import kind_of_model
 from maskevidence.inputs.options import ImputeOptions, RowReading
 from maskevidence.inputs.rows import (
     is_table_file,
@@ -34,7 +35,6 @@ from maskevidence.inputs.rows import (
     selection_of,
     takes_words,
 )
-from maskevidence.inputs.words import kind_of_model
 from maskevidence.model import HasValuesOf
 from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.declaring import ModelKind
 from maskevidence.inputs.options import (
     Data,
@@ -13,7 +14,6 @@ from maskevidence.inputs.options import (
     TextOptions,
 )
 from maskevidence.inputs.recipes import RECIPES
-from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 _DESIGN: dict[ModelKind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
+from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import ImageTraining, TextTraining, TrainingOptions
-from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 

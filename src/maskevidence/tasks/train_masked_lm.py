@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from maskevidence.data.fasta import is_fasta
-from maskevidence.data.texts import Texts, read_texts
+from maskevidence.data.text_files import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.inputs.options import TextTraining

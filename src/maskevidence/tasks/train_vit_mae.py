@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskevidence.data.images import Images
+from maskevidence.data.image_files import Images
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.inputs.images import read

@@ -7,8 +7,8 @@ from typing import Any
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import page_of_numbers
+from maskevidence.inputs.command_words import kind_of_training
 from maskevidence.inputs.options import Training
-from maskevidence.inputs.words import kind_of_training
 from maskevidence.models.by_name import is_network
 from maskevidence.runs.blocks import read_sealed, write_sealed
 from maskevidence.runs.folder import ResultFolder

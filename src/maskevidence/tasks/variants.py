@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
+from maskevidence.inputs.command_words import kind_of_model
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import CheckpointOptions, TextDevice, VariantOptions
-from maskevidence.inputs.words import kind_of_model
 from maskevidence.show.parts import Page
 from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.integrations.proteins.agreement import Correlation
-    from maskevidence.integrations.proteins.scoring import VariantScores
+    from maskevidence.integrations.proteins.variant_scores import VariantScores
     from maskevidence.runs.folder import ResultFolder
 
 
@@ -49,8 +49,8 @@ def variants_command(
         read_wild_type,
     )
     from maskevidence.integrations.proteins.mutants import parse_mutants
-    from maskevidence.integrations.proteins.scoring import plan_variants, variants
-    from maskevidence.report.variants import correlation_table
+    from maskevidence.integrations.proteins.variant_scores import plan_variants, variants
+    from maskevidence.report.variants_page import correlation_table
 
     _check(model, options, checkpoint)
     given = [] if options.given is None else [word.strip() for word in options.given.split(",")]

@@ -22,7 +22,7 @@ from maskevidence.integrations.lm_eval.harness import (
     reads_greedy,
 )
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
-from maskevidence.integrations.lm_eval.texts import Encoder, TextScorer
+from maskevidence.integrations.lm_eval.token_ids import Encoder, TextScorer
 from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer, design_of, key_of_texts, summed
 from maskevidence.models import MaskedLM
 from maskevidence.support.progress import progress

@@ -9,7 +9,12 @@ import torch
 from jaxtyping import Float64
 
 from maskevidence import models
-from maskevidence.integrations.sklearn.base import LatentDensity, TableDensity, fitted_array, seed_from
+from maskevidence.integrations.sklearn.density_base import (
+    LatentDensity,
+    TableDensity,
+    fitted_array,
+    seed_from,
+)
 from maskevidence.integrations.sklearn.residuals import HeldOutResiduals
 from maskevidence.models.base import TableModel
 from maskevidence.models.gaussian.kernel_choice import choose_kernels

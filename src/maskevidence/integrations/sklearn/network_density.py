@@ -6,13 +6,13 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence import Orderings, Tokens, estimate_evidence, models
-from maskevidence.integrations.sklearn.base import (
+from maskevidence.integrations.sklearn.categories import Categories
+from maskevidence.integrations.sklearn.density_base import (
     TableDensity,
     checked_table,
     seed_from,
     with_names,
 )
-from maskevidence.integrations.sklearn.categories import Categories
 from maskevidence.integrations.sklearn.residuals import (
     MOST_VALUES,
     HeldOutResiduals,

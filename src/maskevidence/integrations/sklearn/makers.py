@@ -9,7 +9,7 @@ from jaxtyping import Float64
 
 from maskevidence import RowsModel, models
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.sklearn.base import PURPOSE
+from maskevidence.integrations.sklearn.density_base import PURPOSE
 from maskevidence.model import DENSITY, MASS, Conditionals
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)

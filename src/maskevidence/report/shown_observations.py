@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from maskevidence.comparing.comparison import common_name
 from maskevidence.errors import import_extra
-from maskevidence.inputs.words import own_file
+from maskevidence.inputs.command_words import own_file
 from maskevidence.report.layout import Block, Figure, Html, Section, note
 from maskevidence.report.outlying import cell_scores, outliers, unlikely_cells
 from maskevidence.report.reading import (
@@ -22,7 +22,13 @@ from maskevidence.report.reading import (
     TextContent,
     Unavailable,
 )
-from maskevidence.report.tokens import Shades, of_densities, of_probabilities, read_tokens, scores_of_tokens
+from maskevidence.report.token_shades import (
+    Shades,
+    of_densities,
+    of_probabilities,
+    read_tokens,
+    scores_of_tokens,
+)
 from maskevidence.show.html import text
 from maskevidence.show.pictures import Histogram
 from maskevidence.show.words import MINUS, capital, count, typeset
