@@ -487,7 +487,7 @@ def difference_by_rows(
 
 
 def held_together(behind: Sequence[Difference]) -> tuple[Difference, ...]:
-    """The same differences, with the number of pairs of models that each verdict has to hold for.
+    """The differences with the number of pairs of models over which their verdicts hold together.
 
     The best model is chosen by the same data, so that with K equal models any of the K (K - 1)/2 pairs may
     become one of the best and another. Each verdict therefore has the level 1 - 0.05 / (K (K - 1)/2). The
@@ -646,9 +646,9 @@ def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple
 def decided_by_few(
     difference: Difference, names: Sequence[str], write: Write = number, noun: str = "observation"
 ) -> str | None:
-    """Which observations put a model ahead that is lower on most of them; None where no model is.
+    """The observations that put a model ahead although it is lower on most of them; None if it is not.
 
-    They are the fewest without which the model would not be ahead.
+    They are the fewest observations without which the model would not be ahead.
 
     Args:
         names: the names of the observations, in the order of `difference.per_observation`.
@@ -675,7 +675,7 @@ def decided_by_few(
 
 
 def verdict(difference: Difference, digits: int, write: Write = number, noun: str = "observation") -> str:
-    """Whether one model is better than another, or whether the data cannot tell them apart."""
+    """A sentence: one model is better than the other, or the data cannot tell them apart."""
     first, second, interval = difference.first, difference.second, difference.interval()
     if interval is None:
         why = difference.no_interval or "the error is not known"

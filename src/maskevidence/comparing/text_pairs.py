@@ -73,7 +73,7 @@ class TextPairs(Shown):
 
     @property
     def accuracy_by_sign(self) -> float:
-        """The same where the sign decides, also within the error of the masks; equal numbers count half."""
+        """The accuracy if the sign alone decides, within the masks' error, too; equal numbers count half."""
         return float((np.where(self.equal, 0.0, np.sign(self.difference)) + 1).mean() / 2)
 
     def interval(self) -> tuple[float, float]:
@@ -337,7 +337,7 @@ def _welch(
 
 
 def _unknown_error(estimate: EvidenceEstimate) -> str | None:
-    """Why the error of the mean of a set is not known; None if it is."""
+    """Why the error of a set's mean is unknown; None if it is known."""
     if estimate.n_observations < 2:
         return "a single observation does not tell the data error"
     if estimate.mask_se is None and estimate.masks == "shared":

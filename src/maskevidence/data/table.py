@@ -262,7 +262,7 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
 
 
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
-    """Words as their positions among the words of a model; words that it does not know are the next number.
+    """Words as positions among the words of a model; unknown words get the next number.
 
     Example:
         >>> table = Table("t", np.array([[1.0], [0.0]]), ("c",), np.arange(2), levels={"c": ("a", "b")})

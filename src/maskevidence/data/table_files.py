@@ -458,7 +458,7 @@ def _may_be_category(column: "_Unusable", selection: ColumnSelection) -> bool:
 
 
 def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
-    """The different words of a column in order, and its cells as positions among them."""
+    """The distinct words of a column, sorted, and its cells as positions among them."""
     absent = {*MISSING, *missing}
     cells = [word_of(cell) for cell in column.to_pylist()]
     levels = tuple(sorted({cell for cell in cells if cell not in absent}))

@@ -439,7 +439,7 @@ def summarize_scores(
 def _why_no_interval(
     mean: MeanWithErrors, conditionals: Conditionals, unknown: str | None, key: MaskKey
 ) -> str | None:
-    """Why an estimate has no interval; None if it has one."""
+    """Why an estimate has no interval; None if it has an interval."""
     if conditionals == "approximate" and mean.mask_se == 0.0:
         return (
             "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
@@ -466,7 +466,7 @@ def _note_on_rows(
 
 
 def _note_on_weights(table: ScoreTable, design: MaskDesign) -> list[str]:
-    """How far a convention's weights w_M move the estimate, Σ (w_M - 1)·S(x; M).
+    """How far a convention's weights w_M move the estimate: Σ (w_M - 1)·S(x; M).
 
     Scores of sizes that were not drawn are interpolated: the first and the last sizes, of which w_M is
     furthest from 1, are rare.

@@ -120,7 +120,7 @@ def folded(summary: str, tables: Sequence[Table]) -> Html:
 
 
 def side_by_side(of_runs: dict[str, dict[str, str]]) -> list[Table]:
-    """Names and values of runs: what differs with a column for each run, and then what all have in common.
+    """Two tables of names and values: what differs, with a column for each run, and what all runs share.
 
     Example:
         >>> tables = side_by_side({"a": {"seed": "0", "model": "x"}, "b": {"seed": "0", "model": "y"}})

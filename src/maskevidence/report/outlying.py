@@ -29,7 +29,7 @@ _NAMED, _LOOKS = 2, 10  # cells of a row that are named; looks at it that they m
 
 
 def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
-    """The places of the values that lie far below and far above the others, the farthest first.
+    """The positions of the values far below, and far above, the others; the farthest first.
 
     A value is far if it is more than 3.5 robust standard deviations (1.4826 times the median of the absolute
     deviations) from the median.

@@ -87,7 +87,7 @@ class ResultFolder:
         self.signs = (files[0], files[-1]) if signs is None else signs
 
     def refuse_unrelated(self) -> None:
-        """Refuse a folder that holds files, but no such result.
+        """Refuse a folder that holds other files and no such result.
 
         A lock and temporary files, which a kill at the very start leaves, do not count.
         """

@@ -184,7 +184,7 @@ def _score_missing(
 
 
 def _existing(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Manifest | None:
-    """The manifest of the run to resume, if there is one and it has more than a manifest."""
+    """The manifest of the run to resume; None without a run, and for a run that has a manifest alone."""
     folder.check(manifest, overwrite=recording.overwrite)
     existing = None if recording.overwrite else folder.manifest()
     return existing if folder.has_begun() else None

@@ -1,4 +1,4 @@
-"""What a command gives: a page for people, content for JSON, and lines on what was written."""
+"""The result of a command: a page for people, content for JSON, and lines that name the written files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

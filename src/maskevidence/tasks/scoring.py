@@ -44,7 +44,7 @@ MAX_TOKENS_SHOWN = 40
 def check_per_token(
     kind: ModelKind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool
 ) -> None:
-    """Refuse per-token where neither a report nor the error has a use for it."""
+    """Refuse per-token if neither the report nor the error uses the scores of tokens."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and kind != "texts":
         raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
@@ -80,7 +80,7 @@ def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
 
 
 def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
-    """What the options alone say of a run, as fields of its manifest."""
+    """The fields of a run's manifest that the options alone decide."""
     return {
         "model": model,
         "design": scoring.design.settings(),
@@ -109,7 +109,7 @@ def default_precise_of(out: Path | None) -> Precise | None:
 
 
 def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
-    """By default, as many random sizes as the error of a few observations needs to be known, with a note.
+    """For few observations, draw as many random sizes as their error needs, and say so in a note.
 
     Args:
         asked: the design as the user gave it, which is left as it is if it names a number.

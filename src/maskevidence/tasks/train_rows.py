@@ -157,7 +157,7 @@ def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, option
 def _notes(
     fitted: TableModel, history: History, everything: Table, train: Table, test: Table | None
 ) -> list[str]:
-    """How the fit went, what was guessed of the columns, and what held-out rows of a network served for."""
+    """Notes on the fit; for a network, on guesses about columns and on the use of held-out rows."""
     if not isinstance(fitted, MaskedNetwork):
         return list(history.notes)
     chose = "the held-out rows chose the epoch, so that new rows have a slightly lower log evidence"
@@ -172,14 +172,14 @@ def _learning_rate(fitted: TableModel, options: RowTraining) -> float:
 
 
 def _log_evidence(fitted: TableModel, table: Table, seed: int) -> float:
-    """The mean over the rows, of a network over some of many rows: each takes 16 masks a column."""
+    """The mean over the rows. A network takes 16 masks a column, so that many rows are sampled."""
     if isinstance(fitted, MaskedNetwork) and len(table) > _most_scored(table):
         table = table.split(_most_scored(table) / len(table), seed)[1]
     return float(fitted.score_samples(table.values).mean())
 
 
 def _most_scored(table: Table) -> int:
-    """How many rows the log evidence by a network is computed of."""
+    """The number of rows for the log evidence of a network."""
     return max(200, 30_000 // len(table.columns))
 
 

@@ -35,7 +35,7 @@ _LITTLE = 0.05  # nats per token that a context is worth
 
 
 def training_result(content: dict[str, Any], lines: Sequence[str]) -> Result:
-    """The evidence of the data and what was noted, from what `train.json` holds."""
+    """The result of a training from the content of `train.json`: the evidence of the data, and the notes."""
     pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
     return Result(pages[kind_of_training(content["model"])](content), content, lines)
 
