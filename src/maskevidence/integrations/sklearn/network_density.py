@@ -1,5 +1,6 @@
 """A network trained by masked prediction as an estimator, for tables of numbers, yes/no and categories."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _ORDERS = 16
 _FEWEST_RESIDUALS = 50
 
 
+@dataclass(eq=False, repr=False)
 class MaskedNetworkDensity(TableDensity):
     """A network trained by masked prediction, for tables of numbers, counts, yes/no, categories and holes.
 
@@ -60,24 +62,14 @@ class MaskedNetworkDensity(TableDensity):
         ({0: ['cat', 'dog']}, True)
     """
 
-    def __init__(
-        self,
-        width: int = 256,
-        layers: int = 2,
-        *,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        learning_rate: float | None = None,
-        categorical_features: Any = "from_dtype",
-        random_state: Any = None,
-    ) -> None:
-        self.width = width
-        self.layers = layers
-        self.dropout = dropout
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    width: int = 256
+    layers: int = 2
+    _: KW_ONLY
+    dropout: float | None = None
+    epochs: int | None = None
+    learning_rate: float | None = None
+    categorical_features: Any = "from_dtype"
+    random_state: Any = None
 
     @property
     def categories_(self) -> dict[int, list[str]]:
