@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.comparing.along_rates import notes_on_rates
 from maskevidence.comparing.comparable import check_comparable, in_same_tokens
-from maskevidence.comparing.pairing import Unit, paired_by
+from maskevidence.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.errors import InputError
 from maskevidence.evidence.curve import Curve, curve_lines
 from maskevidence.evidence.data_set import EvidenceOfRows
@@ -516,20 +516,7 @@ def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
 def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimate], unit: Unit) -> Difference:
     a, b = estimates[first], estimates[second]
     paired, common = paired_by(a, b, unit)
-    notes = []
-    if unit == "nats per byte":
-        notes.append("compared per byte of text only, since the models cut it into different tokens")
-        if a.n_bytes != b.n_bytes:
-            notes.append(
-                f"the tokens of {first} stand for {a.n_bytes:,} bytes, of {second} for {b.n_bytes:,}"
-            )
-    elif common is None:
-        notes.append(
-            f"{first} and {second} have other masks (design, seed or number): paired by observation "
-            "only, which makes the error larger"
-        )
-    elif common.in_words is not None:
-        notes.append(f"{first} and {second} have different numbers of masks: {common.in_words}")
+    notes = _notes_on_pairing(first, second, estimates, unit, common)
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
     blind = [
@@ -564,6 +551,32 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         no_interval=no_interval,
         whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
     )
+
+
+def _notes_on_pairing(
+    first: str,
+    second: str,
+    estimates: Mapping[str, EvidenceEstimate],
+    unit: Unit,
+    common: CommonMasks | None,
+) -> list[str]:
+    """What two estimates do not share: tokens, masks, or the number of masks."""
+    if unit == "nats per byte":
+        bytes_of = [estimates[name].n_bytes for name in (first, second)]
+        notes = ["compared per byte of text only, since the models cut it into different tokens"]
+        if bytes_of[0] != bytes_of[1]:
+            notes.append(
+                f"the tokens of {first} stand for {bytes_of[0]:,} bytes, of {second} for {bytes_of[1]:,}"
+            )
+        return notes
+    if common is None:
+        return [
+            f"{first} and {second} have other masks (design, seed or number): paired by observation only, "
+            "which makes the error larger"
+        ]
+    if common.in_words is None:
+        return []
+    return [f"{first} and {second} have different numbers of masks: {common.in_words}"]
 
 
 class Conclusion(NamedTuple):

@@ -42,7 +42,7 @@ from maskevidence.show.words import (
     typeset,
     units_in_words,
 )
-from maskevidence.support.provenance import command, versions
+from maskevidence.support.provenance import origin
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
@@ -305,7 +305,7 @@ class EvidenceEstimate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
-        return self._numbers() | {"versions": versions(), "command": command()}
+        return self._numbers() | origin()
 
     def _numbers(self) -> dict[str, Any]:
         names = (

@@ -47,7 +47,7 @@ def cells(
     from maskevidence.comparing.wrong_cells import wrong_cells
     from maskevidence.inputs.rows import model_on, read, reading_for, takes_words
     from maskevidence.runs.folder import ResultFolder
-    from maskevidence.support.provenance import command, versions
+    from maskevidence.support.provenance import origin
 
     if kind_of_model(model) != "rows":
         raise InputError(
@@ -74,8 +74,7 @@ def cells(
         seed=options.seed,
     )
     found = replace(found, notes=(*table.notes, *notes, *found.notes))
-    content = {"model": model, "data": data, "trusted": trusted} | found.to_dict()
-    content |= {"versions": versions(), "command": command()}
+    content = {"model": model, "data": data, "trusted": trusted} | found.to_dict() | origin()
     return Result(found.page(), content, [] if folder is None else _write(found, content, folder))
 
 

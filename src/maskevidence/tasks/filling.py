@@ -40,7 +40,7 @@ from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel
 from maskevidence.support.checks import word_of
 from maskevidence.support.files import reading as reading_file
-from maskevidence.support.provenance import command, versions
+from maskevidence.support.provenance import origin
 from maskevidence.tokens import Tokens
 
 DRAW = "draw"
@@ -355,6 +355,5 @@ def _result(
         "n_filled": int(holes.sum()),
         "columns": columns,
         "notes": notes,
-        "versions": versions(),
-        "command": command(),
+        **origin(),
     }

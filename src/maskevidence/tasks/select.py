@@ -51,7 +51,7 @@ def select_command(
     from maskevidence.inputs.rows import read_with as kept_reading
     from maskevidence.masks.by_name import as_design
     from maskevidence.runs.folder import ResultFolder
-    from maskevidence.support.provenance import command, versions
+    from maskevidence.support.provenance import origin
 
     components = parse_components(options.components)
     among = candidates(families, components)  # refuses unknown words before anything is read
@@ -79,8 +79,7 @@ def select_command(
     selection.model.read_with = kept_reading(reading, id_column)
     settings = {"limit": options.limit, "id_column": id_column, "words": words} | reading_options(reading)
     read_with = {name: value for name, value in settings.items() if value}
-    result = {"data": data, "options": read_with, **selection.to_dict()}
-    result |= {"versions": versions(), "command": command()}
+    result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
     return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
 
 

@@ -15,7 +15,7 @@ from maskevidence.runs.folder import ResultFolder
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.words import typeset
 from maskevidence.support.files import read_json, write_json
-from maskevidence.support.provenance import command, versions
+from maskevidence.support.provenance import origin
 from maskevidence.tasks.result import Result
 from maskevidence.training import checkpoints
 
@@ -116,7 +116,7 @@ def write_result(
 ) -> dict[str, Any]:
     """Write `train.json`."""
     result = {"model": model, "data": data, "objective": dict(objective), **numbers, "seed": options.seed}
-    result |= {"versions": versions(), "command": command()}
+    result |= origin()
     write_sealed(options.out / RESULT, result)
     return result
 

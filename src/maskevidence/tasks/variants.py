@@ -51,6 +51,7 @@ def variants_command(
     from maskevidence.integrations.proteins.mutants import parse_mutants
     from maskevidence.integrations.proteins.variant_scores import plan_variants, variants
     from maskevidence.report.variants_page import correlation_table
+    from maskevidence.support.provenance import origin
 
     _check(model, options, checkpoint)
     given = [] if options.given is None else [word.strip() for word in options.given.split(",")]
@@ -74,7 +75,7 @@ def variants_command(
         notes = [*of_letters, *loaded.notes]
         headline = f"{plan.passes:,} passes of the model"
         page = Page(headline, headline, parts=[plan.table()], notes=notes)
-        return Result(page, {"plan": vars(plan), "notes": notes} | _origin())
+        return Result(page, {"plan": vars(plan), "notes": notes} | origin())
     scores = variants(
         loaded,
         wild_type,
@@ -120,6 +121,8 @@ def _summary(
     scores: "VariantScores", correlations: "dict[str, Correlation]", notes: list[str], measured: str | None
 ) -> dict[str, Any]:
     """Content for JSON, without the scores of single mutants."""
+    from maskevidence.support.provenance import origin
+
     summary = {"plan": vars(scores.plan), "notes": notes, "n_mutants": len(scores)}
     summary["agreement"] = [
         {"conventions": list(pair), "spearman": None if math.isnan(value) else value}
@@ -128,14 +131,7 @@ def _summary(
     if measured is not None:
         summary["measured"] = measured
         summary["correlations"] = {name: each._asdict() for name, each in correlations.items()}
-    return summary | _origin()
-
-
-def _origin() -> dict[str, Any]:
-    """The versions and the command behind a result."""
-    from maskevidence.support.provenance import command, versions
-
-    return {"versions": versions(), "command": command()}
+    return summary | origin()
 
 
 def _correlations(
