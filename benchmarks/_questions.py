@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from _timing import data, is_quick
-from maskevidence.data.texts import read_texts
+from maskevidence.data.text_files import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
 _NEAR = 20  # products of the nearest lengths, from which the wrong ones are drawn

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 import maskevidence as me
 from _timing import data
-from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.drawing import DrawnMasks, drawn_masks, positions
+from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 
 BLOCK, WIDTH, HEADS = 4, 64, 4  # tokens of a block of BD3-LM; entries of a hidden state

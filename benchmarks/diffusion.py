@@ -32,8 +32,8 @@ import _recipes as public
 import maskevidence as me
 from maskevidence.inputs.recipes import RECIPES
 from maskevidence.masks.by_name import parse_design
-from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import MaskDesign
+from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.tokens import Tokens
 

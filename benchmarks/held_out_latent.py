@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.data.images import read_images
+from maskevidence.data.image_files import read_images
 from maskevidence.data.table import binarise
 from maskevidence.models import BernoulliPCA
 

@@ -37,7 +37,7 @@ import torch
 import torch.nn.functional as F
 
 import maskevidence as me
-from maskevidence.data.texts import read_texts
+from maskevidence.data.text_files import read_texts
 from maskevidence.tokens import Tokens
 
 REACTIONS = "ALBERT, reactions"

@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 
 import maskevidence as me
-from maskevidence.data.texts import read_texts
+from maskevidence.data.text_files import read_texts
 from maskevidence.masks.design import MaskKey
 from maskevidence.tokens import Tokens
 

@@ -36,11 +36,11 @@ import torch
 import maskevidence as me
 from leave_one_out import smiles_model
 from maskevidence.data.fasta import read_fasta
-from maskevidence.data.texts import read_texts
+from maskevidence.data.text_files import read_texts
 from maskevidence.inputs.options import VariantOptions
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
 from maskevidence.models.text.vocabulary import letter_tokenizer
-from maskevidence.tasks.variants import variants as score_variants
+from maskevidence.tasks.variants import variants_command
 
 FAMILIES = ("usp_5ahw", "pts_iia_1a3a", "marr_UPI0003674933")
 OBJECTIVES = {"random sizes": me.RandomSize(1), "15 %": me.FixedRate(0.15, 1)}
@@ -418,7 +418,7 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
         bert(letter_tokenizer([RESIDUES]), 32, 1, 320).save(folder)
     given = [*(f"esm1v_wt_marginals_{k}" for k in range(1, 6)), "esm1v_pll_1"]
     file = proteins("blat_ecolx_ranganathan2015.csv")
-    content = score_variants(
+    content = variants_command(
         str(folder),
         str(file),
         VariantOptions(

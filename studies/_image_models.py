@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import maskevidence as me
 from _table_sets import Labels, data_folder
-from maskevidence.data.images import read_images
+from maskevidence.data.image_files import read_images
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.integrations.huggingface.training import train_vit_mae
 from maskevidence.models.image.masked_image import MaskedImage

@@ -11,7 +11,7 @@ import torch
 
 from _records import KEY, Record, Records
 from maskevidence.errors import InputError, import_extra
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.support.progress import progress
 
 RESULTS = Path(__file__).parent / "results"

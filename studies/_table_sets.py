@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float64, Int64
 from sklearn import datasets
 
-from maskevidence.data.images import read_images
+from maskevidence.data.image_files import read_images
 from maskevidence.data.table_files import read_table
 from maskevidence.errors import InputError
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import torch
 
 from _table_sets import Labels, data_folder
-from maskevidence.data.texts import read_texts
+from maskevidence.data.text_files import read_texts
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
 from maskevidence.tokens import Tokens

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskevidence.data.fasta import read_fasta
-from maskevidence.data.texts import read_texts
+from maskevidence.data.text_files import read_texts
 from maskevidence.errors import InputError
 
 

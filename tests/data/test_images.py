@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from maskevidence.data import images
-from maskevidence.data.images import is_image_source, read_images
+from maskevidence.data import image_files
+from maskevidence.data.image_files import is_image_source, read_images
 from maskevidence.errors import InputError
 
 RANDOM = np.random.default_rng(0)
@@ -174,9 +174,9 @@ def test_paths_of_a_data_set_of_the_hub_are_read_in_its_cache_alone(
         features = datasets.Features({"image": datasets.Image()})
         return datasets.Dataset.from_dict({"image": [str(tmp_path / file) for file in files]}, features)
 
-    monkeypatch.setattr(images, "find_source", lambda *_: dataset("cache/0.png", "cache/1.png"))
+    monkeypatch.setattr(image_files, "find_source", lambda *_: dataset("cache/0.png", "cache/1.png"))
     assert np.array_equal(read_images("hub:a/b").pixels[..., 0], GREY[:2])
-    monkeypatch.setattr(images, "find_source", lambda *_: dataset("cache/0.png", "cache/../home/0.png"))
+    monkeypatch.setattr(image_files, "find_source", lambda *_: dataset("cache/0.png", "cache/../home/0.png"))
     with pytest.raises(InputError, match=r"row 1 \(from 0\) of 'hub:a/b' is a path"):
         read_images("hub:a/b")
 

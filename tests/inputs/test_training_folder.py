@@ -19,7 +19,7 @@ from command_line import files_in
 from file_steps import killed_at
 from forked import exit_code, fork
 from maskevidence.inputs.options import RowTraining, TextTraining
-from maskevidence.runs.lock import HOLDER, LOCK, locked
+from maskevidence.runs.folder import HOLDER, LOCK, locked
 from maskevidence.tasks.train import train
 from text_models import SENTENCES
 

@@ -8,9 +8,9 @@ import pytest
 
 import maskevidence as me
 from image_models import write_images
+from maskevidence.inputs.command_words import parse_size
 from maskevidence.inputs.options import RowReading
 from maskevidence.inputs.rows import read
-from maskevidence.inputs.words import parse_size
 from maskevidence.models.by_name import parse_model
 
 

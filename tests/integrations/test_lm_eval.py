@@ -21,7 +21,7 @@ from command_line import CommandLine
 from forked import exit_code, fork
 from maskevidence.errors import InputError, UntrustedFileWarning
 from maskevidence.integrations.lm_eval.harness import AnswerCache
-from maskevidence.integrations.lm_eval.report import _with_error, errors_page
+from maskevidence.integrations.lm_eval.metric_errors import _with_error, errors_page
 from maskevidence.models.text.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 

@@ -17,7 +17,7 @@ from maskevidence.integrations.lm_eval.answering import Answerer, Settings
 from maskevidence.integrations.lm_eval.generation import Decoding, are_greedy, write
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, _State, looks_up_to
-from maskevidence.integrations.lm_eval.texts import Continuation, Encoder, TextScorer, rolling_windows
+from maskevidence.integrations.lm_eval.token_ids import Continuation, Encoder, TextScorer, rolling_windows
 from maskevidence.integrations.lm_eval.values import (
     QuestionKey,
     ScoredValue,
@@ -25,9 +25,9 @@ from maskevidence.integrations.lm_eval.values import (
     Windows,
     key_of_texts,
 )
-from maskevidence.masks.conventions import LLaDA
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.published import LLaDA
 from maskevidence.masks.sizes import Exhaustive
 from maskevidence.models.text.masked_lm import MaskedLM
 from text_models import small_bert, small_tokenizer

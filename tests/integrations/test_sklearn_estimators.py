@@ -58,7 +58,7 @@ def test_an_estimator_gives_the_numbers_of_its_model(estimator, holed: np.ndarra
     assert fitted.score(holed) == pytest.approx(fitted.score_samples(holed).mean())
     np.testing.assert_allclose(fitted.mean_, model.mean.detach())
     np.testing.assert_array_equal(
-        fitted.sample(3, random_state=4), fitted.model_.sample(3, estimators.base.seed_from(4))
+        fitted.sample(3, random_state=4), fitted.model_.sample(3, estimators.density_base.seed_from(4))
     )
     assert fitted.n_iter_ == model.n_iterations > 1
     complete = clone(estimator).fit(np.nan_to_num(holed) + np.arange(600).reshape(120, 5) % 7)

@@ -11,7 +11,7 @@ import pytest
 import maskevidence as me
 from maskevidence.masks import by_name
 from maskevidence.masks.by_name import DesignWord, as_design, parse_design
-from maskevidence.masks.conventions import LLaDA, RandomTime
+from maskevidence.masks.published import LLaDA, RandomTime
 
 DESIGNS = {
     "every-size": me.EverySize(),

@@ -14,10 +14,10 @@ from scipy.stats import chisquare
 import maskevidence as me
 from learned_conditionals import Learned, rows
 from maskevidence.masks.by_name import DESIGNS
-from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import Integers, MaskDesign, MaskKey, Summation
 from maskevidence.masks.drawing import drawn_masks, positions
 from maskevidence.masks.policy import Policy
+from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.masks.sizes import IndependentMasks
 
 MASKABLE = np.array([True, False, True, True, True])  # the second token is absent

@@ -17,9 +17,9 @@ from scipy.stats import chisquare, norm
 import maskevidence as me
 from maskevidence.evidence.standard_errors import mean_with_errors
 from maskevidence.masks.by_name import DESIGNS, design_from_settings
-from maskevidence.masks.conventions import RandomTime
 from maskevidence.masks.design import MAX_LISTED, MaskDesign, MaskKey, Masks, Summation
 from maskevidence.masks.drawing import all_pairs, drawn_masks, positions
+from maskevidence.masks.published import RandomTime
 from maskevidence.masks.sizes import size_of_rate
 from maskevidence.scores.score import score_observations
 from maskevidence.tokens import Tokens
@@ -265,6 +265,7 @@ class TestADesignOfTheUsersOwn:
     def test_all_masks_that_it_declares_are_scored(self) -> None:
         estimate = me.estimate_evidence(self.model, np.ones((2, 4)), Eleven())
         assert estimate.n_masks == 22
+        assert "mask_se" in estimate.columns().values
 
     def test_masks_that_are_not_a_multiple_of_its_repeats_are_refused(self) -> None:
         class Uneven(Eleven):

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.models.cells import CellMass
+from maskevidence.models.cell_mass import CellMass
 from maskevidence.models.network.columns import Column
 from maskevidence.models.normal import normal_log_cell
 

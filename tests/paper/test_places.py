@@ -10,7 +10,7 @@ import torch
 
 from command_line import Result
 from maskevidence import EverySize, FixedRate, GaussianMoments, MaskDesign, RandomSize, Rates
-from maskevidence.data.images import Images
+from maskevidence.data.image_files import Images
 from maskevidence.data.table import Table
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.models import VAE

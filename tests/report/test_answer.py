@@ -14,10 +14,10 @@ from maskevidence.evidence.result import summarize_scores
 from maskevidence.masks.design import MaskKey
 from maskevidence.report.figures import figures_of_curves, y_window
 from maskevidence.report.layout import Figure, side_by_side
-from maskevidence.report.observations import find_extremes, spread_of
 from maskevidence.report.outlying import outliers
 from maskevidence.report.page import provenance, render
 from maskevidence.report.reading import ReportedRun, read_runs
+from maskevidence.report.shown_observations import find_extremes, spread_of
 from maskevidence.show.pictures import Histogram
 from maskevidence.show.words import typeset
 from report_runs import command, text_of, write_table, write_texts
@@ -134,7 +134,8 @@ def test_a_wide_band_does_not_press_the_curves_flat(runs: list[ReportedRun]) -> 
     assert window is not None
     assert window[0] < curve.score.min() < curve.score.max() < window[1]
     assert window[1] - window[0] < 10
-    other = dataclasses.replace(estimate, drawn_curve=lambda: wide)
+    other = dataclasses.replace(estimate)
+    vars(other)["curve"] = wide
     (figure,) = figures_of_curves([runs[0], dataclasses.replace(runs[1], estimate=other)], None)
     assert "bands go on beyond the picture" in figure.notes[0]
 

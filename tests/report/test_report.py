@@ -23,7 +23,6 @@ from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize
 from maskevidence.report.figures import figures_of_curves
 from maskevidence.report.layout import Figure
-from maskevidence.report.observations import card, find_extremes
 from maskevidence.report.page import render, write_report
 from maskevidence.report.reading import (
     Contents,
@@ -35,6 +34,7 @@ from maskevidence.report.reading import (
     read_back,
     read_runs,
 )
+from maskevidence.report.shown_observations import card, find_extremes
 from maskevidence.runs import RunDirectory
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable

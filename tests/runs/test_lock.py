@@ -14,7 +14,7 @@ from recorded_runs import make_manifest, make_model, make_tokens
 class TestTwoProcesses:
     def test_the_second_is_refused_until_the_first_is_killed(self, tmp_path: Path) -> None:
         holder = (
-            "import sys, time; from pathlib import Path; from maskevidence.runs.lock import locked\n"
+            "import sys, time; from pathlib import Path; from maskevidence.runs.folder import locked\n"
             "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
         )
         process = subprocess.Popen(

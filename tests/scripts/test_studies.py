@@ -31,7 +31,7 @@ from _records import Records
 from _text_sets import Corpus, Sentences
 from maskevidence.models.image.new_vit_mae import new_vit_mae
 from maskevidence.models.text.new_bert import new_modern_bert, word_pieces
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from paper import figures
 
 ROOT = Path(__file__).parents[2]

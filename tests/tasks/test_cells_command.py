@@ -77,11 +77,11 @@ def test_another_folder_is_not_overwritten(folder: Path, run: CommandLine) -> No
     assert run(*WORDS, "--out", "found").code == 0
     again = run(*WORDS, "--out", "found")
     assert again.code == 2
-    assert "holds wrong cells" in again.err
+    assert "holds another search for wrong cells" in again.err
     assert run(*WORDS, "--out", "found", "--overwrite").code == 0
     (folder / "other").mkdir()
     (folder / "other" / "thesis.tex").write_text("x")
-    assert "belong to no wrong cells" in run(*WORDS, "--out", "other").err
+    assert "belong to no search for wrong cells" in run(*WORDS, "--out", "other").err
 
 
 @pytest.mark.parametrize(

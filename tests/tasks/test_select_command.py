@@ -47,7 +47,7 @@ def test_a_table_a_picture_and_the_chosen_model(folder: Path, run: CommandLine) 
 def test_a_folder_that_holds_something_is_refused(folder: Path, run: CommandLine) -> None:
     assert run(*WORDS, "--out", "chosen").code == 0
     assert (
-        "'chosen' holds a selection; give another folder, or --overwrite"
+        "'chosen' holds another selection; give another folder, or --overwrite"
         in run(*WORDS, "--out", "chosen").error
     )
     assert run(*WORDS, "--out", "chosen", "--overwrite").code == 0
@@ -59,8 +59,11 @@ def test_a_folder_that_holds_something_is_refused(folder: Path, run: CommandLine
 def test_without_matplotlib_the_rest_is_written(
     folder: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A picture of the selection that was in the folder before is not left beside the new one."""
+    assert run(*WORDS, "--out", "chosen").code == 0
+    assert (folder / "chosen" / "selection.png").exists()
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    result = run(*WORDS, "--out", "chosen")
+    result = run(*WORDS, "--out", "chosen", "--overwrite")
     assert result.code == 0, result.err
     assert "selection.png was not drawn" in result.out
     assert not (folder / "chosen" / "selection.png").exists()

@@ -11,7 +11,7 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from image_models import random_images, smooth_images, write_images
-from maskevidence.data.images import Images
+from maskevidence.data.image_files import Images
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.integrations.huggingface.recipe import Recipe
 from maskevidence.integrations.huggingface.training import PatchMaskCollator, train_vit_mae

@@ -65,7 +65,7 @@ def test_a_table_of_mutants_with_measurements(
         assert np.array([float(row[name]) for row in rows]) == pytest.approx(values, abs=1e-5)
     assert [row["mutant"] for row in written["scores"]] == mutants
     assert json.loads((tmp_path / "out" / "variants.json").read_text())["n_mutants"] == 11
-    assert "holds scores" in run(*words, "--out", tmp_path / "out").error
+    assert "holds another scoring of variants" in run(*words, "--out", tmp_path / "out").error
     reported = run("report", tmp_path / "out", "--out", tmp_path / "page.html")
     assert reported.code == 0, reported.err
     assert (tmp_path / "page.html").read_text().count("<svg") == 2
@@ -115,7 +115,7 @@ def test_a_stop_between_the_two_files_is_taken_up(
 
     for options in ((), ("--overwrite",)):
         with monkeypatch.context() as context:
-            context.setattr("maskevidence.integrations.proteins.scoring.VariantScores.to_csv", stop)
+            context.setattr("maskevidence.integrations.proteins.variant_scores.VariantScores.to_csv", stop)
             assert run(*words, out, *options).code != 0
         assert [file.name for file in out.iterdir() if not file.name.startswith(".")] == ["variants.json"]
         assert run(*words, out).code == 0

@@ -12,7 +12,7 @@ from maskevidence.check.trial import (
     Outcome,
     Trial,
     check,
-    compare,
+    compare_answers,
     failed,
     noted,
     passed,
@@ -113,7 +113,7 @@ def _absent(trial: Trial) -> Outcome:
         changes.append(Change(before, trial.ask(changed, masked), masked & gone.any(1, keepdim=True)))
     if (padded := _padded(trial)) is not None:
         changes.append(Change(trial.answer, padded, trial.masked))
-    return compare(trial, changes)
+    return compare_answers(trial, changes)
 
 
 def _padded(trial: Trial) -> Tensor | None:
@@ -164,14 +164,14 @@ def cache(trial: Trial) -> Outcome:
     half = torch.arange(len(after) // 2 + 1).flip(0)
     fresh = after.clone()
     fresh[half] = trial.ask(changed[half], trial.masked[half])
-    outcome = compare(trial, [Change(fresh, after, trial.masked)])
+    outcome = compare_answers(trial, [Change(fresh, after, trial.masked)])
     if outcome.status == "failed" or trial.model.conditionals == "approximate":
         return outcome
     try:
         renumbered = trial.ask(replace(changed, ids=changed.ids + 10**9))
     except Exception:  # a model that knows its observations by their ids
         return outcome
-    by_ids = compare(trial, [Change(renumbered, after, trial.masked)])
+    by_ids = compare_answers(trial, [Change(renumbered, after, trial.masked)])
     return by_ids if by_ids.status == "failed" else outcome
 
 
@@ -191,7 +191,7 @@ def ids(trial: Trial) -> Outcome:
     all_ids, row = torch.unique(trial.tokens.ids, return_inverse=True)
     others = all_ids.roll(1) if len(all_ids) > 1 else all_ids + 1
     after = trial.ask(replace(trial.tokens, ids=others[row]))
-    outcome = compare(trial, [Change(trial.answer, after, trial.masked)])
+    outcome = compare_answers(trial, [Change(trial.answer, after, trial.masked)])
     if outcome.status != "failed" or trial.model.conditionals != "approximate":
         return outcome
     gain = torch.where(trial.masked, trial.answer - after, 0.0).sum(1) / trial.masked.sum(1)

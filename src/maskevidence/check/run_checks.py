@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskevidence.check import answers, joint, leak, mass, texts
+from maskevidence.check import answers, joint, leak, mass, text_checks
 from maskevidence.check.findings import CheckReport, Finding
 from maskevidence.check.trial import Trial, new_trial, raised
 from maskevidence.check.weights import weights
@@ -36,10 +36,10 @@ _LAST = (
     joint.joint,
     joint.orders,
     joint.closed_form,
-    texts.n_bytes,
-    texts.scored_tokens,
-    texts.unknown,
-    texts.length_limit,
+    text_checks.n_bytes,
+    text_checks.scored_tokens,
+    text_checks.unknown,
+    text_checks.length_limit,
 )
 _ON_THEIR_OWN = {check.name for check in (*_FIRST, *_OF_MASSES, *_LAST) if not check.explains}
 

@@ -15,7 +15,7 @@ from maskevidence.scores.ask import Answer, Asker, MaskedRows, slices
 from maskevidence.scores.first_batch import like, rounding
 from maskevidence.tokens import Tokens
 
-MAX_ROWS = 16
+_MAX_ROWS = 16
 MASKS_PER_ROW = 3
 ROWS_IN_A_CALL = 256
 _MAX_POOL = 2000
@@ -135,7 +135,7 @@ def new_trial(
 ) -> Trial:
     """Draw rows, and three masks for each: a single token, half of the tokens, a random number of them."""
     rng = np.random.default_rng(seed)
-    chosen = np.sort(rng.permutation(len(data))[:MAX_ROWS])
+    chosen = np.sort(rng.permutation(len(data))[:_MAX_ROWS])
     rows = np.repeat(chosen, MASKS_PER_ROW)
     tokens = data[torch.from_numpy(rows)]
     n = tokens.n_tokens.cpu().numpy()
@@ -190,7 +190,7 @@ def skipped(reason: str, **fields: Any) -> Outcome:
     return Outcome("skipped", reason, {"n_rows": 0, "n_masks": 0} | fields)
 
 
-def compare(trial: Trial, changes: Iterable[Change]) -> Outcome:
+def compare_answers(trial: Trial, changes: Iterable[Change]) -> Outcome:
     """The outcome of the change with the largest |after - before| / (1 + |before|)."""
     return max((_compare(trial, change) for change in changes), key=lambda outcome: outcome.fields["largest"])
 
@@ -230,7 +230,7 @@ class Check:
         """The finding of a trial; a model that raises an error has failed."""
         try:
             result = self.run(trial, *more)
-            outcome = result if isinstance(result, Outcome) else compare(trial, result)
+            outcome = result if isinstance(result, Outcome) else compare_answers(trial, result)
         except Exception as error:
             return raised(self.name, error)
         look_at = self.look_at if outcome.status == "failed" else ""

@@ -24,7 +24,7 @@ class _Bin(NamedTuple):
 
 
 def notes_on_rates(curve: Curve, first: str, second: str) -> list[str]:
-    """Where two models change places, which rates hold most of the difference, and who is ahead at low ones.
+    """Notes: where two models change places, where most of the difference lies, and who leads at low rates.
 
     Args:
         curve: the score of the first model minus that of the second, by size or rate.

@@ -54,7 +54,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Facts:
-    """What known rows say of their columns; which hold few values, the model says.
+    """The facts of the columns of known rows; the model says which columns hold few values.
 
     Args:
         known: shape (n, D), NaN for holes.
@@ -126,7 +126,7 @@ class CellJudge:
         return Judged(np.where(outside, _CERTAIN, suspicion), hidden | outside, fault)
 
     def _judged_again(self, rows: Rows, wrong: Rows, hidden: Cells, suspicion: Rows) -> Rows:
-        """The suspicion of hidden cells given the visible ones, and of these with the hidden one back."""
+        """Put each hidden cell back in turn: its own suspicion, and the highest one of each visible cell."""
         row, column = np.nonzero(hidden)
         place = np.arange(len(row))
         others = hidden[row]

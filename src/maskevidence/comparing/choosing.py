@@ -30,7 +30,7 @@ from maskevidence.models.by_name import (
     parse_components,
     parse_model,
 )
-from maskevidence.models.cells import CellMass
+from maskevidence.models.cell_mass import CellMass
 from maskevidence.models.network.columns import (
     MIXED,
     Column,
@@ -52,7 +52,7 @@ FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
 _ROUNDING = 1e-9  # a difference that rounding can feign
 
-Rows = Float64[np.ndarray, "N D"]
+_Rows = Float64[np.ndarray, "N D"]
 Held = Int64[np.ndarray, "_"]
 
 
@@ -97,7 +97,7 @@ class _Plan:
     columns: tuple[Column, ...] | None  # kinds of the columns if a network is among the candidates
 
     @property
-    def values(self) -> Rows:
+    def values(self) -> _Rows:
         """Shape (N, D)."""
         return self.table.values
 
@@ -107,7 +107,7 @@ class _Plan:
         model.declare(self.table)
         return model
 
-    def measured(self, model: TableModel, train: Rows) -> MaskedModel:
+    def measured(self, model: TableModel, train: _Rows) -> MaskedModel:
         """The model in the measure of the candidates: beside a network, densities by the mass of cells."""
         if self.columns is None or model.base_measure != DENSITY:
             return model
@@ -282,7 +282,7 @@ def as_table(data: object) -> Table:
 
 
 def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[TableModel]) -> None:
-    """Refuse families whose numbers are relative to different measures, or that cannot take words."""
+    """Refuse families with different base measures, and families that cannot take words."""
     others = [word.family for word, example in zip(words, examples, strict=True) if not example.takes_words]
     if table.levels and others:
         raise InputError(
@@ -303,7 +303,7 @@ def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[Tab
 
 
 def candidates(families: str | Sequence[str], components: Sequence[int]) -> tuple[_Word, ...]:
-    """The candidates that words and numbers of components name, each one once; see `select`.
+    """The candidates named by words and numbers of components, without repeats; see `select`.
 
     Example:
         >>> [str(one) for one in candidates("gaussian,ppca,ppca:7", (2, 1))]
@@ -330,7 +330,7 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
     return tuple(dict.fromkeys(words))
 
 
-def varying_columns(values: Rows, held: Sequence[Held]) -> np.ndarray:
+def varying_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
     """Which columns have two different values among the rows of every fit."""
     varies = np.ones(values.shape[1], dtype=bool)
     for rows in held:
@@ -382,7 +382,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
 
 
 def _fits(
-    plan: _Plan, train: Rows, failed: dict[_Word, str], advance: Advance, of_fold: str
+    plan: _Plan, train: _Rows, failed: dict[_Word, str], advance: Advance, of_fold: str
 ) -> Iterator[tuple[_Word, TableModel]]:
     """The candidates fitted to some rows; those that cannot be are added to `failed`."""
     for family in dict.fromkeys(word.family for word in plan.words):
@@ -448,12 +448,12 @@ def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second
 
 
 def beaten_candidates(ranked: Sequence[str], between: Callable[[str, str], Difference]) -> dict[str, str]:
-    """The candidates that another one beats, by its name.
+    """For each candidate that another one beats, the name of that other.
 
-    In every round, all pairs of the candidates that are left are compared, each at the level
-    1 - 0.05 / (K (K - 1)/2) for K candidates; those that are beaten are left out, until no further one is.
-    The best one alone is no yardstick: if its evidence rests on a few rows, its error is large, and a
-    candidate may look as good as that one though others, whose errors are small, beat it.
+    A round compares all pairs of the K candidates that are left, each at the level
+    1 - 0.05 / (K (K - 1)/2), and drops the beaten ones. The rounds end when no candidate is beaten. A
+    comparison with the best candidate alone would not do: if its evidence rests on a few rows, its error is
+    large, and it cannot beat a candidate that others, with small errors, do beat.
 
     Source:
         Hansen, Lunde and Nason (2011), The Model Confidence Set, with Bonferroni's level after Holm (1979).

@@ -75,7 +75,7 @@ def check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: Evidenc
 
 
 def _same_quantity(a: EvidenceEstimate, b: EvidenceEstimate) -> bool:
-    """Whether two numbers are of one kind and quantity, or one is a log evidence and the other aims at it."""
+    """Whether two estimates have one kind and quantity, or one is a log evidence that the other aims at."""
     if a.kind == b.kind and _quantity(a) == _quantity(b):
         return True
     apart = {"pseudo", "policy"}
@@ -124,7 +124,7 @@ def _equally_long(a: EvidenceEstimate, b: EvidenceEstimate) -> bool:
 
 
 def _quantity(estimate: EvidenceEstimate) -> dict[str, object]:
-    """What an estimate of its kind is of, as far as its design decides that."""
+    """What the design of an estimate says about the quantity that it estimates."""
     design = estimate.design
     if estimate.kind in ("lower_bound", "mixture"):
         importance = design.get("bound") == "importance"

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.comparing.along_rates import notes_on_rates
 from maskevidence.comparing.comparable import check_comparable, in_same_tokens
-from maskevidence.comparing.pairing import Unit, paired_by
+from maskevidence.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.errors import InputError
 from maskevidence.evidence.curve import Curve, curve_lines
 from maskevidence.evidence.data_set import EvidenceOfRows
@@ -487,7 +487,7 @@ def difference_by_rows(
 
 
 def held_together(behind: Sequence[Difference]) -> tuple[Difference, ...]:
-    """The same differences, with the number of pairs of models that each verdict has to hold for.
+    """The differences with the number of pairs of models over which their verdicts hold together.
 
     The best model is chosen by the same data, so that with K equal models any of the K (K - 1)/2 pairs may
     become one of the best and another. Each verdict therefore has the level 1 - 0.05 / (K (K - 1)/2). The
@@ -516,20 +516,7 @@ def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
 def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimate], unit: Unit) -> Difference:
     a, b = estimates[first], estimates[second]
     paired, common = paired_by(a, b, unit)
-    notes = []
-    if unit == "nats per byte":
-        notes.append("compared per byte of text only, since the models cut it into different tokens")
-        if a.n_bytes != b.n_bytes:
-            notes.append(
-                f"the tokens of {first} stand for {a.n_bytes:,} bytes, of {second} for {b.n_bytes:,}"
-            )
-    elif common is None:
-        notes.append(
-            f"{first} and {second} have other masks (design, seed or number): paired by observation "
-            "only, which makes the error larger"
-        )
-    elif common.in_words is not None:
-        notes.append(f"{first} and {second} have different numbers of masks: {common.in_words}")
+    notes = _notes_on_pairing(first, second, estimates, unit, common)
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
     blind = [
@@ -564,6 +551,32 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         no_interval=no_interval,
         whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
     )
+
+
+def _notes_on_pairing(
+    first: str,
+    second: str,
+    estimates: Mapping[str, EvidenceEstimate],
+    unit: Unit,
+    common: CommonMasks | None,
+) -> list[str]:
+    """What two estimates do not share: tokens, masks, or the number of masks."""
+    if unit == "nats per byte":
+        bytes_of = [estimates[name].n_bytes for name in (first, second)]
+        notes = ["compared per byte of text only, since the models cut it into different tokens"]
+        if bytes_of[0] != bytes_of[1]:
+            notes.append(
+                f"the tokens of {first} stand for {bytes_of[0]:,} bytes, of {second} for {bytes_of[1]:,}"
+            )
+        return notes
+    if common is None:
+        return [
+            f"{first} and {second} have other masks (design, seed or number): paired by observation only, "
+            "which makes the error larger"
+        ]
+    if common.in_words is None:
+        return []
+    return [f"{first} and {second} have different numbers of masks: {common.in_words}"]
 
 
 class Conclusion(NamedTuple):
@@ -646,9 +659,9 @@ def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple
 def decided_by_few(
     difference: Difference, names: Sequence[str], write: Write = number, noun: str = "observation"
 ) -> str | None:
-    """Which observations put a model ahead that is lower on most of them; None where no model is.
+    """The observations that put a model ahead although it is lower on most of them; None if it is not.
 
-    They are the fewest without which the model would not be ahead.
+    They are the fewest observations without which the model would not be ahead.
 
     Args:
         names: the names of the observations, in the order of `difference.per_observation`.
@@ -675,7 +688,7 @@ def decided_by_few(
 
 
 def verdict(difference: Difference, digits: int, write: Write = number, noun: str = "observation") -> str:
-    """Whether one model is better than another, or whether the data cannot tell them apart."""
+    """A sentence: one model is better than the other, or the data cannot tell them apart."""
     first, second, interval = difference.first, difference.second, difference.interval()
     if interval is None:
         why = difference.no_interval or "the error is not known"

@@ -160,14 +160,14 @@ class WrongCells(Shown):
     def columns(self) -> Columns:
         """The listed cells, one a row."""
         rows = [cell.to_dict() for cell in self.cells]
-        return Columns({name: [row[name] for row in rows] for name in COLUMNS})
+        return Columns({name: [row[name] for row in rows] for name in _COLUMNS})
 
     def to_csv(self) -> str:
         """The listed cells, one a row; `impute --wrong` reads it."""
-        return csv_text(COLUMNS, zip(*self.columns().values.values(), strict=True))
+        return csv_text(_COLUMNS, zip(*self.columns().values.values(), strict=True))
 
 
-COLUMNS = (
+_COLUMNS = (
     *("row", "label", "column", "value", "expected", "low", "high", "likelier"),
     *("suspicion", "p_value", "called", "fault", "suggestion"),
 )

@@ -74,7 +74,7 @@ def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Pai
         return _by_observations(a, b, unit), None
     first, second = _first(a, common.design), _first(b, common.design)
     both_exact = a.conditionals == b.conditionals == "exact"
-    by_masks = _by_masks(first, second, common.design, MaskKey(a.seed, a.masks), both_exact=both_exact)
+    by_masks = _by_masks(first, second, common.design, a.how.key, both_exact=both_exact)
     if common.in_words is None:
         return by_masks, common
     by_observations = _by_observations(a, b, unit)
@@ -88,7 +88,7 @@ def _error(paired: Paired) -> float:
 
 
 def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | None:
-    """The masks that both estimates scored, if one of them scored no others; otherwise None."""
+    """The masks of the estimate that has fewer, if the other one has scored all of them; else None."""
     if (a.masks, a.seed, a.design["name"]) != (b.masks, b.seed, b.design["name"]):
         return None
     try:
@@ -108,13 +108,13 @@ def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | Non
 
 
 def _drawing(design: MaskDesign) -> dict[str, object]:
-    """What the masks of a design depend on; replicates beyond the draws make no difference."""
+    """The settings that decide which masks a design draws: all but replicates beyond the draws."""
     settings = design.settings()
     return settings | {"replicates": design.n_replicates} if "replicates" in settings else settings
 
 
 def _first(estimate: EvidenceEstimate, design: MaskDesign) -> ScoreTable:
-    """The scores of the masks of a design, of which an estimate may have drawn more."""
+    """The scores of the masks that a design draws; the estimate may have drawn more."""
     table = estimate.scores
     repeat = table.draw
     if not design.random_sizes:  # whose replicates are offsets of several draws

@@ -37,7 +37,7 @@ _DATA, _MASKS = "95 % interval, data", "95 % interval, masks"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model among which is chosen."""
+    """A model that `select` may choose."""
 
     name: str  # its word, such as "ppca:3"
     family: str  # the part of the word before the colon

@@ -20,8 +20,6 @@ from maskevidence.evidence.standard_errors import (
     t_half_width,
     tails_of_each,
 )
-from maskevidence.masks.by_name import design_from_settings
-from maskevidence.masks.design import MaskKey
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Histogram
@@ -75,7 +73,7 @@ class TextPairs(Shown):
 
     @property
     def accuracy_by_sign(self) -> float:
-        """The same where the sign decides, also within the error of the masks; equal numbers count half."""
+        """The accuracy if the sign alone decides, within the masks' error, too; equal numbers count half."""
         return float((np.where(self.equal, 0.0, np.sign(self.difference)) + 1).mean() / 2)
 
     def interval(self) -> tuple[float, float]:
@@ -202,10 +200,10 @@ def pair_texts(
     check_same_quantity(names[0], first, names[1], second)
     if (first.design, first.masks) != (second.design, second.masks):
         raise InputError(f"{names[0]} and {names[1]} have different masks; score both with the same --design")
-    design = design_from_settings(first.design)
+    design = first.how.design
     tables = [first.scores.sorted(), second.scores.sorted()]
     sums = [
-        mean_of_scores(table, design, MaskKey(each.seed, each.masks))
+        mean_of_scores(table, design, each.how.key)
         for table, each in zip(tables, (first, second), strict=True)
     ]
     contribution = np.concatenate([sums[0].contribution, -sums[1].contribution])
@@ -339,7 +337,7 @@ def _welch(
 
 
 def _unknown_error(estimate: EvidenceEstimate) -> str | None:
-    """Why the error of the mean of a set is not known; None if it is."""
+    """Why the error of a set's mean is unknown; None if it is known."""
     if estimate.n_observations < 2:
         return "a single observation does not tell the data error"
     if estimate.mask_se is None and estimate.masks == "shared":

@@ -122,7 +122,7 @@ class _Sitting(NamedTuple):
 
 
 class _Tested(NamedTuple):
-    """Which cells are called, and which are described."""
+    """The cells that are called wrong, and the cells that are described."""
 
     p_values: Rows
     called: Bool[np.ndarray, "N D"]
@@ -133,7 +133,7 @@ _Prepared = tuple[Table, Rows, list[_Sitting], list[str]]
 
 
 def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
-    """The table as it is and in the codes of a fitted model, which judges it."""
+    """The table, and the same table in the codes of the fitted model that judges it."""
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
     coded = with_levels_of(rows, levels).values
@@ -156,7 +156,7 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
 def _by_word(
     word: str, table: object, trusted: object, folds: int, seed: int, batch_size: int | None
 ) -> _Prepared:
-    """The same by a MODEL word: no row is judged by a model that was fitted to it."""
+    """The same for a MODEL word, fitted by folds: no row is judged by a model that was fitted to it."""
     build, saved = parse_model(word)
     if build is None:
         return _by_model(saved, table, trusted, batch_size)

@@ -1,7 +1,7 @@
-from .images import Images as Images
-from .images import read_images as read_images
+from .image_files import Images as Images
+from .image_files import read_images as read_images
 from .table import Table as Table
 from .table_files import digits as digits
 from .table_files import read_table as read_table
-from .texts import Texts as Texts
-from .texts import read_texts as read_texts
+from .text_files import Texts as Texts
+from .text_files import read_texts as read_texts

@@ -14,7 +14,7 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.support.hub import hub_reachable, not_in_cache
 from maskevidence.support.provenance import without_passwords
 
-Part = TypeVar("Part")
+_Part = TypeVar("_Part")
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 _PACKAGES = {
     "s3": ("s3fs", "remote"),
@@ -93,7 +93,7 @@ def splits(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:
     return files
 
 
-def choose_split(source: str, parts: Mapping[str, Part], split: str | None) -> Part:
+def choose_split(source: str, parts: Mapping[str, _Part], split: str | None) -> _Part:
     """The part of a data set that belongs to a split, or the only one if no split is named.
 
     Example:

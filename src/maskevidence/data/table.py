@@ -207,7 +207,7 @@ def column_of(name: str, category: str) -> str:
     return f"{name}={category}"
 
 
-def decode(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[str]:
+def decoded(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[str]:
     """The most probable category of each row, where the first category has 1 minus the sum of the others.
 
     Args:
@@ -220,7 +220,7 @@ def decode(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[
 
     Example:
         >>> table = Table("t", np.array([[0.9], [0.2]]), ("c=b",), np.arange(2), categories={"c": ("a", "b")})
-        >>> decode(table, table.values, "c")
+        >>> decoded(table, table.values, "c")
         ['b', 'a']
     """
     categories = table.categories[name]
@@ -262,7 +262,7 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
 
 
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
-    """Words as their positions among the words of a model; words that it does not know are the next number.
+    """Words as positions among the words of a model; unknown words get the next number.
 
     Example:
         >>> table = Table("t", np.array([[1.0], [0.0]]), ("c",), np.arange(2), levels={"c": ("a", "b")})

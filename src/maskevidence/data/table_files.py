@@ -374,19 +374,7 @@ def to_table(
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
     id_column = raw.index if selection.id_column is None else selection.id_column
-    said = [*selection.categories, *selection.numbers]
-    _check_names(
-        raw.name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot, *said], id_column
-    )
-    chosen = names if selection.columns is None else list(selection.columns)
-    left_out = {*selection.drop, id_column}
-    used = [name for name in chosen if name not in left_out]
-    if not used:
-        raise InputError(f"no column of {raw.name!r} is left; name one or more that are data")
-    for name in selection.one_hot:
-        if name not in used:
-            raise InputError(f"--one-hot {name!r} is not among the columns that are used: {', '.join(used)}")
-    _check_kinds(selection, used)
+    used = _used_columns(raw.name, names, selection, id_column)
     cells = dict(zip(names, raw.columns.columns, strict=True))
     for name in [*selection.one_hot, *selection.categories, *([] if id_column is None else [id_column])]:
         _check_words(raw.name, name, cells[name].type)
@@ -435,6 +423,28 @@ def to_table(
     return replace(table, notes=(*raw.notes, *_notes(table, raw, id_column), *guesses))
 
 
+def _used_columns(
+    name: str, names: list[str], selection: ColumnSelection, id_column: str | None
+) -> list[str]:
+    """The columns of data, after a check that every column which an option names is there and used."""
+    said = [*selection.categories, *selection.numbers]
+    _check_names(
+        name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot, *said], id_column
+    )
+    chosen = names if selection.columns is None else list(selection.columns)
+    left_out = {*selection.drop, id_column}
+    used = [column for column in chosen if column not in left_out]
+    if not used:
+        raise InputError(f"no column of {name!r} is left; name one or more that are data")
+    for column in selection.one_hot:
+        if column not in used:
+            raise InputError(
+                f"--one-hot {column!r} is not among the columns that are used: {', '.join(used)}"
+            )
+    _check_kinds(selection, used)
+    return used
+
+
 def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
     """Refuse columns that are said to be of a kind and are not used, or are said to be of two."""
     for option, names in (("--categories", selection.categories), ("--numbers", selection.numbers)):
@@ -458,7 +468,7 @@ def _may_be_category(column: "_Unusable", selection: ColumnSelection) -> bool:
 
 
 def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
-    """The different words of a column in order, and its cells as positions among them."""
+    """The distinct words of a column, sorted, and its cells as positions among them."""
     absent = {*MISSING, *missing}
     cells = [word_of(cell) for cell in column.to_pylist()]
     levels = tuple(sorted({cell for cell in cells if cell not in absent}))

@@ -114,7 +114,7 @@ def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, 
     return corrected_scores(table, design) if isinstance(design, LogSizes) else table.score
 
 
-def bracket(table: ScoreTable, design: MaskDesign | None, masks: Masks) -> Bracket | None:
+def bracket(table: ScoreTable, design: MaskDesign, masks: Masks) -> Bracket | None:
     """The bounds that a record gives; None for a design that records neither orders nor the mixture.
 
     Example:
@@ -157,7 +157,7 @@ def bracket(table: ScoreTable, design: MaskDesign | None, masks: Masks) -> Brack
     )
 
 
-def order_spread(table: ScoreTable, design: MaskDesign | None) -> OrderSpread | None:
+def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:
     """The spread of log p_σ(x) over random orders; None for a record without orders, or of one order."""
     if not isinstance(design, Orderings) or design.bound != "importance" or design.orders < 2:
         return None

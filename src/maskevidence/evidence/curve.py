@@ -223,7 +223,7 @@ def curve_from_scores(
 
 
 def _points(n_tokens: int | None, table: ScoreTable) -> Int64[np.ndarray, " n_masks"]:
-    """The number of each mask's point: its size, or its bin of the rate where the numbers of tokens vary."""
+    """The point of each mask on the curve: its size, or a bin of rates if the numbers of tokens differ."""
     return table.size if n_tokens is not None else _bins(table.size, table.n_tokens)
 
 
@@ -234,7 +234,7 @@ def _bins(size: Int64[np.ndarray, " n"], n_tokens: Int64[np.ndarray, " n"]) -> I
 def _predicted_curve(
     table: ScoreTable, design: MaskDesign, prediction: Prediction, n_tokens: int | None
 ) -> Curve:
-    """The curve of random sizes: a point for every size or bin, whether a mask has it or not."""
+    """The curve of random sizes: a point for every size or bin, with or without a mask."""
     points = predicted_points(table, design, prediction, _bins if n_tokens is None else lambda size, _: size)
     resolved = (design.n_replicates >= design.min_replicates) & ~np.array(
         [
@@ -257,7 +257,7 @@ def _predicted_curve(
 
 
 def _rough_data_se(table: ScoreTable, rows: Int64[np.ndarray, " n_rows"]) -> float:
-    """The spread of the observations that have masks at a point, which includes the error of the masks."""
+    """The spread of the observations with masks at a point; it includes the error of the masks."""
     _, observation, counts = np.unique(table.id[rows], return_inverse=True, return_counts=True)
     if len(counts) < 2:
         return math.nan

@@ -8,7 +8,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.evidence.score_means import errors_of_rows
-from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.sizes import LeaveOneOut
 from maskevidence.support.files import csv_text
 
@@ -94,7 +94,7 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
     """
     scores = estimate.scores.sorted()
     ids, first = np.unique(scores.id, return_index=True)
-    mask_se, mask_df = errors_of_rows(scores, design, MaskKey(estimate.seed, estimate.masks))
+    mask_se, mask_df = errors_of_rows(scores, design, estimate.how.key)
     return ObservationTable(
         id=ids,
         label=("",) * len(ids) if estimate.labels is None else tuple(estimate.names),

@@ -223,7 +223,7 @@ class Precise:
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
 
     def _outlook(self, estimate: EvidenceEstimate) -> str:
-        """How many passes the target takes, and from how many on its error does not matter."""
+        """How many passes the target takes, and how many make the mask error negligible."""
         draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
         if target == 0 or estimate.mask_se is None:
             return "is never reached"
@@ -250,7 +250,7 @@ class Precise:
         return max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
 
     def needed(self, draws: int, estimate: EvidenceEstimate) -> float:
-        """How many draws per observation reach the error `enough`; at most `draws` if these are enough.
+        """The draws per observation that reach the error `enough`; at most `draws` if these do.
 
         Args:
             draws: the draws per observation of the estimate.
@@ -266,7 +266,7 @@ class Precise:
 
 
 def default_design(n_tokens: Int64[np.ndarray, " N"], masks: Masks = "own") -> MaskDesign | Precise:
-    """The masks that are drawn where no design is given.
+    """The default design for these numbers of tokens.
 
     `EverySize(masks_per_size=4)` for observations of at most 20 tokens, for shared masks, and for very few
     observations. Otherwise random sizes until the masks' error is 0.4 of the data error, which makes the

@@ -34,7 +34,7 @@ PointOf = Callable[[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]], Int64[np.
 
 
 class Points(NamedTuple):
-    """Points of a curve in ascending order, each of shape (n_points,)."""
+    """The points of a curve in ascending order; all arrays have shape (n_points,)."""
 
     point: Int64[np.ndarray, " n_points"]  # their numbers
     rate: Float64[np.ndarray, " n_points"]  # the mean rate of the sizes of a point
@@ -93,7 +93,7 @@ def _between(
 def _expected(
     table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Int64[np.ndarray, " n"]
 ) -> Float64[np.ndarray, "n 4"]:
-    """What the observations with as many tokens as there are sizes add to the sums of each size."""
+    """What the observations with D tokens, one per size, add to the sums of each size."""
     n_tokens, n_folds = np.full_like(size, len(size)), len(prediction.curves.values)
     of_length = table.n_tokens == len(size)
     fold = prediction.fold[of_length]
@@ -133,7 +133,7 @@ def _nearest_squares(
 
 
 def _running_mean(values: Float64[np.ndarray, "n k"], window: int) -> Float64[np.ndarray, "n k"]:
-    """The mean of each row and those around it, of as many as there are at the ends.
+    """The mean of each row and its neighbours; fewer neighbours at the ends.
 
     Example:
         >>> _running_mean(np.array([[0.0], [3.0], [6.0], [0.0]]), 3).ravel().tolist()

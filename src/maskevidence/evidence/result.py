@@ -1,10 +1,9 @@
 """An estimate of the log evidence with its errors, and how it follows from a record of scores."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from maskevidence.evidence.bounds import Bracket, OrderSpread
 from maskevidence.evidence.curve import LOW_RATE, Curve, curve_from_scores, curve_lines
 from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores, prediction_of
 from maskevidence.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
-from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.model import MASS, Conditionals
 from maskevidence.scores.record import ScoreTable
@@ -44,13 +42,25 @@ from maskevidence.show.words import (
     typeset,
     units_in_words,
 )
-from maskevidence.support.provenance import command, versions
+from maskevidence.support.provenance import origin
 
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
 EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
+
+
+@dataclass(frozen=True)
+class HowScored:
+    """What decides the scores of a model and data."""
+
+    design: MaskDesign
+    key: MaskKey
+    conditionals: Conditionals = "learned"  # the model's attribute, which decides the kind
+    # what log-probabilities are relative to: a probability mass, or a density and its unit; None if the model
+    # has no such attribute
+    base_measure: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,22 +79,15 @@ class EvidenceEstimate(Shown):
         n_observations: number of scored observations.
         n_tokens: total number of their tokens.
         n_bytes: total number of bytes of their text; None without text.
-        n_masks: number of scored masks, over all observations.
         n_model_calls: number of calls of the model.
-        design: name and parameters of the mask design.
-        masks: "own" or "shared".
-        seed: seed of the masks.
+        how: the design, the seed and the conditionals behind the scores, and what these are relative to.
         ids: shape (n_observations,); the observations, in ascending order.
         per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
-        drawn_curve: gives `curve`, the score by mask size.
         scores: the record, one row per observation and mask.
         notes: facts that qualify the numbers, one sentence each.
         no_interval: why there is no interval; None if an interval exists.
         tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
             be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
-        conditionals: the model's attribute, which decides the kind.
-        base_measure: what log-probabilities are relative to: a probability mass, or a density and its unit;
-            None if the model has no such attribute.
         data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
         text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
         labels: the name of each observation, such as the index of a data frame; None where they have none.
@@ -100,20 +103,14 @@ class EvidenceEstimate(Shown):
     n_observations: int
     n_tokens: int
     n_bytes: int | None
-    n_masks: int
     n_model_calls: int
-    design: dict[str, Any]
-    masks: Masks
-    seed: int
+    how: HowScored
     ids: Int64[np.ndarray, " n_observations"] = field(repr=False)
     per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
-    drawn_curve: Callable[[], Curve] = field(repr=False)
     scores: ScoreTable = field(repr=False)
     notes: tuple[str, ...] = ()
     no_interval: str | None = None
     tails: Tails = (0.0, 0.0)
-    conditionals: Conditionals = "learned"
-    base_measure: str | None = None
     data_fingerprint: str | None = field(default=None, repr=False)
     text_fingerprint: str | None = field(default=None, repr=False)
     labels: tuple[Any, ...] | None = field(default=None, repr=False)
@@ -124,7 +121,38 @@ class EvidenceEstimate(Shown):
     @cached_property
     def curve(self) -> Curve:
         """The score by mask size."""
-        return self.drawn_curve()
+        design, key = self.how.design, self.how.key
+        return curve_from_scores(self.scores, design, key.masks, prediction_of(self.scores, design, key))
+
+    @property
+    def design(self) -> dict[str, Any]:
+        """Name and parameters of the mask design."""
+        return self.how.design.settings()
+
+    @property
+    def masks(self) -> Masks:
+        """Whether each observation has its own masks, "own", or all have the same, "shared"."""
+        return self.how.key.masks
+
+    @property
+    def seed(self) -> int:
+        """Seed of the masks."""
+        return self.how.key.seed
+
+    @property
+    def conditionals(self) -> Conditionals:
+        """The model's attribute, which decides the kind."""
+        return self.how.conditionals
+
+    @property
+    def base_measure(self) -> str | None:
+        """The base measure of the log-probabilities; None if the model has no such attribute."""
+        return self.how.base_measure
+
+    @property
+    def n_masks(self) -> int:
+        """Number of scored masks, over all observations."""
+        return len(self.scores)
 
     @property
     def names(self) -> list[str]:
@@ -167,7 +195,7 @@ class EvidenceEstimate(Shown):
 
         `Orderings(n, bound="importance")` records orders, and `Exhaustive(order_mixture=True)` the mixture.
         """
-        return bounds.bracket(self.scores, self._design_of_orders, self.masks)
+        return bounds.bracket(self.scores, self.how.design, self.masks)
 
     @property
     def order_mixture(self) -> float | None:
@@ -177,13 +205,7 @@ class EvidenceEstimate(Shown):
     @cached_property
     def order_spread(self) -> OrderSpread | None:
         """How log p_σ(x) varies with the order; None unless the design is an importance bound of orders."""
-        return bounds.order_spread(self.scores, self._design_of_orders)
-
-    @property
-    def _design_of_orders(self) -> MaskDesign | None:
-        """The design, if it recorded orders or their mixture; None for any other, such as a user's own."""
-        records = self.design.get("bound") == "importance" or self.scores.log_mixture is not None
-        return design_from_settings(self.design) if records else None
+        return bounds.order_spread(self.scores, self.how.design)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval for the log evidence of these observations, for the error of the masks alone.
@@ -254,8 +276,8 @@ class EvidenceEstimate(Shown):
     def columns(self) -> Columns:
         """A row for each observation, by its label or else its id; nats.
 
-        The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se and mask_df unless the
-        design is a user's own, closed_form where it was asked for, and per_token.
+        The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df, closed_form
+        where it was asked for, and per_token.
         """
         scores = self.scores.sorted()
         _, first = np.unique(scores.id, return_index=True)
@@ -263,10 +285,8 @@ class EvidenceEstimate(Shown):
         if scores.n_bytes is not None:
             values["n_bytes"] = scores.n_bytes[first]
         values["log_evidence"] = self.per_observation
-        with suppress(InputError):
-            design = design_from_settings(self.design)
-            errors = errors_of_rows(scores, design, MaskKey(self.seed, self.masks))
-            values |= dict(zip(("mask_se", "mask_df"), errors, strict=True))
+        errors = errors_of_rows(scores, self.how.design, self.how.key)
+        values |= dict(zip(("mask_se", "mask_df"), errors, strict=True))
         if self.closed_form is not None:
             values["closed_form"] = self.closed_form
         values["per_token"] = self.per_observation / values["n_tokens"]
@@ -285,7 +305,7 @@ class EvidenceEstimate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
-        return self._numbers() | {"versions": versions(), "command": command()}
+        return self._numbers() | origin()
 
     def _numbers(self) -> dict[str, Any]:
         names = (
@@ -401,20 +421,14 @@ def summarize_scores(
         n_observations=len(ids),
         n_tokens=int(lengths.sum()),
         n_bytes=None if table.n_bytes is None else int(table.n_bytes[first].sum()),
-        n_masks=len(table),
         n_model_calls=n_model_calls,
-        design=design.settings(),
-        masks=key.masks,
-        seed=key.seed,
+        how=HowScored(design, key, conditionals, base_measure),
         ids=ids,
         per_observation=np.bincount(observation, weights=contribution),
-        drawn_curve=partial(_curve_of, table, design, key),
         scores=table,
         notes=tuple(notes),
         no_interval=no_interval,
         tails=mean.tails,
-        conditionals=conditionals,
-        base_measure=base_measure,
     )
     masses = base_measure is not None and base_measure.startswith(MASS)
     if masses and no_interval is None and estimate.interval(0.95)[1] > 0:
@@ -422,14 +436,10 @@ def summarize_scores(
     return estimate
 
 
-def _curve_of(table: ScoreTable, design: MaskDesign, key: MaskKey) -> Curve:
-    return curve_from_scores(table, design, key.masks, prediction_of(table, design, key))
-
-
 def _why_no_interval(
     mean: MeanWithErrors, conditionals: Conditionals, unknown: str | None, key: MaskKey
 ) -> str | None:
-    """Why an estimate has no interval; None if it has one."""
+    """Why an estimate has no interval; None if it has an interval."""
     if conditionals == "approximate" and mean.mask_se == 0.0:
         return (
             "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
@@ -456,7 +466,7 @@ def _note_on_rows(
 
 
 def _note_on_weights(table: ScoreTable, design: MaskDesign) -> list[str]:
-    """How far a convention's weights w_M move the estimate, Σ (w_M - 1)·S(x; M).
+    """How far a convention's weights w_M move the estimate: Σ (w_M - 1)·S(x; M).
 
     Scores of sizes that were not drawn are interpolated: the first and the last sizes, of which w_M is
     furthest from 1, are rare.

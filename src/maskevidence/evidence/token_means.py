@@ -47,7 +47,7 @@ class _Cells(NamedTuple):
 
 
 class _Effects(NamedTuple):
-    """How the columns and tokens differ, estimated from the masks of some replicates."""
+    """How columns and tokens differ, estimated from the masks of some replicates."""
 
     column_means: Float64[np.ndarray, " n_columns"]  # the shrunk mean residual of each column
     shrinkage: float  # the variance of the residuals of one token over the variance between tokens
@@ -70,7 +70,7 @@ class _Fold:
     n_columns: int  # the number of columns
 
     def cells(self, masks: Int64[np.ndarray, " n"], rows: range) -> _Cells:
-        """The residuals of some masks, which are of these rows."""
+        """The residuals of some masks; the masks must belong to these rows."""
         entries, cell = self.entries(masks, rows)
         size = self.table.size[masks]
         residual = self.hidden.log_prob[entries].astype(np.float64) - np.repeat(self.expected[masks], size)
@@ -82,7 +82,7 @@ class _Fold:
     def entries(
         self, masks: Int64[np.ndarray, " n"], rows: range
     ) -> tuple[Int64[np.ndarray, " n_entries"], Int64[np.ndarray, " n_entries"]]:
-        """Where the hidden tokens of some masks are in the record, and in the cells of these rows."""
+        """The positions of the masks' hidden tokens in the record, and in the cells of these rows."""
         size = self.table.size[masks]
         entries = self.hidden[masks].entries(size)
         column = self.hidden.column[entries].astype(np.int64)

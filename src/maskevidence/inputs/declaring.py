@@ -9,9 +9,9 @@ from them.
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Kind = Literal["rows", "texts", "images"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-NOUNS: dict[Kind, str] = {
+ModelKind = Literal["rows", "texts", "images"]
+KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
+NOUNS: dict[ModelKind, str] = {
     "rows": "models of rows",
     "texts": "masked language models",
     "images": "masked image models",

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.data.images import Images, read_images
+from maskevidence.data.image_files import Images, read_images
 from maskevidence.data.table import held_out_rows
 from maskevidence.errors import InputError
+from maskevidence.inputs.command_words import parse_size
 from maskevidence.inputs.options import ImageFiles, ImageOptions, PixelOptions
-from maskevidence.inputs.words import parse_size
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.pixel_density import PixelDensity

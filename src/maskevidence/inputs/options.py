@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
-from maskevidence.inputs.declaring import Argument, Kind, Option
+from maskevidence.inputs.declaring import Argument, ModelKind, Option
 from maskevidence.support.choices import (
     Convention,
-    Density,
+    DensityName,
     DiffusionName,
     DtypeName,
     Long,
@@ -172,7 +172,7 @@ class PixelOptions:
     panel: ClassVar[str] = "Pixels"
 
     density: Annotated[
-        Density | None, Option("Pixel likelihood. discretised also gives bits per dimension.")
+        DensityName | None, Option("Pixel likelihood. discretised also gives bits per dimension.")
     ] = None
     patch_statistics: Annotated[
         PatchStatistics | None,
@@ -378,7 +378,7 @@ class TextReading:
 class RowOptions:
     """How a model of rows is prepared, and the rows that it scores."""
 
-    kind: ClassVar[Kind] = "rows"
+    kind: ClassVar[ModelKind] = "rows"
 
     sample: RowSample = field(default_factory=RowSample)
     reading: RowReading = field(default_factory=RowReading)
@@ -392,7 +392,7 @@ class RowOptions:
 class TextOptions:
     """How a masked language model is loaded, and the texts that it scores."""
 
-    kind: ClassVar[Kind] = "texts"
+    kind: ClassVar[ModelKind] = "texts"
 
     sample: TextSample = field(default_factory=TextSample)
     reading: TextReading = field(default_factory=TextReading)
@@ -404,7 +404,7 @@ class TextOptions:
 class ImageOptions:
     """How a masked image model is loaded, and the images that it scores."""
 
-    kind: ClassVar[Kind] = "images"
+    kind: ClassVar[ModelKind] = "images"
 
     sample: ImageSample = field(default_factory=ImageSample)
     reading: ImageFiles = field(default_factory=ImageFiles)
@@ -534,7 +534,7 @@ class RowTraining(Training):
     """How a model of rows is trained."""
 
     panel: ClassVar[str] = "Models of rows"
-    kind: ClassVar[Kind] = "rows"
+    kind: ClassVar[ModelKind] = "rows"
 
     id_column: Annotated[
         str | None, Option("Column with the names of the rows, which are not data.", "COLUMN")
@@ -576,7 +576,7 @@ class TextTraining(TransformerTraining):
     """How masked-lm is trained, and its texts and tokenizer."""
 
     panel: ClassVar[str] = "Texts"
-    kind: ClassVar[Kind] = "texts"
+    kind: ClassVar[ModelKind] = "texts"
 
     text: Text = None
     block_size: BlockSize = None
@@ -594,7 +594,7 @@ class ImageTraining(TransformerTraining):
     """How vit-mae is trained, and how its images are read."""
 
     panel: ClassVar[str] = "Images"
-    kind: ClassVar[Kind] = "images"
+    kind: ClassVar[ModelKind] = "images"
 
     patch_size: Annotated[
         int | None,

@@ -11,8 +11,8 @@ from typing import Any
 from torch import nn
 
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.inputs.command_words import own_file
 from maskevidence.inputs.options import RowDevice
-from maskevidence.inputs.words import own_file
 from maskevidence.model import check_conditionals
 from maskevidence.support.devices import choose_device
 from maskevidence.support.files import reading

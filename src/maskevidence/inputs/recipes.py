@@ -13,7 +13,7 @@ _TIMES = "eps=0.001,noise-eps=0.001"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PublishedRecipe:
     """The convention of a repository.
 
     Attributes:
@@ -41,8 +41,8 @@ class Recipe:
         return {"name": name, "source": self.source, "number": self.number, "per": self.per}
 
 
-RECIPES: dict[RecipeName, Recipe] = {
-    "mdlm": Recipe(
+RECIPES: dict[RecipeName, PublishedRecipe] = {
+    "mdlm": PublishedRecipe(
         "kuleshov-group/mdlm, dataloader.py and diffusion.py",
         f"random-time:8,{_TIMES}",
         "perplexity bound",
@@ -50,8 +50,8 @@ RECIPES: dict[RecipeName, Recipe] = {
         1024,
         ends=True,
     ),
-    "llada": Recipe("ML-GSAI/LLaDA, eval_llada.py", "llada:128,batch=32"),
-    "sedd": Recipe(
+    "llada": PublishedRecipe("ML-GSAI/LLaDA, eval_llada.py", "llada:128,batch=32"),
+    "sedd": PublishedRecipe(
         "louaaron/Score-Entropy-Discrete-Diffusion, data.py and losses.py",
         f"random-time:8,{_TIMES}",
         "perplexity bound",
@@ -59,7 +59,7 @@ RECIPES: dict[RecipeName, Recipe] = {
         1024,
         apart="SEDD's own number is its score entropy, which is larger where scores are not normalised",
     ),
-    "bd3lm": Recipe(
+    "bd3lm": PublishedRecipe(
         "kuleshov-group/bd3lms, dataloader.py and diffusion.py",
         "random-time:4,eps=0.001,blocks=4,offset=1",
         "perplexity bound",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from maskevidence.data.images import IMAGE_SETS, are_pixels, is_image_source, read_images
+from maskevidence.data.image_files import IMAGE_SETS, are_pixels, is_image_source, read_images
 from maskevidence.data.sources import is_remote
 from maskevidence.data.table import Table, binarise, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
@@ -25,14 +25,14 @@ from maskevidence.data.table_files import (
     to_table,
 )
 from maskevidence.errors import InputError, unknown_name
+from maskevidence.inputs.command_words import own_file, parse_size, parse_words
 from maskevidence.inputs.declaring import flag
 from maskevidence.inputs.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.inputs.own_model import fingerprint_of_code, own_model
-from maskevidence.inputs.words import own_file, parse_size, parse_words
 from maskevidence.model import HasNotesOn, HasRefine, as_tokens, to_device_of
 from maskevidence.models.base import TableModel
 from maskevidence.models.by_name import is_network, parse_model
-from maskevidence.models.cells import CellMass, check_cells
+from maskevidence.models.cell_mass import CellMass, check_cells
 from maskevidence.models.network.columns import columns_of, declared_columns
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from maskevidence.data.table import place_of
-from maskevidence.data.texts import Texts, read_texts
+from maskevidence.data.text_files import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.precise import FEWEST
 from maskevidence.inputs.options import (
@@ -58,7 +58,7 @@ def prepare(
     options = _with_recipe(options)
     _check(model, design, options)
     texts, scored = read(data, options.reading, options.sample)
-    loaded = load(model, options.checkpoint, options.device)
+    loaded = load_text_model(model, options.checkpoint, options.device)
     prepared = _encoded(model, data, loaded, texts, scored, options)
     for note in _recipe_notes(options.reading, design):
         prepared = prepared.with_note(note)
@@ -77,7 +77,7 @@ def prepare_pairs(
             if not text.strip():
                 place = place_of(row, texts.lines)
                 raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
-    loaded = load(model, options.checkpoint, options.device)
+    loaded = load_text_model(model, options.checkpoint, options.device)
     first, second = (
         _encoded(model, data, loaded, *each, replace(options, reading=reading))
         for each, reading in zip(both, readings, strict=True)
@@ -222,7 +222,7 @@ def reopen(source: DataSource) -> Texts:
     return read_texts(source.name, source.columns, limit=limit)
 
 
-def load(
+def load_text_model(
     model: str, checkpoint: CheckpointOptions = CheckpointOptions(), device: TextDevice = TextDevice()
 ) -> MaskedLM:
     """Load a masked language model as the options want it.
@@ -261,7 +261,7 @@ def _load_again(
     wrap: Callable[[MaskedLM], WholeWords] | None,
 ) -> Any:
     """The same model in another process; `wrap` is given if other pieces of a word are hidden, too."""
-    loaded = load(model, checkpoint, device)
+    loaded = load_text_model(model, checkpoint, device)
     return loaded if wrap is None else wrap(loaded)
 
 

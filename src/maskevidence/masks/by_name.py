@@ -18,10 +18,10 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.masks.conventions import LLaDA, RandomTime
 from maskevidence.masks.design import MaskDesign, Masks
 from maskevidence.masks.orders import LogSizes, Orderings
 from maskevidence.masks.policy import Policy
+from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.masks.sizes import EverySize, Exhaustive, FixedRate, LeaveOneOut, RandomSize, Rates
 from maskevidence.support.checks import plain_number
 from maskevidence.support.files import reading

@@ -1,7 +1,7 @@
 from .bernoulli.bernoulli_pca import BernoulliPCA as BernoulliPCA
 from .bernoulli.quadrature import Grid as Grid
 from .bernoulli.quadrature import Importance as Importance
-from .cells import CellMass as CellMass
+from .cell_mass import CellMass as CellMass
 from .gaussian.factor_analysis import FactorAnalysis as FactorAnalysis
 from .gaussian.full_covariance import Gaussian as Gaussian
 from .gaussian.kernel_gaussian import KernelGaussian as KernelGaussian

@@ -29,9 +29,9 @@ from maskevidence.model import DENSITY, MASS, Conditionals
 from maskevidence.scores.first_batch import check_first_batch
 from maskevidence.tokens import Tokens
 
-Rows = Any  # what a maker takes as x: an array, a list or a data frame of N rows, or None
+_Rows = Any  # what a maker takes as x: an array, a list or a data frame of N rows, or None
 Numbers = Float64[np.ndarray, " _"]
-Predict = Callable[[Rows, Numbers, Rows, Numbers], Numbers]
+Predict = Callable[[_Rows, Numbers, _Rows, Numbers], Numbers]
 CODE_LENGTH = (
     "these predictions are of no Bayesian model: minus the number is a prequential code length, on average "
     "over orders of the rows, and not an evidence with the parameters integrated out"
@@ -67,7 +67,7 @@ class RowsModel:
         predict: Predict,
         conditionals: Conditionals = "learned",
         base_measure: str = DENSITY,
-        x: Rows = None,
+        x: _Rows = None,
     ) -> None:
         if not callable(predict):
             raise InputError(
@@ -76,7 +76,7 @@ class RowsModel:
         self.predict, self.conditionals, self.base_measure = predict, conditionals, base_measure
         self.x = x
 
-    def __call__(self, x: Rows) -> "RowsModel":
+    def __call__(self, x: _Rows) -> "RowsModel":
         """The same model of other rows."""
         model = copy(self)
         model.x = x if x is None or hasattr(x, "iloc") else np.asarray(x)
@@ -136,7 +136,7 @@ class BayesianRegression(RowsModel):
         self.precision, self.shape, self.scale = precision, shape, scale
         super().__init__(self._predictive, "exact")
 
-    def __call__(self, x: Rows) -> "RowsModel":
+    def __call__(self, x: _Rows) -> "RowsModel":
         """The model of the rows x, shape (N, p)."""
         shape = "None" if x is None else f"of shape {np.shape(x)}"
         if np.ndim(x) != 2:
@@ -151,7 +151,9 @@ class BayesianRegression(RowsModel):
         mean = np.linalg.solve(precision, x.T @ y)
         return precision, mean, self.shape + len(y) / 2, self.scale + 0.5 * float(y @ y - mean @ x.T @ y)
 
-    def _predictive(self, x_visible: Rows, y_visible: Numbers, x_hidden: Rows, y_hidden: Numbers) -> Numbers:
+    def _predictive(
+        self, x_visible: _Rows, y_visible: Numbers, x_hidden: _Rows, y_hidden: Numbers
+    ) -> Numbers:
         from scipy import stats
 
         precision, mean, shape, scale = self._posterior(x_visible, y_visible)
@@ -183,7 +185,9 @@ class DirichletMultinomial(RowsModel):
             )
         super().__init__(self._predictive, "exact", MASS)
 
-    def _predictive(self, x_visible: Rows, y_visible: Numbers, x_hidden: Rows, y_hidden: Numbers) -> Numbers:
+    def _predictive(
+        self, x_visible: _Rows, y_visible: Numbers, x_hidden: _Rows, y_hidden: Numbers
+    ) -> Numbers:
         counts = self.alpha + np.bincount(self._classes(y_visible), minlength=len(self.alpha))
         return np.log(counts / counts.sum())[self._classes(y_hidden)]
 
@@ -227,8 +231,8 @@ class PosteriorDraws(RowsModel):
 
     def __init__(
         self,
-        sample: Callable[[Rows, Numbers, np.random.Generator], Any],
-        log_likelihood: Callable[[Any, Rows, Numbers], Float64[np.ndarray, "S n"]],
+        sample: Callable[[_Rows, Numbers, np.random.Generator], Any],
+        log_likelihood: Callable[[Any, _Rows, Numbers], Float64[np.ndarray, "S n"]],
         base_measure: str = DENSITY,
         *,
         reuse: float = 0.5,
@@ -280,7 +284,7 @@ class PosteriorDraws(RowsModel):
         self.n_drawn += 1
         return theta, visible, log_p, np.zeros(len(log_p))
 
-    def _log_p(self, theta: Any, x: Rows, y: Numbers) -> Float64[np.ndarray, "S n"]:
+    def _log_p(self, theta: Any, x: _Rows, y: Numbers) -> Float64[np.ndarray, "S n"]:
         log_p = np.asarray(self.log_likelihood(theta, x, y), dtype=np.float64)
         if log_p.ndim != 2 or log_p.shape[1] != len(y) or len(log_p) < 2:
             raise InputError(
@@ -331,8 +335,8 @@ def _log_mean(log_p: Float64[np.ndarray, "S n"], log_w: Numbers, hidden: Bool[np
 
 
 def evidence_of_rows(
-    maker: Callable[[Rows], Any],
-    x: Rows,
+    maker: Callable[[_Rows], Any],
+    x: _Rows,
     y: object,
     design: MaskDesign | str | None = None,
     *,
@@ -411,13 +415,13 @@ def _with_other_responses(tokens: Tokens) -> Tokens:
     return replace(tokens[ids * 0], values=torch.cat([tokens.values, tokens.values.roll(1, 1)]), ids=ids)
 
 
-def _taken(x: Rows, rows: Bool[np.ndarray, " N"]) -> Rows:
+def _taken(x: _Rows, rows: Bool[np.ndarray, " N"]) -> _Rows:
     """Some rows of an array or a data frame."""
     if x is None:
         return None
     return x[rows] if isinstance(x, np.ndarray) else x.iloc[np.flatnonzero(rows)]
 
 
-def _check_length(x: Rows, n_rows: int) -> None:
+def _check_length(x: _Rows, n_rows: int) -> None:
     if x is not None and len(x) != n_rows:
         raise InputError(f"x has {len(x)} rows and y has {n_rows}; give a response for each row")

@@ -62,7 +62,7 @@ def _of_curves(
 
 
 def hopeless_bands(lines: Sequence[Line]) -> list[str]:
-    """The names of bands whose median width is more than twice the span of all lines.
+    """The names of the bands whose median width exceeds twice the span of all lines.
 
     Example:
         >>> from maskevidence.show.pictures import Band

@@ -28,7 +28,7 @@ class Figure:
     notes: Sequence[str] = ()  # below the picture
 
 
-Part = str | Html | Table | Picture | Figure
+Block = str | Html | Table | Picture | Figure
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Section:
 
     key: str  # its id
     title: str  # its heading; empty for none
-    parts: Sequence[Part]  # what it shows, in order
+    parts: Sequence[Block]  # what it shows, in order
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -73,7 +73,7 @@ def _section(section: Section) -> str:
     return f'<section id="{section.key}">\n{title}\n' + "\n".join(shown) + "\n</section>"
 
 
-def _shown(part: Part, key: str, section: Section) -> str:
+def _shown(part: Block, key: str, section: Section) -> str:
     """One part; `key` begins the ids of a picture."""
     if isinstance(part, Html):
         return part
@@ -107,7 +107,7 @@ def caution(words: str) -> Html:
     return Html(f'<p class="caution" role="note">{text(words)}</p>')
 
 
-def notes(sentences: Sequence[str]) -> list[Part]:
+def notes(sentences: Sequence[str]) -> list[Block]:
     """Sentences as a list in small letters; nothing without any."""
     items = "".join(f"<li>{text(sentence)}</li>" for sentence in sentences)
     return [Html(f'<ul class="note">{items}</ul>')] if items else []
@@ -120,7 +120,7 @@ def folded(summary: str, tables: Sequence[Table]) -> Html:
 
 
 def side_by_side(of_runs: dict[str, dict[str, str]]) -> list[Table]:
-    """Names and values of runs: what differs with a column for each run, and then what all have in common.
+    """Two tables of names and values: what differs, with a column for each run, and what all runs share.
 
     Example:
         >>> tables = side_by_side({"a": {"seed": "0", "model": "x"}, "b": {"seed": "0", "model": "y"}})

@@ -16,7 +16,7 @@ from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.report.reading import ImageContent, ReportedRun, RowContent, Unavailable
-from maskevidence.report.tokens import token_scores
+from maskevidence.report.token_shades import scores_of_tokens
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.words import MINUS
 from maskevidence.tokens import Tokens
@@ -29,7 +29,7 @@ _NAMED, _LOOKS = 2, 10  # cells of a row that are named; looks at it that they m
 
 
 def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
-    """The places of the values that lie far below and far above the others, the farthest first.
+    """The positions of the values far below, and far above, the others; the farthest first.
 
     A value is far if it is more than 3.5 robust standard deviations (1.4826 times the median of the absolute
     deviations) from the median.
@@ -102,7 +102,7 @@ def _scores(
         estimate = estimate_evidence(model, tokens, LeaveOneOut(), refine=False, check=False)
     except MaskEvidenceError:
         return {}
-    return token_scores(estimate.scores, LeaveOneOut.name)
+    return scores_of_tokens(estimate.scores, LeaveOneOut.name)
 
 
 def _row(run: ReportedRun, key: int) -> RowContent | None:

@@ -8,7 +8,7 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.result import page_of_numbers
 from maskevidence.report.figures import figures_of_curves
 from maskevidence.report.layout import (
-    Part,
+    Block,
     Section,
     caution,
     document,
@@ -17,9 +17,9 @@ from maskevidence.report.layout import (
     notes,
     side_by_side,
 )
-from maskevidence.report.observations import section_of_observations
 from maskevidence.report.reading import ReportedRun, noun_of
-from maskevidence.report.selection import ReportedSelection
+from maskevidence.report.selection_page import ReportedSelection
+from maskevidence.report.shown_observations import section_of_observations
 from maskevidence.runs import compare_runs
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.parts import Page, Table
@@ -34,7 +34,7 @@ from maskevidence.show.words import (
 )
 from maskevidence.support.files import write_atomic
 
-OBSERVATIONS = 5
+N_SHOWN = 5
 _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds that are areas under curves
 
 
@@ -42,7 +42,7 @@ def write_report(
     runs: Sequence[ReportedRun] | ReportedSelection | Page,
     path: str | Path,
     *,
-    observations: int = OBSERVATIONS,
+    observations: int = N_SHOWN,
 ) -> None:
     """Write the report of one or more runs, of a selection, or of scored mutants.
 
@@ -64,11 +64,11 @@ def write_report(
         maskevidence.errors.InputError: ...report.txt' is not an .html file; give one, such as report.html
     """
     target = Path(path)
-    check_target(target)
+    check_report_file(target)
     write_atomic(target, render(runs, observations).encode(errors="backslashreplace"))
 
 
-def check_target(path: Path) -> None:
+def check_report_file(path: Path) -> None:
     """Refuse a path that no page can be written to."""
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; give a file, such as {path / 'report.html'}")
@@ -76,9 +76,7 @@ def check_target(path: Path) -> None:
         raise InputError(f"{str(path)!r} is not an .html file; give one, such as report.html")
 
 
-def render(
-    reported: Sequence[ReportedRun] | ReportedSelection | Page, observations: int = OBSERVATIONS
-) -> str:
+def render(reported: Sequence[ReportedRun] | ReportedSelection | Page, observations: int = N_SHOWN) -> str:
     """The page as HTML; see `write_report`."""
     import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
@@ -145,7 +143,7 @@ def _of_compared(
     page = comparison.page(noun)
     unknown = [each for each in comparison.behind if each.verdict in ("proves nothing", "not known")]
     whys = [sentence(verdict(each, digits_for(each.standard_error), typeset, noun)) for each in unknown]
-    parts: list[Part] = [
+    parts: list[Block] = [
         *page.parts,
         *notes([*whys, *remarks, *page.notes]),
         folded("All numbers of each run", _tables(runs, noun)),
@@ -200,7 +198,7 @@ def _caution(run: ReportedRun, noun: str) -> str | None:
     return None
 
 
-def _meanings(runs: Sequence[ReportedRun], noun: str) -> list[Part]:
+def _meanings(runs: Sequence[ReportedRun], noun: str) -> list[Block]:
     """What the numbers and their errors mean."""
     kinds = dict.fromkeys(run.estimate.kind for run in runs if run.estimate is not None)
     if not kinds:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
 from maskevidence import inputs
-from maskevidence.data.images import PIXEL, Images, are_pixels
+from maskevidence.data.image_files import PIXEL, Images, are_pixels
 from maskevidence.data.table import Table
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.evidence.result import EvidenceEstimate, summarize_scores

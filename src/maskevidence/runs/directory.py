@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from maskevidence.errors import InputError
 from maskevidence.runs.blocks import seal, seal_of_files, write_sealed
-from maskevidence.runs.lock import refuse_unrelated
+from maskevidence.runs.folder import ResultFolder
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
 from maskevidence.support.files import (
@@ -108,7 +108,7 @@ _UNREADABLE = "is not a run.json that this version can read; give another folder
 _RESTORE = "restore it, or score again with --overwrite"
 
 
-class RunDirectory:
+class RunDirectory(ResultFolder):
     """The folder of one run.
 
     Args:
@@ -121,7 +121,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        super().__init__(path, "run", _ALL, (MANIFEST,))
         self.scores = self.path / SCORES
 
     def manifest(self) -> Manifest | None:
@@ -190,14 +190,6 @@ class RunDirectory:
         """Whether there are scores or a kept model to go on with."""
         return bool(list_parts(self.scores)) or (self.path / MODEL).is_dir()
 
-    def check_folder(self) -> None:
-        """Refuse a folder that holds files and no run.
-
-        Raises:
-            InputError: the folder holds other files, or cannot be read.
-        """
-        refuse_unrelated(self.path, (MANIFEST,), "run")
-
     def check(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Refuse a folder that holds anything but this run, or this run with fewer masks.
 
@@ -208,7 +200,7 @@ class RunDirectory:
         Raises:
             InputError: the folder holds another run or other files, or cannot be read.
         """
-        self.check_folder()
+        self.refuse_unrelated()
         existing = None if overwrite else self.manifest()
         if existing is None or existing.extended_by(manifest):
             return
@@ -237,11 +229,8 @@ class RunDirectory:
         """
         self.remove_temporaries()
         model, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
+        self.remove(*_SUMMARY, LABELS, CLOSED_FORM, SCORES, MODEL)
         with writing(self.path):
-            for name in (*_SUMMARY, LABELS, CLOSED_FORM, SCORES, MODEL):
-                if (self.path / name).exists():  # renamed first, because a kill may leave half of a folder
-                    (self.path / name).rename(self.path / f".{name}{TEMPORARY}")
-                    remove_temporaries(self.path)
             try:
                 if save is not None:
                     save(temporary)
@@ -258,9 +247,7 @@ class RunDirectory:
 
     def extend(self, manifest: Manifest) -> None:
         """Ask for more masks: remove the summary, write run.json again, and keep the scores."""
-        with writing(self.path):
-            for name in _SUMMARY:
-                (self.path / name).unlink(missing_ok=True)
+        self.remove(*_SUMMARY)
         self._write(manifest)
 
     def _write(self, manifest: Manifest) -> None:
@@ -269,12 +256,8 @@ class RunDirectory:
 
     def remove_temporaries(self) -> None:
         """Remove the temporary files of a killed write."""
-        for folder in (self.path, self.scores):
-            remove_temporaries(folder)
-
-    def files(self) -> list[str]:
-        """The names of the files and folders of the run that exist, in a fixed order."""
-        return [name for name in _ALL if (self.path / name).exists()]
+        super().remove_temporaries()
+        remove_temporaries(self.scores)
 
     def estimate(self) -> dict[str, Any] | None:
         """Read estimate.json; None if the run is not finished.

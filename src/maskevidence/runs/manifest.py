@@ -212,7 +212,7 @@ class Manifest(BaseModel):
         ]
 
     def extended_by(self, other: "Manifest") -> bool:
-        """Whether `other` is the same run with more masks, as `random-size:16` is after `random-size:8`."""
+        """Whether `other` is this run with more masks, as `random-size:16` is after `random-size:8`."""
         option = self.mask_design().extended_by
         if option is None or self.design["name"] != other.design["name"]:
             return False

@@ -13,7 +13,7 @@ from maskevidence.evidence.precise import Precise
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
 from maskevidence.models.base import TableModel
-from maskevidence.models.cells import CellMass
+from maskevidence.models.cell_mass import CellMass
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
 from maskevidence.runs.blocks import seal

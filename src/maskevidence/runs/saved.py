@@ -51,9 +51,9 @@ def save_run(
         ('mine', 40)
     """
     from maskevidence.runs.directory import RunDirectory, write_labels
-    from maskevidence.runs.lock import locked
+    from maskevidence.runs.folder import locked
     from maskevidence.runs.manifest import Manifest
-    from maskevidence.runs.score_into import begin_run, closed_form, write_scores
+    from maskevidence.runs.score_into import begin_run, closed_form_by_row, write_scores
     from maskevidence.runs.summary import read_run, write_summary
 
     name = Path(folder).name if name is None else name
@@ -76,7 +76,7 @@ def save_run(
     directory = RunDirectory(folder)
     directory.check(manifest, overwrite=overwrite)
     with locked(directory.path):
-        exact = None if data is None else closed_form(model, manifest, data.tokens())
+        exact = None if data is None else closed_form_by_row(model, manifest, data.tokens())
         manifest = begin_run(directory, manifest, exact, getattr(model, "save", None))
         if estimate.labels is not None:
             labels = dict(zip(estimate.ids.tolist(), estimate.names, strict=True))
@@ -88,7 +88,7 @@ def save_run(
 
 def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
     """Where the observations come from, as run.json says it."""
-    from maskevidence.data.images import are_pixels
+    from maskevidence.data.image_files import are_pixels
     from maskevidence.runs.manifest import DataSource
 
     of_pixels = data is not None and are_pixels(data.columns)

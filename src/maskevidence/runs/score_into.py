@@ -15,11 +15,11 @@ from maskevidence.errors import InputError
 from maskevidence.masks.drawing import check_n_masks
 from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
-from maskevidence.models.cells import CellMass
+from maskevidence.models.cell_mass import CellMass
 from maskevidence.runs.blocks import Piece, block_rows
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.engine import Engine, Scorer, Work, local_engine
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, read_part, write_part
 from maskevidence.scores.first_batch import rounding
@@ -104,7 +104,7 @@ def record_run(
         _check_version(folder, existing)
         manifest = manifest.resuming(existing)
         if existing is None:
-            exact = closed_form(model, manifest, tokens)
+            exact = closed_form_by_row(model, manifest, tokens)
             manifest = begin_run(folder, manifest, exact, model.save if fitted else None)
         else:
             if recording.verify:
@@ -117,7 +117,7 @@ def record_run(
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
-            exact = closed_form(model, manifest, tokens)
+            exact = closed_form_by_row(model, manifest, tokens)
             if exact is not None:
                 write_closed_form(folder.path, manifest, exact)
         folder.remove_temporaries()
@@ -184,7 +184,7 @@ def _score_missing(
 
 
 def _existing(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Manifest | None:
-    """The manifest of the run to resume, if there is one and it has more than a manifest."""
+    """The manifest of the run to resume; None without a run, and for a run that has a manifest alone."""
     folder.check(manifest, overwrite=recording.overwrite)
     existing = None if recording.overwrite else folder.manifest()
     return existing if folder.has_begun() else None
@@ -217,7 +217,7 @@ def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
-def closed_form(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
+def closed_form_by_row(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
     """The log evidence of each row of this shard by the model itself, by id; None without a closed form.
 
     It is computed block by block, so that it is the same over shards to the last bit.

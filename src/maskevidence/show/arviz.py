@@ -11,11 +11,11 @@ from maskevidence.errors import import_extra
 
 _PURPOSE = "to_arviz()"
 
-Floats = Float64[np.ndarray, " n_observations"]
-Integers = Int64[np.ndarray, " n_observations"]
+_Floats = Float64[np.ndarray, " n_observations"]
+_Integers = Int64[np.ndarray, " n_observations"]
 
 
-def log_likelihood_tree(values: Floats, ids: Integers, attributes: Mapping[str, Any]) -> Any:
+def log_likelihood_tree(values: _Floats, ids: _Integers, attributes: Mapping[str, Any]) -> Any:
     """The log evidence of each observation as a `DataTree` with the group `log_likelihood`.
 
     There is one chain of one draw, since a fitted model has no posterior draws.
@@ -30,7 +30,7 @@ def log_likelihood_tree(values: Floats, ids: Integers, attributes: Mapping[str, 
     return tree
 
 
-def elpd_data(values: Floats, ids: Integers) -> Any:
+def elpd_data(values: _Floats, ids: _Integers) -> Any:
     """An `ELPDData` with the pointwise log evidence of a model, which ArviZ's `compare` reads.
 
     It holds sums over the observations; se is the pointwise error √(n·var), as everywhere in ArviZ.

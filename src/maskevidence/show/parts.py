@@ -29,7 +29,7 @@ class Table:
 
 
 class Picture:
-    """What `draw` draws: `Values`, and the pictures of arrays in `pictures`."""
+    """A picture that `draw` can draw: `Values`, or one of those in `pictures`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ Part = Table | Picture | str
 
 @dataclass(frozen=True)
 class Page:
-    """All that is shown of a result.
+    """Everything that is shown of a result.
 
     Attributes:
         line: the result in one line, in plain ASCII: what `repr` gives.

@@ -25,7 +25,7 @@ class Columns(NamedTuple):
 
 
 class HasPage:
-    """What has a page: its line is its `repr`, and notebooks show all of it."""
+    """A result with a page: its `repr` is the page's line, and notebooks show the whole page."""
 
     @abstractmethod
     def page(self) -> Page:

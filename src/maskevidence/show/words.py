@@ -323,7 +323,7 @@ _KEPT = "\n\t\u200c\u200d"
 
 
 def plain(text: object) -> str:
-    """Text whose invisible and bidirectional characters are shown by name.
+    """The text with invisible and bidirectional characters replaced by their code points.
 
     Example:
         >>> plain("a\\u202eb")

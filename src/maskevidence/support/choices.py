@@ -3,7 +3,7 @@
 from typing import Literal
 
 Long = Literal["error", "split", "truncate"]
-Density = Literal["gaussian", "discretised"]
+DensityName = Literal["gaussian", "discretised"]
 PatchStatistics = Literal["visible"]
 DtypeName = Literal["float32", "float64"]
 WeightsDtype = Literal["float32", "float64", "bfloat16", "float16", "auto"]

@@ -11,7 +11,7 @@ from tqdm.std import tqdm
 
 from maskevidence.errors import import_extra
 
-LOG_EVERY = 30.0  # seconds
+_LOG_EVERY = 30.0  # seconds
 SHOW_AFTER = 0.5  # seconds
 _LINE = "{desc}: {n:,} of {total:,} ({percentage:.0f} %) in {elapsed}, about {remaining} left"
 
@@ -71,7 +71,7 @@ class _LogLines(_Bar):
     """A line every 30 seconds, and a last line at the end of work that has written any."""
 
     def __init__(self, **options: Any) -> None:
-        options |= {"bar_format": _LINE, "mininterval": LOG_EVERY, "delay": LOG_EVERY, "miniters": 1}
+        options |= {"bar_format": _LINE, "mininterval": _LOG_EVERY, "delay": _LOG_EVERY, "miniters": 1}
         super().__init__(**options)
         self._written = 0
 

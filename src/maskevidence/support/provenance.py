@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from maskevidence import __version__
 
@@ -19,6 +20,11 @@ def versions() -> dict[str, str]:
         ['maskevidence', 'numpy']
     """
     return {"python": platform.python_version(), "maskevidence": __version__, **_of_other_packages()}
+
+
+def origin() -> dict[str, Any]:
+    """The versions and the command, as every result that is written names them."""
+    return {"versions": versions(), "command": command()}
 
 
 @cache  # to read them takes as long as to score a small table

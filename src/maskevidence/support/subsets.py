@@ -7,11 +7,11 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Bool, Int64
 
-Integers = Int64[np.ndarray, " B"]
-BoolMatrix = Bool[np.ndarray, "B D"]
+_Integers = Int64[np.ndarray, " B"]
+_BoolMatrix = Bool[np.ndarray, "B D"]
 
 
-def n_subsets(n_tokens: Integers, size: Integers, limit: int) -> Integers:
+def n_subsets(n_tokens: _Integers, size: _Integers, limit: int) -> _Integers:
     """The number of subsets of a size, C(n, M), if it is at most `limit`, otherwise 0; shape (B,).
 
     Example:
@@ -32,7 +32,7 @@ def _binomials(limit: int) -> Int64[np.ndarray, "n m"]:
     return counts
 
 
-def listed_subsets(n_tokens: Integers, size: Integers, limit: int) -> Int64[np.ndarray, "B limit"]:
+def listed_subsets(n_tokens: _Integers, size: _Integers, limit: int) -> Int64[np.ndarray, "B limit"]:
     """Every subset of a size in lexicographic order; bit j of a number stands for the j-th of n tokens.
 
     Args:
@@ -54,7 +54,7 @@ def _all_listed(limit: int) -> Int64[np.ndarray, "n m limit"]:
     return listed
 
 
-def subset_of(masked: BoolMatrix, maskable: BoolMatrix) -> Integers:
+def subset_of(masked: _BoolMatrix, maskable: _BoolMatrix) -> _Integers:
     """The masked ones of the maskable tokens as numbers; at most 62 maskable tokens; shape (B,).
 
     Example:
@@ -64,7 +64,7 @@ def subset_of(masked: BoolMatrix, maskable: BoolMatrix) -> Integers:
     return (masked * np.left_shift(1, _places(maskable))).sum(1)
 
 
-def mask_of(subset: Integers, maskable: BoolMatrix) -> BoolMatrix:
+def mask_of(subset: _Integers, maskable: _BoolMatrix) -> _BoolMatrix:
     """The masks of shape (B, D) that these subsets of the maskable tokens stand for.
 
     Example:
@@ -74,5 +74,5 @@ def mask_of(subset: Integers, maskable: BoolMatrix) -> BoolMatrix:
     return (np.right_shift(subset[:, None], _places(maskable)) & 1 == 1) & maskable
 
 
-def _places(maskable: BoolMatrix) -> Int64[np.ndarray, "B D"]:
+def _places(maskable: _BoolMatrix) -> Int64[np.ndarray, "B D"]:
     return np.where(maskable, maskable.cumsum(1) - 1, 0)

@@ -23,25 +23,25 @@ from maskevidence.errors import (
     UnknownTokensWarning,
     UntrustedFileWarning,
 )
+from maskevidence.inputs.command_words import kind_of_model, kind_of_training, own_file
 from maskevidence.inputs.options import Json, Threads
-from maskevidence.inputs.words import kind_of_model, kind_of_training, own_file
 from maskevidence.show.terminal import print_page, write_readably
 from maskevidence.show.words import plain
 from maskevidence.support import files
 from maskevidence.support.provenance import without_passwords
 from maskevidence.tasks.cells import cells
-from maskevidence.tasks.check import check
-from maskevidence.tasks.compare import compare_runs
-from maskevidence.tasks.impute import impute
+from maskevidence.tasks.check import check_command
+from maskevidence.tasks.compare import compare_command
+from maskevidence.tasks.impute import impute_command
 from maskevidence.tasks.lm_eval import lm_eval
 from maskevidence.tasks.parser import Models, add_command
 from maskevidence.tasks.report import report
 from maskevidence.tasks.result import Result
 from maskevidence.tasks.score import score
-from maskevidence.tasks.select import select
+from maskevidence.tasks.select import select_command
 from maskevidence.tasks.summarize import summarize
 from maskevidence.tasks.train import train
-from maskevidence.tasks.variants import variants
+from maskevidence.tasks.variants import variants_command
 
 DEBUG = "--debug"
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
@@ -105,15 +105,15 @@ def show(result: Result, json: str | None) -> None:
 
 
 add_command(app, shown(score), models=_SCORED)
-add_command(app, shown(check), models=_SCORED)
+add_command(app, shown(check_command), "check", models=_SCORED)
 add_command(app, shown(summarize))
-add_command(app, shown(compare_runs), "compare")
+add_command(app, shown(compare_command), "compare")
 add_command(app, shown(report))
 add_command(app, shown(train), models=_TRAINED)
-add_command(app, shown(select))
-add_command(app, shown(impute))
+add_command(app, shown(select_command), "select")
+add_command(app, shown(impute_command), "impute")
 add_command(app, shown(cells))
-add_command(app, shown(variants))
+add_command(app, shown(variants_command), "variants")
 app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
 
 

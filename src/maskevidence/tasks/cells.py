@@ -1,17 +1,17 @@
 """maskevidence cells: the cells of a table that are probably wrong."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
+from maskevidence.inputs.command_words import kind_of_model
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import CellOptions, RowDevice, RowReading
-from maskevidence.inputs.words import kind_of_model
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.comparing.found_cells import WrongCells
+    from maskevidence.runs.folder import ResultFolder
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
 
@@ -46,17 +46,17 @@ def cells(
     """
     from maskevidence.comparing.wrong_cells import wrong_cells
     from maskevidence.inputs.rows import model_on, read, reading_for, takes_words
-    from maskevidence.runs.lock import refuse_unrelated
-    from maskevidence.support.provenance import command, versions
+    from maskevidence.runs.folder import ResultFolder
+    from maskevidence.support.provenance import origin
 
     if kind_of_model(model) != "rows":
         raise InputError(
             f"{model!r} is not a model of rows; give one, such as kernel-gaussian, to judge a table"
         )
+    folder = None
     if options.out is not None:
-        refuse_unrelated(options.out, (RESULT, TABLE), "wrong cells")
-        if (options.out / RESULT).exists() and not options.overwrite:
-            raise InputError(f"{str(options.out)!r} holds wrong cells; give another folder, or --overwrite")
+        folder = ResultFolder(options.out, "search for wrong cells", (TABLE, PAGE, RESULT))
+        folder.refuse(overwrite=options.overwrite)
     build, saved = model_on(model, RowDevice())
     reading, id_column, notes = RowReading(table=options.table), options.id_column, list[str]()
     if build is None:
@@ -74,20 +74,18 @@ def cells(
         seed=options.seed,
     )
     found = replace(found, notes=(*table.notes, *notes, *found.notes))
-    content = {"model": model, "data": data, "trusted": trusted} | found.to_dict()
-    content |= {"versions": versions(), "command": command()}
-    return Result(found.page(), content, [] if options.out is None else _write(found, content, options.out))
+    content = {"model": model, "data": data, "trusted": trusted} | found.to_dict() | origin()
+    return Result(found.page(), content, [] if folder is None else _write(found, content, folder))
 
 
-def _write(found: "WrongCells", content: dict[str, Any], out: Path) -> list[str]:
+def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.runs.lock import rewritten
     from maskevidence.support.files import write_atomic
 
-    with rewritten(out, RESULT):
-        write_atomic(out / TABLE, found.to_csv())
-        write_report(found.page(), out / PAGE)
-        write_sealed(out / RESULT, content)
-    return written(out, (TABLE, PAGE, RESULT))
+    with folder.rewritten():
+        write_atomic(folder.path / TABLE, found.to_csv())
+        write_report(found.page(), folder.path / PAGE)
+        write_sealed(folder.path / RESULT, content)
+    return folder.written()

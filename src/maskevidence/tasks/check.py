@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
+from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.options import Data, Model, Preparation, TextOptions
-from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 _IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|
 
 
-def check(model: Model, data: Data, options: Preparation) -> Result:
+def check_command(model: Model, data: Data, options: Preparation) -> Result:
     """Check that MODEL keeps the protocol on DATA, so that its scores can be trusted.
 
     Every check says on how many rows and masks it was made, what it found, and what to look at: whether

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 10
 
 
-def compare_runs(
+def compare_command(
     runs: Annotated[list[Path], Argument("RUN RUN...", "Two or more run directories.")],
     unpaired: Annotated[
         bool, Option("For two sets of observations under one model: subtract their means.")
@@ -37,8 +37,7 @@ def compare_runs(
         maskevidence compare runs/a runs/b
         maskevidence compare runs/real runs/shuffled --unpaired
     """
-    from maskevidence.runs import compare_runs as pair_runs
-    from maskevidence.runs import read_run
+    from maskevidence.runs import compare_runs, read_run
     from maskevidence.runs.compare import are_two_sets, distinct
     from maskevidence.runs.manifest import common_noun
 
@@ -50,7 +49,7 @@ def compare_runs(
         return _two_sets(read, unpaired=unpaired)
     if unpaired:
         raise InputError("--unpaired is for two runs of one model on different data; leave it out")
-    comparison = pair_runs(read)
+    comparison = compare_runs(read)
     page = comparison.page(common_noun(run.manifest for run in read.values()))
     curves = [_by_rate(each) for each in comparison.behind if len(runs) == 2 and each.curve is not None]
     return Result(replace(page, parts=[*page.parts, *curves]), comparison.to_dict())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.data.table import Table, column_of, decode, place_of, with_columns_of, with_levels_of
+from maskevidence.data.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
     FALSE,
     TRUE,
@@ -22,6 +22,7 @@ from maskevidence.data.table_files import (
     write_table,
 )
 from maskevidence.errors import InputError
+from maskevidence.inputs.command_words import kind_of_model
 from maskevidence.inputs.options import ImputeOptions, RowReading
 from maskevidence.inputs.rows import (
     is_table_file,
@@ -34,13 +35,12 @@ from maskevidence.inputs.rows import (
     selection_of,
     takes_words,
 )
-from maskevidence.inputs.words import kind_of_model
 from maskevidence.model import HasValuesOf
 from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel
 from maskevidence.support.checks import word_of
 from maskevidence.support.files import reading as reading_file
-from maskevidence.support.provenance import command, versions
+from maskevidence.support.provenance import origin
 from maskevidence.tokens import Tokens
 
 DRAW = "draw"
@@ -271,7 +271,7 @@ def _one(
                     for code, hole in zip(values[:, of_column], holes, strict=True)
                 ]
             else:
-                new = _numbers(values[:, of_column], raw) if of_numbers else decode(table, values, name)
+                new = _numbers(values[:, of_column], raw) if of_numbers else decoded(table, values, name)
             column = _filled(source.column(number), holes, new)
         else:
             continue
@@ -355,6 +355,5 @@ def _result(
         "n_filled": int(holes.sum()),
         "columns": columns,
         "notes": notes,
-        "versions": versions(),
-        "command": command(),
+        **origin(),
     }

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import ImputeOptions
-from maskevidence.inputs.words import check_row_words
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.words import count
 from maskevidence.tasks.result import Result
 
 
-def impute(
+def impute_command(
     model: Annotated[
         str,
         Argument(

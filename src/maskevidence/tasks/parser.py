@@ -18,13 +18,13 @@ import typer
 from typer.core import TyperCommand
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.declaring import KINDS, NOUNS, Argument, Kind, Option, declaration, flag
+from maskevidence.inputs.declaring import KINDS, NOUNS, Argument, ModelKind, Option, declaration, flag
 from maskevidence.support.files import check_place
 
 _MAX_WHOLE = 2**63 - 1
 
 Which = (
-    Kind | Literal["some", "all"]
+    ModelKind | Literal["some", "all"]
 )  # the options of a kind, those that some kind has, or those of all kinds
 
 
@@ -32,7 +32,7 @@ Which = (
 class Models:
     """What MODEL may be in a command whose options differ by its kind."""
 
-    kind_of: Callable[[str], Kind]  # the kind of a MODEL word
+    kind_of: Callable[[str], ModelKind]  # the kind of a MODEL word
     examples: tuple[str, str, str]  # a MODEL word of each kind, for the help page
 
     def pages(self, command: str) -> str:
@@ -190,7 +190,7 @@ def _flattened(
         )
 
 
-def _by_kind(annotation: Any) -> dict[Kind, type]:
+def _by_kind(annotation: Any) -> dict[ModelKind, type]:
     """The dataclasses of a union by their kind; empty for another type."""
     groups = [group for group in get_args(annotation) if group is not NoneType]
     if not isinstance(annotation, UnionType) or not all(map(is_dataclass, groups)):

@@ -41,9 +41,9 @@ def report(
     from maskevidence.comparing.selection import SELECTION
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY
     from maskevidence.report import read_runs, read_selection, read_variants, write_report
-    from maskevidence.report.page import check_target
+    from maskevidence.report.page import check_report_file
 
-    check_target(out)
+    check_report_file(out)
     about, reported = count(len(runs), "run"), None
     readers: dict[str, tuple[str, Callable[[Path], Any]]] = {
         SELECTION: ("selection", read_selection),

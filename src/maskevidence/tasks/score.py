@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from maskevidence.inputs.declaring import Kind
+from maskevidence.inputs.command_words import check_row_words
+from maskevidence.inputs.declaring import ModelKind
 from maskevidence.inputs.options import (
     Data,
     Design,
@@ -13,10 +14,9 @@ from maskevidence.inputs.options import (
     TextOptions,
 )
 from maskevidence.inputs.recipes import RECIPES
-from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
-_DESIGN: dict[Kind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
+_DESIGN: dict[ModelKind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
 
 
 def score(

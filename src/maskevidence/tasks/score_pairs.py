@@ -1,6 +1,7 @@
 """maskevidence score --against: both texts of each pair by one model, and which of them is more probable."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from maskevidence.comparing.text_pairs import pair_texts
 from maskevidence.errors import InputError
@@ -10,12 +11,12 @@ from maskevidence.inputs.options import RunOptions, ScoredTextOptions
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskKey
 from maskevidence.runs import RunDirectory, read_run
-from maskevidence.runs.lock import refuse_unrelated
+from maskevidence.runs.folder import ResultFolder
 from maskevidence.runs.prepared import Prepared, score_prepared
 from maskevidence.scores.score import Scoring
 from maskevidence.support.files import csv_text, write_atomic, write_json
 from maskevidence.tasks import scoring as numbers
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 
 PAIRS, CONTENT = "pairs.csv", "pairs.json"
 FOLDERS = ("text", "against")  # the runs of the first and of the second texts
@@ -50,7 +51,7 @@ def score_pairs(
     rows = zip(index, *values.values(), strict=True)
     write_atomic(run.out / PAIRS, csv_text((str(name), *values), rows))
     write_json(run.out / CONTENT, content)
-    return Result(page, content, written(run.out, [PAIRS, CONTENT, *(f"{folder}/" for folder in FOLDERS)]))
+    return Result(page, content, _folder(run.out).written())
 
 
 def _estimate(model: str, ready: Prepared, run: RunOptions, scoring: Scoring) -> EvidenceEstimate:
@@ -82,4 +83,8 @@ def _check(word: DesignWord, options: ScoredTextOptions, run: RunOptions) -> Non
         if value:
             raise InputError(f"{flag} is not for pairs; leave out {flag} or --against")
     if run.out is not None:
-        refuse_unrelated(run.out, FOLDERS, "pairs")
+        _folder(run.out).refuse_unrelated()
+
+
+def _folder(out: Path) -> ResultFolder:
+    return ResultFolder(out, "pairs", (PAIRS, CONTENT, *(f"{name}/" for name in FOLDERS)), signs=FOLDERS)

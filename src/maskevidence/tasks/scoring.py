@@ -10,7 +10,7 @@ from maskevidence import __version__, inputs
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.precise import Precise
 from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers
-from maskevidence.inputs.declaring import Kind
+from maskevidence.inputs.declaring import ModelKind
 from maskevidence.inputs.options import RunOptions
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey
@@ -27,7 +27,7 @@ from maskevidence.runs import (
 from maskevidence.runs.blocks import parse_shard
 from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.engine import Engine, kept_open, local_engine
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import Prepared, manifest_of
 from maskevidence.runs.summary import agrees
 from maskevidence.scores.record import ScoreTable
@@ -36,13 +36,15 @@ from maskevidence.show.parts import Part, Table
 from maskevidence.show.words import count
 from maskevidence.support.checks import plain_number
 from maskevidence.support.files import csv_text, write_atomic
-from maskevidence.tasks.result import Result, finished_before, written
+from maskevidence.tasks.result import Result
 
 MAX_TOKENS_SHOWN = 40
 
 
-def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
-    """Refuse per-token where neither a report nor the error has a use for it."""
+def check_per_token(
+    kind: ModelKind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool
+) -> None:
+    """Refuse per-token if neither the report nor the error uses the scores of tokens."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and kind != "texts":
         raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
@@ -71,14 +73,14 @@ def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
     if run.out is None:
         return
     folder = RunDirectory(run.out)
-    folder.check_folder()
+    folder.refuse_unrelated()
     existing = None if run.overwrite else folder.manifest()
     if existing is not None:
         folder.check(existing.model_copy(update=_asked(model, scoring, run)), overwrite=False)
 
 
 def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
-    """What the options alone say of a run, as fields of its manifest."""
+    """The fields of a run's manifest that the options alone decide."""
     return {
         "model": model,
         "design": scoring.design.settings(),
@@ -107,7 +109,7 @@ def default_precise_of(out: Path | None) -> Precise | None:
 
 
 def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
-    """By default, as many random sizes as the error of a few observations needs to be known, with a note.
+    """For few observations, draw as many random sizes as their error needs, and say so in a note.
 
     Args:
         asked: the design as the user gave it, which is left as it is if it names a number.
@@ -228,7 +230,7 @@ def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], li
     whole = read_run(folder.path)
     result = whole.result()
     finished = folder.estimate() if n_scored == 0 else None
-    before = finished_before("run", folder.path, "computes it again")
+    before = folder.finished_before("computes it again")
     if finished is not None:
         if whole.manifest.version != __version__:  # whose summary may differ
             return finished, before
@@ -240,7 +242,7 @@ def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], li
         return result, before
     with locked(folder.path):
         missing = write_summary(folder, whole, result)
-    return result, written(folder.path, folder.files(), missing)
+    return result, folder.written(missing)
 
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:

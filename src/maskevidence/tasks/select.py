@@ -1,23 +1,23 @@
 """maskevidence select: the family of models and the number of components that the data support."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.errors import MissingExtraError
+from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import SelectOptions
-from maskevidence.inputs.words import check_row_words
 from maskevidence.models.by_name import is_network, parse_components
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.comparing.selection import Selection
+    from maskevidence.runs.folder import ResultFolder
 
 RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
 
 
-def select(
+def select_command(
     families: Annotated[
         str,
         Argument(
@@ -46,29 +46,25 @@ def select(
         maskevidence impute runs/chosen/model table.csv --out filled.csv
     """
     check_row_words(None, data)
-    from maskevidence.comparing.choosing import candidates
-    from maskevidence.comparing.choosing import select as select_model
+    from maskevidence.comparing.choosing import candidates, select
     from maskevidence.inputs.rows import note_on_units, read, reading_options
     from maskevidence.inputs.rows import read_with as kept_reading
     from maskevidence.masks.by_name import as_design
-    from maskevidence.runs.lock import refuse_unrelated
-    from maskevidence.support.provenance import command, versions
+    from maskevidence.runs.folder import ResultFolder
+    from maskevidence.support.provenance import origin
 
     components = parse_components(options.components)
     among = candidates(families, components)  # refuses unknown words before anything is read
     if options.design is not None:
         as_design(options.design).without_tokens("select")  # before anything is read
-    out = options.out
-    if out is not None:
-        refuse_unrelated(out, (RESULT, TABLE), "selection")
-        if (out / RESULT).exists() and not options.overwrite:
-            raise InputError(
-                f"{str(out)!r} holds a selection; give another folder, or --overwrite to replace it"
-            )
+    folder = None
+    if options.out is not None:
+        folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
+        folder.refuse(overwrite=options.overwrite)
     reading, id_column = options.reading, options.id_column
     words = any(is_network(word.family) for word in among)
     table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
-    selection = select_model(
+    selection = select(
         table,
         families,
         components,
@@ -83,27 +79,23 @@ def select(
     selection.model.read_with = kept_reading(reading, id_column)
     settings = {"limit": options.limit, "id_column": id_column, "words": words} | reading_options(reading)
     read_with = {name: value for name, value in settings.items() if value}
-    result = {"data": data, "options": read_with, **selection.to_dict()}
-    result |= {"versions": versions(), "command": command()}
-    return Result(selection.page(), result, [] if out is None else _write(selection, result, out))
+    result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
+    return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
 
 
-def _write(selection: "Selection", result: dict[str, Any], out: Path) -> list[str]:
+def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table, the picture and the chosen model; and last what shows that the folder is complete."""
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.runs.lock import rewritten
     from maskevidence.show.draw import image
     from maskevidence.support.files import write_atomic
 
     missing = None
-    with rewritten(out, RESULT):
-        write_atomic(out / TABLE, selection.to_csv())
-        files = [TABLE]
+    with folder.rewritten():
+        write_atomic(folder.path / TABLE, selection.to_csv())
         try:
-            write_atomic(out / PICTURE, image(*selection.picture()))
-            files.append(PICTURE)
+            write_atomic(folder.path / PICTURE, image(*selection.picture()))
         except MissingExtraError as error:
             missing = f"{PICTURE} was not drawn: {error}"
-        selection.model.save(out / MODEL)
-        write_sealed(out / RESULT, result)
-    return written(out, (*files, MODEL, RESULT), missing)
+        selection.model.save(folder.path / MODEL)
+        write_sealed(folder.path / RESULT, result)
+    return folder.written(missing)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from maskevidence.errors import InputError
 from maskevidence.inputs.declaring import Argument, Option
 from maskevidence.inputs.options import Overwrite
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.runs import Run, RunDirectory
@@ -33,13 +33,13 @@ def summarize(
         maskevidence summarize runs/shard-* --out runs/whole
     """
     from maskevidence.runs import RunDirectory, read_run, write_summary
-    from maskevidence.runs.lock import locked
+    from maskevidence.runs.folder import locked
     from maskevidence.tasks.scoring import result_of
 
     if out is not None and os.path.realpath(out) in {os.path.realpath(run) for run in runs}:
         raise InputError(f"--out {str(out)!r} is one of the runs; give another folder, or leave it out")
     if out is not None:
-        RunDirectory(out).check_folder()
+        RunDirectory(out).refuse_unrelated()
     run = read_run(*runs)
     result = run.result()
     if out is None and len(runs) > 1:
@@ -51,8 +51,7 @@ def summarize(
         if out is not None:
             _copy(run, runs[0], folder)
         missing = write_summary(folder, run, result)
-    lines = written(folder.path, folder.files(), missing)
-    return result_of(result, run.manifest.data, lines)
+    return result_of(result, run.manifest.data, folder.written(missing))
 
 
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
+from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import ImageTraining, TextTraining, TrainingOptions
-from maskevidence.inputs.words import check_row_words
 from maskevidence.tasks.result import Result
 
 
@@ -35,14 +35,14 @@ def train(
         maskevidence train vit-mae mnist:train --out runs/vit-mae
     """
     if isinstance(options, TextTraining):
-        from maskevidence.tasks.train_masked_lm import train as train_masked_lm
+        from maskevidence.tasks.train_masked_lm import train_texts
 
-        return train_masked_lm(data, options)
+        return train_texts(data, options)
     if isinstance(options, ImageTraining):
-        from maskevidence.tasks.train_vit_mae import train as train_vit_mae
+        from maskevidence.tasks.train_vit_mae import train_images
 
-        return train_vit_mae(data, options)
+        return train_images(data, options)
     check_row_words(model, data)
-    from maskevidence.tasks.train_rows import train as train_rows
+    from maskevidence.tasks.train_rows import train_rows
 
     return train_rows(model, data, options)

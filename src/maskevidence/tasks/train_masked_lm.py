@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from maskevidence.data.fasta import is_fasta
-from maskevidence.data.texts import Texts, read_texts
+from maskevidence.data.text_files import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.inputs.options import TextTraining
@@ -23,7 +23,7 @@ from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, frequency_score, new_bert, word_pieces
 from maskevidence.models.text.vocabulary import letter_tokenizer
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.tasks.result import Result
 from maskevidence.tasks.train_transformers import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import (
@@ -39,7 +39,7 @@ _TOKENIZER = "tokenizer.json"
 _ENDS = 2  # special tokens around a sequence
 
 
-def train(data: str, options: TextTraining) -> Result | None:
+def train_texts(data: str, options: TextTraining) -> Result | None:
     """Train a masked language model, save it, and estimate its held-out log evidence.
 
     The model is a new BERT, by default with word pieces made from the text, or one whose training is
@@ -105,7 +105,6 @@ def train(data: str, options: TextTraining) -> Result | None:
         return job.finish(
             model,
             trained,
-            ("config.json", "model.safetensors", _TOKENIZER),
             n_train=len(encoded.tokens),
             n_test=0 if held_out is None else len(held_out),
             held_out=numbers,

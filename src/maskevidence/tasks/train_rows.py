@@ -13,16 +13,16 @@ from maskevidence.models.base import TableModel
 from maskevidence.models.by_name import NETWORK, is_network
 from maskevidence.models.fingerprints import marks_of
 from maskevidence.models.network.masked_network import MaskedNetwork
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.support.files import write_atomic
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 from maskevidence.tasks.training_folder import (
     HISTORY,
-    RESULT,
     check_training_folder,
     prepare_folder,
-    result_of,
+    training_folder,
+    training_result,
     write_result,
 )
 from maskevidence.training.checkpoints import FILE
@@ -34,7 +34,7 @@ EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
 
 
-def train(model: str, data: str, options: RowTraining) -> Result:
+def train_rows(model: str, data: str, options: RowTraining) -> Result:
     """Train a model of rows, save it, and compute its log evidence.
 
     Columns are centred and scaled for training, unless the model `keeps_units`, and constant columns are
@@ -44,7 +44,7 @@ def train(model: str, data: str, options: RowTraining) -> Result:
         >>> import tempfile
         >>> from pathlib import Path
         >>> folder = Path(tempfile.mkdtemp())
-        >>> trained = train("ppca:2", "digits", RowTraining(folder, epochs=2))
+        >>> trained = train_rows("ppca:2", "digits", RowTraining(folder, epochs=2))
         >>> trained.content["n_train"], trained.content["kind"]
         (1438, 'exact')
     """
@@ -92,8 +92,7 @@ def train(model: str, data: str, options: RowTraining) -> Result:
             notes=_notes(fitted, history, everything, train, test),
             **recorded(fitted),
         )
-    files = ("config.json", "model.safetensors", HISTORY, RESULT, FILE)
-    return result_of(result, written(options.out, files))
+    return training_result(result, training_folder(options.out).written())
 
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:
@@ -158,7 +157,7 @@ def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, option
 def _notes(
     fitted: TableModel, history: History, everything: Table, train: Table, test: Table | None
 ) -> list[str]:
-    """How the fit went, what was guessed of the columns, and what held-out rows of a network served for."""
+    """Notes on the fit; for a network, on guesses about columns and on the use of held-out rows."""
     if not isinstance(fitted, MaskedNetwork):
         return list(history.notes)
     chose = "the held-out rows chose the epoch, so that new rows have a slightly lower log evidence"
@@ -173,14 +172,14 @@ def _learning_rate(fitted: TableModel, options: RowTraining) -> float:
 
 
 def _log_evidence(fitted: TableModel, table: Table, seed: int) -> float:
-    """The mean over the rows, of a network over some of many rows: each takes 16 masks a column."""
+    """The mean over the rows. A network takes 16 masks a column, so that many rows are sampled."""
     if isinstance(fitted, MaskedNetwork) and len(table) > _most_scored(table):
         table = table.split(_most_scored(table) / len(table), seed)[1]
     return float(fitted.score_samples(table.values).mean())
 
 
 def _most_scored(table: Table) -> int:
-    """How many rows the log evidence by a network is computed of."""
+    """The number of rows for the log evidence of a network."""
     return max(200, 30_000 // len(table.columns))
 
 

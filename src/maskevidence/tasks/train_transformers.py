@@ -1,6 +1,6 @@
 """What the trainings of transformers share: objective, recipe, folder and result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,14 +19,14 @@ from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.runs.prepared import recorded
 from maskevidence.support.files import write_atomic
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 from maskevidence.tasks.training_folder import (
     HISTORY,
-    RESULT,
     SETTINGS,
     check_training_folder,
     remove_checkpoints,
-    result_of,
+    training_folder,
+    training_result,
     write_result,
 )
 
@@ -58,7 +58,7 @@ class TransformerJob:
         network.save(self.options.out)
         write_atomic(self.options.out / HISTORY, trained.to_csv())
 
-    def finish(self, network: nn.Module, trained: Trained, files: Sequence[str], **numbers: Any) -> Result:
+    def finish(self, network: nn.Module, trained: Trained, **numbers: Any) -> Result:
         """Write `train.json`, and remove the checkpoints, which are no longer needed."""
         result = write_result(
             self.model,
@@ -74,7 +74,7 @@ class TransformerJob:
             **numbers,
         )
         remove_checkpoints(self.options.out)
-        return result_of(result, written(self.options.out, (*files, HISTORY, RESULT, SETTINGS)))
+        return training_result(result, training_folder(self.options.out).written())
 
 
 def transformer_job(

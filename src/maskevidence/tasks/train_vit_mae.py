@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskevidence.data.images import Images
+from maskevidence.data.image_files import Images
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.inputs.images import read
@@ -17,7 +17,7 @@ from maskevidence.models.fingerprints import weights_fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.new_vit_mae import SIZES, new_vit_mae
 from maskevidence.models.image.summary import DENSITY, N_PIXELS, ReconstructionLoss, image_summary
-from maskevidence.runs.lock import locked
+from maskevidence.runs.folder import locked
 from maskevidence.tasks.result import Result
 from maskevidence.tasks.train_transformers import numbers_of, transformer_job
 from maskevidence.tasks.training_folder import begin_training
@@ -29,7 +29,7 @@ STEPS, CHECKPOINT_EVERY = 5000, 500
 _PATCHES_PER_SIDE = 4
 
 
-def train(data: str, options: ImageTraining) -> Result:
+def train_images(data: str, options: ImageTraining) -> Result:
     """Train a ViT-MAE, fit its pixel variances, save it, and estimate its held-out log evidence.
 
     The model is a new one with the size and channels of the images, or one whose training is continued. The
@@ -71,7 +71,6 @@ def train(data: str, options: ImageTraining) -> Result:
         return job.finish(
             model,
             trained,
-            ("config.json", "model.safetensors", "preprocessor_config.json", "pixel_density.json"),
             n_patches=model.n_patches,
             patch_size=model.patch_size,
             n_train=len(train),

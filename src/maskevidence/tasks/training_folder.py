@@ -1,6 +1,5 @@
 """The folder of a training: what it may hold before, what is written at the end, and how it is shown."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,29 +7,46 @@ from typing import Any
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import page_of_numbers
+from maskevidence.inputs.command_words import kind_of_training
 from maskevidence.inputs.options import Training
-from maskevidence.inputs.words import kind_of_training
 from maskevidence.models.by_name import is_network
 from maskevidence.runs.blocks import read_sealed, write_sealed
-from maskevidence.runs.lock import refuse_unrelated
+from maskevidence.runs.folder import ResultFolder
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.words import typeset
-from maskevidence.support.files import read_json, remove_temporaries, write_json, writing
-from maskevidence.support.provenance import command, versions
-from maskevidence.tasks.result import Result, finished_before
+from maskevidence.support.files import read_json, write_json
+from maskevidence.support.provenance import origin
+from maskevidence.tasks.result import Result
 from maskevidence.training import checkpoints
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
-_SIGNS = (SETTINGS, RESULT, "config.json", checkpoints.FILE, "checkpoint-*")  # of a training or a model
-_OF_A_MODEL = ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "pixel_density.json")
+_CHECKPOINTS = "checkpoint-*"  # of the `Trainer`
+_SIGNS = (SETTINGS, RESULT, "config.json", checkpoints.FILE, _CHECKPOINTS)  # of a training or a model
+_OF_A_MODEL = (
+    "model.safetensors",
+    "preprocessor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "pixel_density.json",
+)
+_FILES = (SETTINGS, checkpoints.FILE, _CHECKPOINTS, "config.json", *_OF_A_MODEL, HISTORY, RESULT)
 _REMEDY = "give another folder, or --overwrite to replace it"
 _LITTLE = 0.05  # nats per token that a context is worth
 
 
-def result_of(content: dict[str, Any], lines: Sequence[str]) -> Result:
-    """The evidence of the data and what was noted, from what `train.json` holds."""
+def training_result(content: dict[str, Any], lines: Sequence[str]) -> Result:
+    """The result of a training from the content of `train.json`: the evidence of the data, and the notes."""
     pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
     return Result(pages[kind_of_training(content["model"])](content), content, lines)
+
+
+def training_folder(out: Path) -> ResultFolder:
+    """The folder of a training.
+
+    Its files are removed in reverse: the result goes first and the signs of a training last, so that a kill
+    leaves neither a finished training without its model nor files that belong to no training.
+    """
+    return ResultFolder(out, "training", _FILES, _SIGNS)
 
 
 def check_training_folder(options: Training, own: str) -> None:
@@ -39,7 +55,7 @@ def check_training_folder(options: Training, own: str) -> None:
     Args:
         own: the file by which trainings of this kind are known: `SETTINGS`, or `checkpoints.FILE` for rows.
     """
-    refuse_unrelated(options.out, _SIGNS, "training")
+    training_folder(options.out).refuse_unrelated()
     if options.overwrite or (options.out / own).exists():
         return
     held = sorted(path.name for sign in _SIGNS for path in options.out.glob(sign))
@@ -64,9 +80,10 @@ def finished_training(options: Training, settings: Mapping[str, Any]) -> Result 
         raise InputError(f"{str(out)!r} belongs to another training ({different}); {_REMEDY}")
     if not finished:
         return None
-    with suppress(OSError):  # a kill after the result was written may have left them
+    with suppress(InputError):  # a kill after the result was written may have left them
         remove_checkpoints(out)
-    return result_of(read_sealed(out / RESULT, _REMEDY), finished_before("training", out, "trains again"))
+    lines = training_folder(out).finished_before("trains again")
+    return training_result(read_sealed(out / RESULT, _REMEDY), lines)
 
 
 def begin_training(options: Training, settings: Mapping[str, Any]) -> Result | None:
@@ -87,21 +104,11 @@ def begin_training(options: Training, settings: Mapping[str, Any]) -> Result | N
 
 
 def prepare_folder(options: Training) -> None:
-    """Remove what a kill left, and with `overwrite` another training or model; this process holds the folder.
-
-    The result goes first and the signs of a training last, so that a kill leaves neither a finished training
-    without its model nor files that belong to no training.
-    """
-    out = options.out
-    remove_temporaries(out)
-    if not options.overwrite:
-        return
-    with writing(out):
-        for name in (RESULT, HISTORY, *_OF_A_MODEL):
-            (out / name).unlink(missing_ok=True)
-        remove_checkpoints(out)
-        for name in ("config.json", checkpoints.FILE, SETTINGS):
-            (out / name).unlink(missing_ok=True)
+    """Remove what a kill left, and with `overwrite` another training or model; this process holds it."""
+    folder = training_folder(options.out)
+    folder.remove_temporaries()
+    if options.overwrite:
+        folder.remove(*reversed(_FILES))
 
 
 def write_result(
@@ -109,15 +116,14 @@ def write_result(
 ) -> dict[str, Any]:
     """Write `train.json`."""
     result = {"model": model, "data": data, "objective": dict(objective), **numbers, "seed": options.seed}
-    result |= {"versions": versions(), "command": command()}
+    result |= origin()
     write_sealed(options.out / RESULT, result)
     return result
 
 
 def remove_checkpoints(out: Path) -> None:
     """Remove the checkpoints of the `Trainer`."""
-    for checkpoint in out.glob("checkpoint-*"):
-        shutil.rmtree(checkpoint)
+    training_folder(out).remove(_CHECKPOINTS)
 
 
 def _page_of_rows(result: Mapping[str, Any]) -> Page:

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
+from maskevidence.inputs.command_words import kind_of_model
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import CheckpointOptions, TextDevice, VariantOptions
-from maskevidence.inputs.words import kind_of_model
 from maskevidence.show.parts import Page
-from maskevidence.tasks.result import Result, written
+from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.integrations.proteins.agreement import Correlation
-    from maskevidence.integrations.proteins.scoring import VariantScores
+    from maskevidence.integrations.proteins.variant_scores import VariantScores
+    from maskevidence.runs.folder import ResultFolder
 
 
-def variants(
+def variants_command(
     model: Annotated[
         str, Argument("MODEL", "A masked language model of proteins, DNA or RNA: its folder, or OWNER/NAME.")
     ],
@@ -41,16 +42,16 @@ def variants(
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all --plan
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --conventions joint,pll --out scores
     """
-    from maskevidence.inputs.texts import load
+    from maskevidence.inputs.texts import load_text_model
     from maskevidence.integrations.proteins.mutant_tables import (
         conventions_of,
         read_mutants,
         read_wild_type,
     )
     from maskevidence.integrations.proteins.mutants import parse_mutants
-    from maskevidence.integrations.proteins.scoring import plan_variants
-    from maskevidence.integrations.proteins.scoring import variants as score_variants
-    from maskevidence.report.variants import correlation_table
+    from maskevidence.integrations.proteins.variant_scores import plan_variants, variants
+    from maskevidence.report.variants_page import correlation_table
+    from maskevidence.support.provenance import origin
 
     _check(model, options, checkpoint)
     given = [] if options.given is None else [word.strip() for word in options.given.split(",")]
@@ -66,7 +67,7 @@ def variants(
     )
     # before the model is loaded
     parse_mutants(wild_type, table.mutants, options.start, table.sequences, table.lines)
-    loaded = load(model, checkpoint, device)
+    loaded = load_text_model(model, checkpoint, device)
     if options.plan:
         plan = plan_variants(
             loaded, wild_type, table.mutants, conventions, start=options.start, draws=options.draws
@@ -74,8 +75,8 @@ def variants(
         notes = [*of_letters, *loaded.notes]
         headline = f"{plan.passes:,} passes of the model"
         page = Page(headline, headline, parts=[plan.table()], notes=notes)
-        return Result(page, {"plan": vars(plan), "notes": notes} | _origin())
-    scores = score_variants(
+        return Result(page, {"plan": vars(plan), "notes": notes} | origin())
+    scores = variants(
         loaded,
         wild_type,
         table.mutants,
@@ -96,8 +97,6 @@ def variants(
 
 def _check(model: str, options: VariantOptions, checkpoint: CheckpointOptions) -> None:
     """Refuse another kind of model, and options that mean nothing, before anything is read."""
-    from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE
-    from maskevidence.runs.lock import refuse_unrelated
     from maskevidence.support.hub import check_revision
 
     if kind_of_model(model) != "texts":
@@ -108,15 +107,22 @@ def _check(model: str, options: VariantOptions, checkpoint: CheckpointOptions) -
     if options.given is not None and options.measured is None:
         raise InputError("--given is compared with --measured; name the column of measurements, too")
     if options.out is not None:
-        refuse_unrelated(options.out, (SUMMARY,), "scores of variants")
-        if all((options.out / name).exists() for name in (SUMMARY, TABLE)) and not options.overwrite:
-            raise InputError(f"{str(options.out)!r} holds scores; give another folder, or --overwrite")
+        _folder(options.out).refuse(overwrite=options.overwrite)
+
+
+def _folder(out: Path) -> "ResultFolder":
+    from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE
+    from maskevidence.runs.folder import ResultFolder
+
+    return ResultFolder(out, "scoring of variants", (SUMMARY, TABLE), signs=(SUMMARY,))
 
 
 def _summary(
     scores: "VariantScores", correlations: "dict[str, Correlation]", notes: list[str], measured: str | None
 ) -> dict[str, Any]:
     """Content for JSON, without the scores of single mutants."""
+    from maskevidence.support.provenance import origin
+
     summary = {"plan": vars(scores.plan), "notes": notes, "n_mutants": len(scores)}
     summary["agreement"] = [
         {"conventions": list(pair), "spearman": None if math.isnan(value) else value}
@@ -125,14 +131,7 @@ def _summary(
     if measured is not None:
         summary["measured"] = measured
         summary["correlations"] = {name: each._asdict() for name, each in correlations.items()}
-    return summary | _origin()
-
-
-def _origin() -> dict[str, Any]:
-    """The versions and the command behind a result."""
-    from maskevidence.support.provenance import command, versions
-
-    return {"versions": versions(), "command": command()}
+    return summary | origin()
 
 
 def _correlations(
@@ -155,15 +154,15 @@ def _correlations(
 
 
 def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, Any], out: Path) -> list[str]:
-    """The summary is the sign of the folder, and the table, which comes last, of its being finished."""
+    """The summary marks the folder; the table is written last and marks it as finished."""
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.runs.lock import rewritten
     from maskevidence.support.files import write_atomic
 
     taken = ("mutant", *scores.columns().values)
     columns = {column_beside(name, taken): column.tolist() for name, column in given.items()}
-    with rewritten(out, TABLE):
+    folder = _folder(out)
+    with folder.rewritten():
         write_sealed(out / SUMMARY, summary)
         write_atomic(out / TABLE, scores.to_csv(columns))
-    return written(out, (TABLE, SUMMARY))
+    return folder.written()

@@ -12,7 +12,7 @@ from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.support.files import reading, write_atomic
 
-FORMAT = 1
+_FORMAT = 1
 FILE = "checkpoint.safetensors"
 _HEADER = "maskevidence"
 _TENSOR, _TUPLE, _ITEMS = "__tensor__", "__tuple__", "__items__"
@@ -36,7 +36,7 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
 
     tensors: dict[str, Tensor] = {}
     tree = _encode(state, tensors)
-    header = {"format": FORMAT, "version": __version__}
+    header = {"format": _FORMAT, "version": __version__}
     header |= {"settings": dict(settings), "state": tree}
     path = Path(folder) / FILE
     write_atomic(path, save(tensors, metadata={_HEADER: json.dumps(header)}))
@@ -60,10 +60,10 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
             f"{str(path)!r} is not a readable checkpoint ({type(error).__name__}); "
             "remove it to start from the beginning, or give another folder"
         ) from error
-    if header.get("format") != FORMAT or header.get("version") != __version__:
+    if header.get("format") != _FORMAT or header.get("version") != __version__:
         raise InputError(
             f"{str(path)!r} was written by maskevidence {header.get('version')}, checkpoint format "
-            f"{header.get('format')}; this is {__version__}, format {FORMAT}: resume with that version, or "
+            f"{header.get('format')}; this is {__version__}, format {_FORMAT}: resume with that version, or "
             "start in another folder"
         )
     different = differences(header["settings"], settings)

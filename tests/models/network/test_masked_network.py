@@ -15,7 +15,7 @@ from maskevidence.inputs.rows import prepare
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import drawn_masks
 from maskevidence.models.network import masked_network
-from maskevidence.models.network.cells import ColumnHeads
+from maskevidence.models.network.cell_coding import ColumnHeads
 from maskevidence.models.network.columns import MIXED, Column, column_from
 from maskevidence.models.network.gaussian_answer import GaussianAnswer
 from maskevidence.models.network.masked_network import MaskedNetwork, _Complements

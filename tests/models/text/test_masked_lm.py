@@ -145,7 +145,7 @@ def test_special_tokens_that_are_scored_are_noted() -> None:
 
 def test_gradients_equal_those_of_the_plain_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "maskevidence.models.text.adapters._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
+        "maskevidence.models.text.network_calls._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
     )  # three at a time
     model = network("Bert").double()
     fast = MaskedLM(model, mask_token_id=MASK)
@@ -240,7 +240,7 @@ def test_the_end_of_the_last_layer_sees_hidden_positions_only(architecture: str,
 
 
 def test_memory_of_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskevidence.models.text.adapters._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
+    monkeypatch.setattr("maskevidence.models.text.network_calls._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
     model = MaskedLM(network("Bert"), mask_token_id=MASK, batch_tokens=100)
     seen: list[tuple[int, ...]] = []
     model.network.get_output_embeddings().register_forward_hook(

@@ -22,7 +22,7 @@ from maskevidence.integrations.lm_eval.harness import (
     reads_greedy,
 )
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
-from maskevidence.integrations.lm_eval.texts import Encoder, TextScorer
+from maskevidence.integrations.lm_eval.token_ids import Encoder, TextScorer
 from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer, design_of, key_of_texts, summed
 from maskevidence.models import MaskedLM
 from maskevidence.support.progress import progress
@@ -30,7 +30,7 @@ from maskevidence.support.progress import progress
 _DECISION = "decision"
 _CONFIDENCE = 0.995
 _WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work
-Pair = tuple[str, str]  # a context and a continuation, the arguments of a request
+_Pair = tuple[str, str]  # a context and a continuation, the arguments of a request
 ScoredContinuation = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
 
 
@@ -95,7 +95,7 @@ def _probability(text: str) -> float:
 class AskedQuestion:
     """A question in words."""
 
-    pairs: tuple[Pair, ...]  # the context and continuation of each choice
+    pairs: tuple[_Pair, ...]  # the context and continuation of each choice
     contests: tuple[Contest, ...] = ()  # the raced decisions; empty if the task reads the values
     greedy: bool = False  # whether the task reads which choices are greedy
 
@@ -114,8 +114,8 @@ def asked_questions(
     documents: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for index, request in enumerate(requests):
         documents[request.task_name, request.doc_id].append(index)
-    questions: dict[tuple[Pair, ...], AskedQuestion] = {}
-    chosen: dict[int, tuple[tuple[Pair, ...], int]] = {}
+    questions: dict[tuple[_Pair, ...], AskedQuestion] = {}
+    chosen: dict[int, tuple[tuple[_Pair, ...], int]] = {}
     for (name, _), indices in documents.items():
         task = tasks.get(name)
         greedy = task is None or reads_greedy(task)

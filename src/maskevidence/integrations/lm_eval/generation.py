@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maskevidence import Tokens
 from maskevidence.errors import InputError
-from maskevidence.integrations.lm_eval.texts import Continuation, TextScorer
+from maskevidence.integrations.lm_eval.token_ids import Continuation, TextScorer
 from maskevidence.model import to_device_of
 from maskevidence.scores import Answer
 from maskevidence.scores.policies import most_urgent, steps

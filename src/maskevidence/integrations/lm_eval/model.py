@@ -10,7 +10,7 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.lm_eval.answering import Answerer, ScoredContinuation, Settings
 from maskevidence.integrations.lm_eval.generation import Decoding
 from maskevidence.integrations.lm_eval.harness import AnswerCache, calling_tasks
-from maskevidence.integrations.lm_eval.report import evidence_report, write_errors
+from maskevidence.integrations.lm_eval.metric_errors import evidence_report, write_errors
 from maskevidence.integrations.lm_eval.values import ScoredValue
 from maskevidence.models import MaskedLM
 from maskevidence.models.fingerprints import fingerprint

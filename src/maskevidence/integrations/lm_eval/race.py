@@ -27,10 +27,10 @@ from maskevidence import ScoreTable
 from maskevidence.errors import InputError
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.integrations.lm_eval.harness import Contest
-from maskevidence.integrations.lm_eval.texts import Continuation, TextScorer
+from maskevidence.integrations.lm_eval.token_ids import Continuation, TextScorer
 from maskevidence.integrations.lm_eval.values import PER_ORDER, QuestionKey, ScoredValue, Windows
 
-Values = Float64[np.ndarray, "n_masks n_choices"]
+ChoiceValues = Float64[np.ndarray, "n_masks n_choices"]
 Choices = Bool[np.ndarray, " n_choices"]
 
 
@@ -58,7 +58,7 @@ class Race:
             raise InputError(f"looks={self.looks}; give numbers of masks that increase, from 2 or more")
 
     def look(
-        self, values: Values, running: Choices, least: Float64[np.ndarray, "n_choices n_choices"]
+        self, values: ChoiceValues, running: Choices, least: Float64[np.ndarray, "n_choices n_choices"]
     ) -> tuple[Choices, bool]:
         """Which of the running choices are left, at least the leader, and whether the race ends.
 
@@ -118,7 +118,7 @@ class _State:
     question: Question  # its choices and contests
     exact: dict[int, ScoredValue]  # the choices whose value has no error, with that value
     # n times the score of each mask, NaN once a choice is out
-    values: Values = field(init=False)
+    values: ChoiceValues = field(init=False)
     # of each choice, shape (2, n): the sum of each token's log-probabilities, and their number
     tokens: list[Float64[np.ndarray, "2 n"]] = field(init=False)
     running: list[Choices] = field(init=False)  # which choices run in each contest
@@ -137,7 +137,7 @@ class _State:
         needed = np.any(undecided, axis=0) if self.running else True
         return np.array([choice not in self.exact for choice in range(self.values.shape[1])]) & needed
 
-    def add(self, values: Values) -> None:
+    def add(self, values: ChoiceValues) -> None:
         """Add the values of further masks of the open choices."""
         exact = [self.exact.get(choice, np.nan) for choice in range(values.shape[1])]
         self.values = np.concatenate([self.values, np.where(self.open(), values, exact)])

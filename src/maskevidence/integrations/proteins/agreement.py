@@ -7,7 +7,7 @@ from jaxtyping import Float64
 
 from maskevidence.errors import InputError
 
-Floats = Float64[np.ndarray, " N"]
+_Floats = Float64[np.ndarray, " N"]
 RESAMPLES = 1000
 MIN_PAIRS = 3
 
@@ -21,7 +21,7 @@ class Correlation(NamedTuple):
     n: int  # how many mutants have both numbers
 
 
-def spearman(a: Floats, b: Floats) -> float:
+def spearman(a: _Floats, b: _Floats) -> float:
     """Spearman's rank correlation, the correlation of the ranks; ties get the mean of their ranks.
 
     Pairs with a NaN are left out. The answer is NaN if all values of `a` or all values of `b` are equal.
@@ -39,7 +39,7 @@ def spearman(a: Floats, b: Floats) -> float:
     return float(x @ y) / scale if scale else float("nan")
 
 
-def spearman_interval(a: Floats, b: Floats, seed: int = 0) -> Correlation:
+def spearman_interval(a: _Floats, b: _Floats, seed: int = 0) -> Correlation:
     """Spearman's rank correlation with a 95 % percentile interval of the bootstrap over pairs.
 
     Source:

@@ -28,7 +28,7 @@ from maskevidence.scores import Reads
 from maskevidence.support.choices import Convention
 from maskevidence.support.keyed_random import keyed_bits
 
-Letters = Int64[np.ndarray, " n"]
+_Letters = Int64[np.ndarray, " n"]
 Answers = Float64[np.ndarray, " n_reads"]
 MAX_SITES_ENUMERATED = 10
 _MASKS = 0x76617269616E74
@@ -60,7 +60,7 @@ class Side:
     filled: Mapping[int, int]  # the tokens that differ from it, by site
     # shape (n,); numbers that are equal for letters that belong together on both sides; None for the numbers
     # of the sites
-    columns: Letters | None = None
+    columns: _Letters | None = None
 
     def __len__(self) -> int:
         return len(self.base.column)
@@ -278,7 +278,9 @@ def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) 
     return reduce
 
 
-def _drawn(side: Side, allowed: Letters, asking: Asking) -> tuple[list[slice], Float64[np.ndarray, " draws"]]:
+def _drawn(
+    side: Side, allowed: _Letters, asking: Asking
+) -> tuple[list[slice], Float64[np.ndarray, " draws"]]:
     """The places of log p of the hidden letters for each draw, and the sizes."""
     n = np.full(asking.design.draws, len(allowed))
     zero, index = np.zeros_like(n), np.arange(len(n))

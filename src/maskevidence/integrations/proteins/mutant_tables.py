@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from maskevidence.data.fasta import is_fasta, read_fasta
 from maskevidence.data.table import place_of
 from maskevidence.data.table_files import is_number
-from maskevidence.data.texts import TextColumns, read_text_file
+from maskevidence.data.text_files import TextColumns, read_text_file
 from maskevidence.errors import InputError
 from maskevidence.integrations.proteins.agreement import MIN_PAIRS
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES

@@ -1,10 +1,10 @@
-from .base import evidence_scorer as evidence_scorer
 from .densities import PPCA as PPCA
 from .densities import BernoulliPCA as BernoulliPCA
 from .densities import FactorAnalysis as FactorAnalysis
 from .densities import GaussianDensity as GaussianDensity
 from .densities import KernelGaussianDensity as KernelGaussianDensity
-from .hidden_rows import FittedRows as FittedRows
-from .hidden_rows import GaussianProcessRows as GaussianProcessRows
+from .density_base import evidence_scorer as evidence_scorer
 from .imputer import MaskedImputer as MaskedImputer
+from .makers import FittedRows as FittedRows
+from .makers import GaussianProcessRows as GaussianProcessRows
 from .network_density import MaskedNetworkDensity as MaskedNetworkDensity

@@ -7,7 +7,7 @@ import pandas
 from jaxtyping import Bool, Float64
 
 from maskevidence.errors import import_extra
-from maskevidence.integrations.sklearn.base import PURPOSE
+from maskevidence.integrations.sklearn.density_base import PURPOSE
 
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
 

@@ -1,6 +1,7 @@
 """Models of rows with a closed form as estimators: PPCA, factor analysis, Gaussians, Bernoulli PCA."""
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -9,13 +10,19 @@ import torch
 from jaxtyping import Float64
 
 from maskevidence import models
-from maskevidence.integrations.sklearn.base import LatentDensity, TableDensity, fitted_array, seed_from
+from maskevidence.integrations.sklearn.density_base import (
+    LatentDensity,
+    TableDensity,
+    fitted_array,
+    seed_from,
+)
 from maskevidence.integrations.sklearn.residuals import HeldOutResiduals
 from maskevidence.models.base import TableModel
 from maskevidence.models.gaussian.kernel_choice import choose_kernels
 from maskevidence.models.gaussian.maximum_likelihood import NOISE_BOUND
 
 
+@dataclass(eq=False, repr=False)
 class _LowRank(LatentDensity):
     """x = W z + μ + noise."""
 
@@ -23,18 +30,11 @@ class _LowRank(LatentDensity):
     _largest_below_width = True
     mean_ = fitted_array("mean", "μ, shape (D,).")
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        tol: float = 1e-7,
-        max_iter: int = 2_000,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    tol: float = 1e-7
+    max_iter: int = 2_000
+    random_state: Any = None
 
     def get_covariance(self) -> Float64[np.ndarray, "D D"]:
         """W Wᵀ + Ψ, shape (D, D)."""
@@ -139,6 +139,7 @@ class FactorAnalysis(_LowRank):
         return model
 
 
+@dataclass(eq=False, repr=False)
 class GaussianDensity(TableDensity):
     """A Gaussian with any covariance, of tables with missing values.
 
@@ -163,12 +164,13 @@ class GaussianDensity(TableDensity):
     mean_ = fitted_array("mean", "μ, shape (D,).")
     covariance_ = fitted_array("covariance", "Σ, shape (D, D).")
 
-    def __init__(self, *, tol: float = 1e-7, max_iter: int = 2_000, random_state: Any = None) -> None:
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    _: KW_ONLY
+    tol: float = 1e-7
+    max_iter: int = 2_000
+    random_state: Any = None
 
 
+@dataclass(eq=False, repr=False)
 class KernelGaussianDensity(TableDensity):
     """A Gaussian with a kernel around each training row, for tables with missing values.
 
@@ -197,18 +199,11 @@ class KernelGaussianDensity(TableDensity):
 
     _model_class = partial(models.KernelGaussian, n_centres=1)
 
-    def __init__(
-        self,
-        shrinkage: float | None = None,
-        bandwidth: float | None = None,
-        *,
-        max_iter: int = 1000,
-        random_state: Any = None,
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.bandwidth = bandwidth
-        self.max_iter = max_iter
-        self.random_state = random_state
+    shrinkage: float | None = None
+    bandwidth: float | None = None
+    _: KW_ONLY
+    max_iter: int = 1000
+    random_state: Any = None
 
     def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
         seed = seed_from(self.random_state)
@@ -221,6 +216,7 @@ class KernelGaussianDensity(TableDensity):
         return {"max_iterations": self.max_iter, "seed": seed, **chosen}
 
 
+@dataclass(eq=False, repr=False)
 class BernoulliPCA(LatentDensity):
     """Principal components of 0/1 tables with missing values: x_j | z ~ Bernoulli(sigmoid(w_j·z + b_j)).
 
@@ -249,18 +245,11 @@ class BernoulliPCA(LatentDensity):
     _model_class = models.BernoulliPCA
     intercept_ = fitted_array("bias", "b, shape (D,).")
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        binarize: float | None = None,
-        max_iter: int = 200,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.binarize = binarize
-        self.max_iter = max_iter
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    binarize: float | None = None
+    max_iter: int = 200
+    random_state: Any = None
 
     def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
         table = super()._table(X, reset=reset)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float64, Shaped
 
 from maskevidence import Imputation
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.sklearn.base import PURPOSE, seed_from, with_names, with_values
 from maskevidence.integrations.sklearn.categories import Categories
 from maskevidence.integrations.sklearn.densities import KernelGaussianDensity
+from maskevidence.integrations.sklearn.density_base import PURPOSE, seed_from, with_names, with_values
 from maskevidence.integrations.sklearn.residuals import clone_for, held_out_residuals, varies
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
@@ -22,6 +22,7 @@ _utils = import_extra("sklearn.utils", "sklearn", PURPOSE)
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
 
 
+@dataclass(eq=False, repr=False)
 class MaskedImputer(
     _base.OneToOneFeatureMixin,  # type: ignore[misc, name-defined]
     _base.TransformerMixin,  # type: ignore[misc, name-defined]
@@ -71,22 +72,13 @@ class MaskedImputer(
         True
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        cv: int = 5,
-        missing_values: Any = math.nan,
-        add_indicator: bool = False,
-        keep_empty_features: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.cv = cv
-        self.missing_values = missing_values
-        self.add_indicator = add_indicator
-        self.keep_empty_features = keep_empty_features
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    cv: int = 5
+    missing_values: Any = math.nan
+    add_indicator: bool = False
+    keep_empty_features: bool = False
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> "MaskedImputer":
         """Fit the density, and measure the errors of its predictions of hidden values.

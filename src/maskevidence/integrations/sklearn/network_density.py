@@ -1,18 +1,19 @@
 """A network trained by masked prediction as an estimator, for tables of numbers, yes/no and categories."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence import Orderings, Tokens, estimate_evidence, models
-from maskevidence.integrations.sklearn.base import (
+from maskevidence.integrations.sklearn.categories import Categories
+from maskevidence.integrations.sklearn.density_base import (
     TableDensity,
     checked_table,
     seed_from,
     with_names,
 )
-from maskevidence.integrations.sklearn.categories import Categories
 from maskevidence.integrations.sklearn.residuals import (
     MOST_VALUES,
     HeldOutResiduals,
@@ -26,6 +27,7 @@ _ORDERS = 16
 _FEWEST_RESIDUALS = 50
 
 
+@dataclass(eq=False, repr=False)
 class MaskedNetworkDensity(TableDensity):
     """A network trained by masked prediction, for tables of numbers, counts, yes/no, categories and holes.
 
@@ -60,24 +62,14 @@ class MaskedNetworkDensity(TableDensity):
         ({0: ['cat', 'dog']}, True)
     """
 
-    def __init__(
-        self,
-        width: int = 256,
-        layers: int = 2,
-        *,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        learning_rate: float | None = None,
-        categorical_features: Any = "from_dtype",
-        random_state: Any = None,
-    ) -> None:
-        self.width = width
-        self.layers = layers
-        self.dropout = dropout
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    width: int = 256
+    layers: int = 2
+    _: KW_ONLY
+    dropout: float | None = None
+    epochs: int | None = None
+    learning_rate: float | None = None
+    categorical_features: Any = "from_dtype"
+    random_state: Any = None
 
     @property
     def categories_(self) -> dict[int, list[str]]:

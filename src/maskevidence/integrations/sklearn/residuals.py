@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence import Imputation
 from maskevidence.errors import import_extra
-from maskevidence.integrations.sklearn.base import PURPOSE
+from maskevidence.integrations.sklearn.density_base import PURPOSE
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _selection = import_extra("sklearn.model_selection", "sklearn", PURPOSE)

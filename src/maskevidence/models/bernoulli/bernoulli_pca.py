@@ -24,7 +24,7 @@ from maskevidence.models.bernoulli.quadrature import (
 )
 from maskevidence.models.bernoulli.refined_integral import (
     MAX_NODES,
-    Integral,
+    RefinedIntegral,
     integrate_by_importance,
     integrate_on_grids,
 )
@@ -193,7 +193,7 @@ class BernoulliPCA(TableModel):
 
     def integrate(
         self, tokens: Tokens, *, tolerance: float | None = None, most_nodes: int = MAX_NODES
-    ) -> Integral:
+    ) -> RefinedIntegral:
         """The log evidence to a tolerance, with the number of nodes that it took and its error.
 
         Grids around the posteriors are used if `integration` is a grid, whatever its nodes, and `Importance`

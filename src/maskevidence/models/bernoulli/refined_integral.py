@@ -26,7 +26,7 @@ _MAX_ELEMENTS = 2**19  # of an array over rows and nodes
 
 
 @dataclass(frozen=True)
-class Integral:
+class RefinedIntegral:
     """Log evidences and their numerical error."""
 
     log_evidence: Float[Tensor, " B"]  # nats per observation, float64
@@ -53,7 +53,7 @@ def _log_mass(decoder: Decoder, rule: Integration, values: Tensor, visible: Tens
 
 def integrate_by_importance(
     decoder: Decoder, rule: Importance, tokens: Tokens, tolerance: float, max_nodes: int
-) -> Integral:
+) -> RefinedIntegral:
     """Importance sampling with ever more nodes until no log evidence changes by more than the tolerance."""
     last, reached = None, math.inf
     while rule.n_nodes <= max_nodes:
@@ -62,7 +62,7 @@ def integrate_by_importance(
             change = float((evidence - last).abs().max())
             reached = min(reached, change)
             if change <= tolerance:
-                return Integral(evidence, change, rule.n_nodes)
+                return RefinedIntegral(evidence, change, rule.n_nodes)
         last, rule = evidence, replace(rule, n_nodes=2 * rule.n_nodes)
     raise NumericalError(
         f"importance sampling reached {reached:.2g} nats with {rule.n_nodes // 2:,} nodes, tolerance "
@@ -70,7 +70,7 @@ def integrate_by_importance(
     )
 
 
-def integrate_on_grids(decoder: Decoder, tokens: Tokens, tolerance: float, max_nodes: int) -> Integral:
+def integrate_on_grids(decoder: Decoder, tokens: Tokens, tolerance: float, max_nodes: int) -> RefinedIntegral:
     """log p(maskable | context) on grids that are refined until no row changes by more than the tolerance.
 
     The spacing is halved while a log evidence changes by more. Then the box grows at each end whose outer
@@ -81,7 +81,7 @@ def integrate_on_grids(decoder: Decoder, tokens: Tokens, tolerance: float, max_n
     if n_terms == 1:
         return joint
     context = _masses(decoder, values, tokens.context, tolerance / n_terms, max_nodes)
-    return Integral(
+    return RefinedIntegral(
         joint.log_evidence - context.log_evidence,
         joint.error + context.error,
         max(joint.n_nodes, context.n_nodes),
@@ -118,7 +118,9 @@ class _Box(NamedTuple):
         return Nodes(points, log_cell - 0.5 * points.square().sum(1))
 
 
-def _masses(decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float, max_nodes: int) -> Integral:
+def _masses(
+    decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float, max_nodes: int
+) -> RefinedIntegral:
     """log p(x_visible) of every row, on grids that rows with neighbouring posteriors share."""
     mode, factor = posterior_mode(decoder, values, visible)
     spread = 6 * torch.diagonal(torch.cholesky_inverse(factor), dim1=1, dim2=2).sqrt()
@@ -138,12 +140,12 @@ def _masses(decoder: Decoder, values: Tensor, visible: Tensor, tolerance: float,
         part = _refine_box(decoder, values[rows], visible[rows], box, tolerance, max_nodes)
         log_mass[rows] = part.log_evidence
         error, n_nodes = max(error, part.error), max(n_nodes, part.n_nodes)
-    return Integral(log_mass, error, n_nodes)
+    return RefinedIntegral(log_mass, error, n_nodes)
 
 
 def _refine_box(
     decoder: Decoder, values: Tensor, visible: Tensor, box: _Box, tolerance: float, max_nodes: int
-) -> Integral:
+) -> RefinedIntegral:
     """Refine and widen the grid of some rows until none of their log masses changes by the tolerance."""
     last, reached = None, math.inf
     while True:
@@ -165,7 +167,7 @@ def _refine_box(
                 last, box = None, box._replace(low=box.low - wider[0], high=box.high + wider[1])
                 continue
             if last is not None:
-                return Integral(log_mass, change + float(share.sum()), int(n_nodes))
+                return RefinedIntegral(log_mass, change + float(share.sum()), int(n_nodes))
         reached = min(reached, change)
         last, box = log_mass, box._replace(spacing=box.spacing / 2)
 

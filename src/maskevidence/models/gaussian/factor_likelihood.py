@@ -8,9 +8,9 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.models.gaussian.maximum_likelihood import (
     NOISE_BOUND,
+    DataRows,
     LowRankParameters,
     Matrix,
-    Table,
     Vector,
     principal_axes,
     warn_not_converged,
@@ -106,7 +106,7 @@ def _newton(slope: Vector, curvature: Matrix, free: Bool[np.ndarray, " D"]) -> V
 
 
 def fit_factor_analysis(
-    table: Table,
+    table: DataRows,
     n_components: int,
     tolerance: float,
     max_iterations: int,

@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
 from maskevidence.models.gaussian.kernels import MAX_CENTRES, KernelPart, around_rows, check_kernel_table
-from maskevidence.models.gaussian.maximum_likelihood import Table
+from maskevidence.models.gaussian.maximum_likelihood import DataRows
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk, log_evidence_under
 
 SHRINKAGES = (0.5, 0.25, 0.1, 0.02, 0.002)
@@ -32,7 +32,7 @@ class KernelChoice(NamedTuple):
 
 
 def choose_kernels(
-    table: Table, *, shrinkage: float | None = None, bandwidth: float | None = None, seed: int = 0
+    table: DataRows, *, shrinkage: float | None = None, bandwidth: float | None = None, seed: int = 0
 ) -> KernelChoice:
     """The shrinkage with the highest held-out evidence, and the bandwidth with the smallest squared error.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.models.gaussian.full_covariance import Gaussian
-from maskevidence.models.gaussian.maximum_likelihood import Table, check_table
+from maskevidence.models.gaussian.maximum_likelihood import DataRows, check_table
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit
 from maskevidence.models.normal import LOG_2PI
 from maskevidence.tokens import called
@@ -123,7 +123,7 @@ def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarra
 
 
 def check_kernel_table(
-    table: Table,
+    table: DataRows,
     tolerance: float = 1e-3,
     max_iterations: int = 1000,
     names: Sequence[str] | None = None,

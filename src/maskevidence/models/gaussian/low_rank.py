@@ -24,10 +24,10 @@ from maskevidence.tokens import Tokens
 _MOST_NAMES = 60  # rows that are named
 
 Loadings = Float64[np.ndarray, "D K"]
-Vector = Float64[np.ndarray, " D"]
+_Vector = Float64[np.ndarray, " D"]
 
 
-def unique_loadings(loadings: Loadings, noise: Vector) -> Loadings:
+def unique_loadings(loadings: Loadings, noise: _Vector) -> Loadings:
     """The same covariance W Wᵀ by factors that are unique, the largest one first.
 
     W is known up to a rotation only. The factors returned are those for which Wᵀ Ψ⁻¹ W is diagonal, and
@@ -44,7 +44,9 @@ def unique_loadings(loadings: Loadings, noise: Vector) -> Loadings:
     return turned * np.where(largest < 0, -1.0, 1.0) + 0.0
 
 
-def loadings_columns(loadings: Loadings, mean: Vector, noise: Vector, names: Sequence[str] | None) -> Columns:
+def loadings_columns(
+    loadings: Loadings, mean: _Vector, noise: _Vector, names: Sequence[str] | None
+) -> Columns:
     """A row for each column of the table: its mean, its noise and its loadings, in its units."""
     turned = unique_loadings(loadings, noise)
     values: dict[str, Any] = {"mean": mean, "noise_sd": np.sqrt(noise)}
@@ -53,7 +55,7 @@ def loadings_columns(loadings: Loadings, mean: Vector, noise: Vector, names: Seq
 
 
 def loadings_picture(
-    loadings: Loadings, noise: Vector, names: Sequence[str] | None
+    loadings: Loadings, noise: _Vector, names: Sequence[str] | None
 ) -> tuple[ColourGrid, str]:
     """The correlation of each column with each factor."""
     n_columns, n_factors = loadings.shape

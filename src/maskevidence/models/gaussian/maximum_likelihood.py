@@ -12,7 +12,7 @@ from maskevidence.tokens import called
 
 Vector = Float64[np.ndarray, " D"]
 Matrix = Float64[np.ndarray, "D K"]
-Table = Float64[np.ndarray, "N D"]
+DataRows = Float64[np.ndarray, "N D"]
 NOISE_BOUND = 1e-4  # share of a column's variance; below it a factor model's likelihood can grow without end
 
 
@@ -29,7 +29,11 @@ _LARGEST = 1e150  # of a value whose squares can be summed
 
 
 def check_table(
-    table: Table, n_components: int, tolerance: float, max_iterations: int, names: Sequence[str] | None = None
+    table: DataRows,
+    n_components: int,
+    tolerance: float,
+    max_iterations: int,
+    names: Sequence[str] | None = None,
 ) -> None:
     """Check that a model can be fitted to a table."""
     if len(table) < max(2, n_components + 1):
@@ -54,7 +58,7 @@ def check_table(
         )
 
 
-def refuse_constant(table: Table, names: Sequence[str] | None = None) -> None:
+def refuse_constant(table: DataRows, names: Sequence[str] | None = None) -> None:
     """Raise an InputError for a column that does not vary, whose noise variance would be 0."""
     variance = np.nanvar(table, axis=0)
     if not variance.all():
@@ -84,7 +88,7 @@ class PrincipalAxes(NamedTuple):
         return LowRankParameters(self.mean, loadings, np.full(n_features, noise))
 
 
-def principal_axes(table: Table, ddof: int = 0) -> PrincipalAxes:
+def principal_axes(table: DataRows, ddof: int = 0) -> PrincipalAxes:
     """The eigenvectors of the covariance of complete data.
 
     Example:

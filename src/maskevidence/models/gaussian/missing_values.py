@@ -9,9 +9,9 @@ from jaxtyping import Float64, Int64
 from maskevidence.errors import NumericalError
 from maskevidence.models.gaussian.maximum_likelihood import (
     NOISE_BOUND,
+    DataRows,
     LowRankParameters,
     Matrix,
-    Table,
     Vector,
     no_noise_left,
     principal_axes,
@@ -50,7 +50,7 @@ class MissingRows(NamedTuple):
         return (self.values - self.weight[:, None] * mean) * self.seen[self.pattern_of]
 
 
-def gather_rows(table: Table) -> MissingRows:
+def gather_rows(table: DataRows) -> MissingRows:
     """Bring a table into standard units, and its rows into patterns.
 
     Example:
@@ -278,7 +278,7 @@ _SINGULAR = float(np.sqrt(np.finfo(np.float64).eps))  # differences below are ro
 
 
 def fit_low_rank(
-    table: Table,
+    table: DataRows,
     n_components: int,
     tolerance: float,
     max_iterations: int,
@@ -311,7 +311,7 @@ def fit_low_rank(
     )
 
 
-def _starting_point(rows: MissingRows, table: Table, objective: LowRankLikelihood) -> tuple[Point, Point]:
+def _starting_point(rows: MissingRows, table: DataRows, objective: LowRankLikelihood) -> tuple[Point, Point]:
     """Where the ascent starts for a table with its holes filled, and the lower bounds of the coordinates."""
     isotropic = objective.isotropic
     unit = rows.scale if isotropic else np.ones_like(rows.scale)
@@ -326,7 +326,7 @@ def _starting_point(rows: MissingRows, table: Table, objective: LowRankLikelihoo
     return start, lower
 
 
-def _expected_values(table: Table, fitted: LowRankParameters) -> Table:
+def _expected_values(table: DataRows, fitted: LowRankParameters) -> DataRows:
     """The mean of every value given the observed ones of its row, shape (N, D)."""
     seen, noise = ~np.isnan(table), fitted.noise
     centred = np.where(seen, table - fitted.mean, 0.0)
@@ -338,7 +338,7 @@ def _expected_values(table: Table, fitted: LowRankParameters) -> Table:
     return fitted.mean + latent @ fitted.loadings.T
 
 
-def fit_full(table: Table, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix, int]:
+def fit_full(table: DataRows, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix, int]:
     """Maximum likelihood mean and covariance from rows with missing values.
 
     Returns:

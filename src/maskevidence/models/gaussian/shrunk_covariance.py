@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.models.gaussian.maximum_likelihood import Matrix, Table, Vector
+from maskevidence.models.gaussian.maximum_likelihood import DataRows, Matrix, Vector
 
 
 class ShrunkFit(NamedTuple):
@@ -25,7 +25,7 @@ class _Holes(NamedTuple):
 
 
 def fit_shrunk(
-    table: Table,
+    table: DataRows,
     shrinkage: float,
     tolerance: float = 1e-3,
     max_iterations: int = 1000,
@@ -80,7 +80,7 @@ def fit_shrunk(
     )
 
 
-def log_evidence_under(fitted: ShrunkFit, table: Table) -> float:
+def log_evidence_under(fitted: ShrunkFit, table: DataRows) -> float:
     """The total log evidence of rows under N(mean, covariance), nats; a missing value is integrated out.
 
     Example:
@@ -101,7 +101,7 @@ def log_evidence_under(fitted: ShrunkFit, table: Table) -> float:
     return float(-0.5 * ((~missing).sum() * np.log(2 * np.pi) + log_determinants + distance))
 
 
-def _units(table: Table, missing: Bool[np.ndarray, "N D"]) -> tuple[Vector, Vector]:
+def _units(table: DataRows, missing: Bool[np.ndarray, "N D"]) -> tuple[Vector, Vector]:
     """Mean and standard deviation of the observed values of each column; 1 for one that does not vary."""
     count = np.maximum((~missing).sum(0), 1)
     shift = np.where(missing, 0.0, table).sum(0) / count
@@ -120,7 +120,7 @@ def _holes(missing: Bool[np.ndarray, "N D"]) -> list[_Holes]:
 
 
 def _expected(
-    x: Table, mean: Vector, precision: Matrix, groups: list[_Holes]
+    x: DataRows, mean: Vector, precision: Matrix, groups: list[_Holes]
 ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "D D"]]:
     """The rows with conditional means for missing values, and the sum of their conditional covariances."""
     width = x.shape[1]

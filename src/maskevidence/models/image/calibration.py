@@ -12,7 +12,7 @@ from maskevidence.errors import NumericalError
 from maskevidence.models.image.patches import random_masks
 from maskevidence.models.image.pixel_density import PixelDensity, discretised_log_prob
 from maskevidence.support.checks import whole_number
-from maskevidence.support.choices import Density
+from maskevidence.support.choices import DensityName
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens
@@ -54,7 +54,7 @@ def _counted(
 
 
 def fit_variance(
-    density: Density,
+    density: DensityName,
     pixels: Iterable[tuple[Shaped[Tensor, "..."], Float[Tensor, "..."]]],
     n_pixels: int,
     seed: int = 0,

@@ -38,7 +38,7 @@ from maskevidence.models.image.pixel_density import (
 from maskevidence.models.model_page import model_page
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage
-from maskevidence.support.choices import Density, PatchStatistics
+from maskevidence.support.choices import DensityName, PatchStatistics
 from maskevidence.support.devices import choose_device
 from maskevidence.tokens import Tokens
 
@@ -338,7 +338,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def calibrate(
         self,
         tokens: Tokens,
-        density: Density = "gaussian",
+        density: DensityName = "gaussian",
         *,
         patch_statistics: PatchStatistics | None = None,
         sizes: Sequence[int] | None = None,

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from maskevidence.errors import InputError
 from maskevidence.model import MASS
-from maskevidence.support.choices import Density, PatchStatistics
+from maskevidence.support.choices import DensityName, PatchStatistics
 
-DENSITIES: tuple[Density, ...] = ("gaussian", "discretised")
+DENSITIES: tuple[DensityName, ...] = ("gaussian", "discretised")
 LEVELS = 256
 PER_LEVEL = "density per level (0..255) of each pixel"
 NORMALISED = "density of normalised patches"
@@ -42,7 +42,7 @@ class PixelDensity:
         [1.0, 2.0, 4.0, 4.0]
     """
 
-    name: Density  # "gaussian" or "discretised"
+    name: DensityName  # "gaussian" or "discretised"
     sizes: tuple[int, ...]  # the numbers of hidden patches that a variance was fitted for, ascending
     variances: tuple[float, ...]  # one for each size, in levels², or in the units of a normalised patch
     n_patches: int  # D, the number of patches of an image
@@ -104,7 +104,7 @@ class PixelDensity:
             raise InputError(f"this is not a pixel density ({error}); calibrate the model again") from error
 
 
-def check_target(density: Density, patch_statistics: PatchStatistics | None, *, normalised: bool) -> None:
+def check_target(density: DensityName, patch_statistics: PatchStatistics | None, *, normalised: bool) -> None:
     """Raise an InputError unless a network, of `normalised` patches or not, can have this density."""
     if patch_statistics not in (None, "visible"):
         raise InputError(f"patch_statistics={patch_statistics!r}; give 'visible' or None")

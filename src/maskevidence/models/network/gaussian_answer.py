@@ -9,7 +9,7 @@ from maskevidence.models.gaussian.kernel_choice import SHRINKAGES, best_shrinkag
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
 from maskevidence.support.keyed_random import keyed_bits
 
-N_FOLDS = 10
+_N_FOLDS = 10
 _MOST_ROWS = 5_000  # that it is fitted to
 _ELEMENTS = 2**22  # of the matrices of rows that are inverted together
 _FARTHEST = 8.0  # standard deviations
@@ -53,7 +53,7 @@ class GaussianAnswer(nn.Module):
             shift, scale = np.nanmean(x, 0), np.nanstd(x, 0)
         scale = np.where(scale > 0, scale, 1.0)
         x, fold = (x - shift) / scale, self._folds(ids)
-        parts = [(x[fold != k], x[fold == k]) for k in range(N_FOLDS)]
+        parts = [(x[fold != k], x[fold == k]) for k in range(_N_FOLDS)]
         enough = all(len(left) > 0 < len(out) for left, out in parts)
         shrinkage, fits = best_shrinkage(parts, SHRINKAGES) if enough else (SHRINKAGES[0], [])
         whole = fit_shrunk(x, shrinkage, start=fits[0] if fits else None)
@@ -61,7 +61,7 @@ class GaussianAnswer(nn.Module):
             getattr(self, name).copy_(torch.from_numpy(value))
         self.mean.copy_(torch.from_numpy(whole.mean))
         self.precision.copy_(_precision(whole))
-        each = fits or [whole] * N_FOLDS
+        each = fits or [whole] * _N_FOLDS
         means = torch.from_numpy(np.stack([fit.mean for fit in each])).to(self.mean)
         self.of_folds = means, torch.stack([_precision(fit) for fit in each]).to(self.mean)
 
@@ -84,7 +84,7 @@ class GaussianAnswer(nn.Module):
 
     def _folds(self, ids: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
         """The fold of each row, which its id decides."""
-        return (keyed_bits(self.seed, 1, ids) % np.uint64(N_FOLDS)).astype(np.int64)
+        return (keyed_bits(self.seed, 1, ids) % np.uint64(_N_FOLDS)).astype(np.int64)
 
 
 def _precision(fit: ShrunkFit) -> Float64[Tensor, "E E"]:

@@ -16,7 +16,7 @@ from maskevidence.masks.orders import Orderings
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import Conditionals
 from maskevidence.models.base import TableModel
-from maskevidence.models.network.cells import ColumnHeads
+from maskevidence.models.network.cell_coding import ColumnHeads
 from maskevidence.models.network.columns import (
     Column,
     base_measure,

@@ -105,7 +105,7 @@ class Encoding:
             raise InputError("a pair of texts cannot be split; truncate it, or score one column")
 
 
-def shortened(rows: list[Row], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
+def shortened_rows(rows: list[Row], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
     """The rows, each within the model's positions; adds a sentence on what was done to `notes`."""
     if options.max_tokens is None:
         return rows
@@ -254,7 +254,7 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     else:
         if frame.between and options.separator_id is not None:
             check_segments(tokenizer, options.separator_id)
-        rows = shortened(_rows(tokenizer, texts, options), frame, options, notes)
+        rows = shortened_rows(_rows(tokenizer, texts, options), frame, options, notes)
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
     _count_unknown(tokenizer, rows, options, notes)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from maskevidence.errors import InputError
 from maskevidence.model import MASS, Conditionals
 from maskevidence.models.model_page import model_page
-from maskevidence.models.text.adapters import NetworkAdapter
 from maskevidence.models.text.call_sizes import CallSizes
 from maskevidence.models.text.encoding import EncodedTexts, Encoding, Joining, encode_texts
+from maskevidence.models.text.network_calls import NetworkAdapter
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage
 from maskevidence.support.choices import Long

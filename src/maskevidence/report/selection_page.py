@@ -83,7 +83,7 @@ def _holes(model: TableModel, table: Rows) -> Table | None:
 
 
 def _errors(model: TableModel, values: Float64[np.ndarray, "N D"], column: int, name: str) -> list[str]:
-    """How far filled values are from known ones, and how far the column's median is."""
+    """The error of filled values, and that of the column's median, on values that are known."""
     known = ~np.isnan(values[:, column])
     if not known.any() or known.sum() * values.shape[1] ** 2 > MOST_WORK:
         return [NOT_KNOWN] * 2

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.declaring import Kind, flag
+from maskevidence.inputs.declaring import ModelKind, flag
 from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_file
 
 _OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-_TRANSFORMERS: dict[str, Kind] = {"masked-lm": "texts", "vit-mae": "images"}
+_TRANSFORMERS: dict[str, ModelKind] = {"masked-lm": "texts", "vit-mae": "images"}
 
 
-def kind_of_training(word: str) -> Kind:
+def kind_of_training(word: str) -> ModelKind:
     """The kind of a new model that `train` makes.
 
     Example:
@@ -25,7 +25,7 @@ def kind_of_training(word: str) -> Kind:
     return _TRANSFORMERS.get(word, "rows")
 
 
-def kind_of_model(word: str) -> Kind:
+def kind_of_model(word: str) -> ModelKind:
     """The kind of model that a MODEL word names.
 
     A folder is asked for its config.json. A name on the hub is asked, too; if its config.json cannot be had,

@@ -9,11 +9,11 @@ from jaxtyping import Float64
 
 from maskevidence import RowsModel, models
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.sklearn.base import PURPOSE
+from maskevidence.integrations.sklearn.density_base import PURPOSE
 from maskevidence.model import DENSITY, MASS, Conditionals
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
-Numbers = Float64[np.ndarray, " _"]
+_Numbers = Float64[np.ndarray, " _"]
 
 
 class GaussianProcessRows:
@@ -122,10 +122,10 @@ class FittedRows(RowsModel):
         predict = self._class_masses if classifies else self._densities
         super().__init__(predict, conditionals, MASS if classifies else DENSITY)
 
-    def _fitted(self, x: Any, y: Numbers) -> Any:
+    def _fitted(self, x: Any, y: _Numbers) -> Any:
         return _base.clone(self.estimator, safe=False).fit(x, y)
 
-    def _densities(self, x_visible: Any, y_visible: Numbers, x_hidden: Any, y_hidden: Numbers) -> Numbers:
+    def _densities(self, x_visible: Any, y_visible: _Numbers, x_hidden: Any, y_hidden: _Numbers) -> _Numbers:
         if len(y_visible) < self.at_least:
             assert self.start is not None
             mean, std = map(np.asarray, self.start)
@@ -138,7 +138,9 @@ class FittedRows(RowsModel):
             mean, std = map(np.asarray, fitted.predict(x_hidden, return_std=True))
         return -0.5 * ((y_hidden - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
 
-    def _class_masses(self, x_visible: Any, y_visible: Numbers, x_hidden: Any, y_hidden: Numbers) -> Numbers:
+    def _class_masses(
+        self, x_visible: Any, y_visible: _Numbers, x_hidden: Any, y_hidden: _Numbers
+    ) -> _Numbers:
         n, n_classes, smoothing = len(y_visible), len(self.classes), self.smoothing
         if not np.isin([*y_visible, *y_hidden], self.classes).all():
             raise InputError(f"y has values beyond classes={self.classes.tolist()}; list all of them")

@@ -103,8 +103,8 @@ def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:
 class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[misc, name-defined]
     """A model of this package as a density estimator of scikit-learn.
 
-    A subclass stores its arguments and names its model; everything else is here. A row without any observed
-    value gets the prior's answer: its log probability is 0.
+    A subclass is a dataclass of its arguments and names its model; everything else is here. A row without
+    any observed value gets the prior's answer: its log probability is 0.
 
     Attributes:
         model_: the fitted model of `maskevidence.models`; `model_.save(folder)` writes it.

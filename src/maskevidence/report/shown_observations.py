@@ -11,8 +11,8 @@ from jaxtyping import Float64
 
 from maskevidence.comparing.comparison import common_name
 from maskevidence.errors import import_extra
-from maskevidence.inputs.words import own_file
-from maskevidence.report.layout import Figure, Html, Part, Section, note
+from maskevidence.inputs.command_words import own_file
+from maskevidence.report.layout import Block, Figure, Html, Section, note
 from maskevidence.report.outlying import cell_scores, outliers, unlikely_cells
 from maskevidence.report.reading import (
     Content,
@@ -22,7 +22,13 @@ from maskevidence.report.reading import (
     TextContent,
     Unavailable,
 )
-from maskevidence.report.tokens import Shades, of_densities, of_probabilities, read_tokens, token_scores
+from maskevidence.report.token_shades import (
+    Shades,
+    of_densities,
+    of_probabilities,
+    read_tokens,
+    scores_of_tokens,
+)
 from maskevidence.show.html import text
 from maskevidence.show.pictures import Histogram
 from maskevidence.show.words import MINUS, capital, count, typeset
@@ -42,7 +48,7 @@ def section_of_observations(
     if not how_many or run.estimate is None:
         return []
     extremes = find_extremes(run, how_many, noun)
-    parts: list[Part] = [*([about] if about else []), *spread_of(run, noun), extremes.ranked_by]
+    parts: list[Block] = [*([about] if about else []), *spread_of(run, noun), extremes.ranked_by]
     parts += map(note, extremes.remarks)
     shades = extremes.shades
     parts += [] if shades is None else [_legend(shades)]
@@ -52,7 +58,7 @@ def section_of_observations(
     return [Section("observations", title, parts)]
 
 
-def spread_of(run: ReportedRun, noun: str) -> list[Part]:
+def spread_of(run: ReportedRun, noun: str) -> list[Block]:
     """The outliers in words, and a histogram of the observations, per token where these differ in number.
 
     Returns:
@@ -106,7 +112,7 @@ def _in_words(
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownObservation:
     """One observation of the page."""
 
     id: int  # id of the observation
@@ -129,9 +135,9 @@ class Shown:
 class Extremes:
     """The hardest and the easiest observations of a run."""
 
-    hardest: list[Shown]  # the observations with the fewest nats per token, hardest first
+    hardest: list[ShownObservation]  # the observations with the fewest nats per token, hardest first
     # the observations with the most nats per token, easiest first; empty if `hardest` has all
-    easiest: list[Shown]
+    easiest: list[ShownObservation]
     ranked_by: str  # how the observations are ranked, as a sentence
     shades: Shades | None  # the shades of the tokens, if tokens have scores
     remarks: list[str]  # why observations are not shown, or not coloured
@@ -145,7 +151,7 @@ def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") ->
     hardest, easiest = order, []
     if len(order) > 2 * how_many:
         hardest, easiest = order[:how_many], order[-how_many:][::-1]
-    scores = token_scores(estimate.scores, str(run.manifest.design.get("name")))
+    scores = scores_of_tokens(estimate.scores, str(run.manifest.design.get("name")))
     if not scores:
         scores = cell_scores(run, estimate.ids[[*hardest, *easiest]].tolist())
     tokens, shades = None, None
@@ -155,9 +161,9 @@ def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") ->
     elif scores and not isinstance(contents, Unavailable):
         shades = of_densities(list(scores.values()))
 
-    def show(row: int) -> Shown:
+    def show(row: int) -> ShownObservation:
         key = int(estimate.ids[row])
-        return Shown(
+        return ShownObservation(
             key,
             estimate.names[row] if estimate.labels is not None else f"{capital(noun)} {key}",
             float(run.values[row]),
@@ -200,14 +206,14 @@ def _legend(shades: Shades) -> Html:
     return Html(f'<p class="note legend">{text(shades.unit)} {steps}</p>')
 
 
-def _cards(title: str, listed: Sequence[Shown], shades: Shades | None) -> Html:
+def _cards(title: str, listed: Sequence[ShownObservation], shades: Shades | None) -> Html:
     """A heading, and one card for each observation."""
     small = " pictures" if isinstance(listed[0].content, ImageContent) else ""
     cards = "\n".join(card(shown, shades) for shown in listed)
     return Html(f'<h3>{title}</h3>\n<ol class="cards{small}">\n{cards}\n</ol>')
 
 
-def card(shown: Shown, shades: Shades | None) -> Html:
+def card(shown: ShownObservation, shades: Shades | None) -> Html:
     """An observation with its numbers, and its tokens or cells with theirs."""
     head = (
         f"<strong>{text(shown.name)}</strong> <span>{typeset(shown.per_token, 3)} nats/token</span> "

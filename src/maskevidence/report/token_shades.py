@@ -48,7 +48,7 @@ def of_densities(scores: Sequence[Float64[np.ndarray, " D"]]) -> Shades:
     return Shades(edges, (*(f"≥ {edge}" for edge in shown), f"< {shown[-1]}"), "log-density, nats")
 
 
-def token_scores(scores: ScoreTable, design: str) -> dict[int, Float64[np.ndarray, " D"]]:
+def scores_of_tokens(scores: ScoreTable, design: str) -> dict[int, Float64[np.ndarray, " D"]]:
     """log p of each token given all others, by observation; empty unless the design is leave-one-out."""
     if design != LeaveOneOut.name:
         return {}
