@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.evidence.score_means import errors_of_rows
@@ -35,10 +35,10 @@ class ObservationTable:
     observation has many masks.
     """
 
-    id: Int64[np.ndarray, " N"]
+    id: Integer[np.ndarray, " N"]
     label: tuple[str, ...]  # N names, empty where an observation has none
-    n_tokens: Int64[np.ndarray, " N"]  # tokens that can be hidden
-    n_bytes: Int64[np.ndarray, " N"] | None  # bytes of text behind them; None without text
+    n_tokens: Integer[np.ndarray, " N"]  # tokens that can be hidden
+    n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text behind them; None without text
     log_evidence: Float64[np.ndarray, " N"]
     # shape (N,); Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of
     # them gave the same number, 0 where every mask was scored
@@ -92,14 +92,13 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
         >>> bool(abs(table.log_evidence.mean() - estimate.log_evidence) < 1e-9)
         True
     """
-    scores = estimate.scores.sorted()
-    ids, first = np.unique(scores.id, return_index=True)
+    scores = estimate.record
     mask_se, mask_df = errors_of_rows(scores, design, MaskKey(estimate.seed, estimate.masks))
     return ObservationTable(
-        id=ids,
-        label=("",) * len(ids) if estimate.labels is None else tuple(estimate.names),
-        n_tokens=scores.n_tokens[first],
-        n_bytes=None if scores.n_bytes is None else scores.n_bytes[first],
+        id=scores.ids,
+        label=("",) * len(scores.ids) if estimate.labels is None else tuple(estimate.names),
+        n_tokens=scores.n_tokens,
+        n_bytes=scores.n_bytes,
         log_evidence=estimate.per_observation,
         mask_se=mask_se,
         mask_df=mask_df,
