@@ -1,7 +1,9 @@
 """The observations of an estimate: the log evidence, mask error and length of each."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Integer
@@ -24,6 +26,8 @@ _COLUMNS = (
     "pll",
     "closed_form",
 )
+
+_ROWS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,17 @@ class ObservationTable:
 
     def to_csv(self) -> str:
         """CSV text with the columns of `columns`."""
-        columns = self.columns()
-        return csv_text(columns, zip(*columns.values(), strict=True))
+        return "".join(self.csv_in_parts())
+
+    def csv_in_parts(self) -> Iterator[str]:
+        """The same text in parts."""
+        for start in range(0, max(1, len(self)), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            values = {field.name: getattr(self, field.name) for field in fields(self)}
+            some: dict[str, Any] = {name: x if x is None else x[part] for name, x in values.items()}
+            columns = ObservationTable(**some).columns()
+            text = csv_text(columns, zip(*columns.values(), strict=True))
+            yield text if start == 0 else text.split("\n", 1)[1]
 
 
 def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:

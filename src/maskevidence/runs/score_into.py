@@ -95,7 +95,8 @@ def record_run(
     existing = _existing(folder, manifest, recording)
     manifest = manifest.resuming(existing)
     rows = _rows(manifest, tokens)  # refuses more shards than blocks before anything is written
-    check_n_masks(manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy()))
+    n_draws = manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy())
+    check_n_masks(np.sort(n_draws)[-manifest.rows_per_block :])  # of a block, which are scored at once
     if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
     _check_version(folder, existing)
