@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, Integer
+from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.evidence.control_variates import SizeCurves
 from maskevidence.evidence.gains import with_all_hidden
@@ -60,7 +60,7 @@ class Curve(Shown):
     mask_se: Float64[np.ndarray, " n_points"]
     mask_df: Float64[np.ndarray, " n_points"]
     data_se: Float64[np.ndarray, " n_points"]
-    n_masks: Int64[np.ndarray, " n_points"]
+    n_masks: Integer[np.ndarray, " n_points"]
 
     @property
     def area(self) -> float | None:
@@ -234,7 +234,7 @@ def _points(n_tokens: int | None, table: ScoreTable) -> Integer[np.ndarray, " n_
     return table.size if n_tokens is not None else _bins(table.size, table.n_tokens)
 
 
-def _bins(size: Integer[np.ndarray, " n"], n_tokens: Integer[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+def _bins(size: Integer[np.ndarray, " n"], n_tokens: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
     return np.ceil(size / n_tokens * RATE_BINS - 1e-9).astype(np.int64)
 
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.standard_errors import MeanWithErrors
 from maskevidence.masks.design import MaskDesign
@@ -36,7 +36,7 @@ FEWEST_GAINS = 8  # hidden tokens that tell b and τ²
 class _Gains(NamedTuple):
     """What the block of each mask gains within itself, nats."""
 
-    n_scored: Int64[np.ndarray, " n_masks"]  # Δ
+    n_scored: Integer[np.ndarray, " n_masks"]  # Δ
     mean: Float64[np.ndarray, " n_masks"]
     variance: Float64[np.ndarray, " n_masks"]
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64, Integer
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.control_variates import Prediction, SizeCurves
 from maskevidence.evidence.score_means import predicted
@@ -38,7 +38,7 @@ PointOf = Callable[[Integer[np.ndarray, " n"], Integer[np.ndarray, " n"]], Integ
 class Points(NamedTuple):
     """Points of a curve in ascending order, each of shape (n_points,)."""
 
-    point: Int64[np.ndarray, " n_points"]  # their numbers
+    point: Integer[np.ndarray, " n_points"]  # their numbers
     rate: Float64[np.ndarray, " n_points"]  # the mean rate of the sizes of a point
     score: Float64[np.ndarray, " n_points"]  # nats per masked token
     # Monte-Carlo standard error; NaN where all residuals are equal by chance
@@ -46,7 +46,7 @@ class Points(NamedTuple):
     mask_df: Float64[np.ndarray, " n_points"]  # its degrees of freedom
     # sampling standard error of the observations, including the masks' error; NaN for one row
     data_se: Float64[np.ndarray, " n_points"]
-    n_masks: Int64[np.ndarray, " n_points"]  # how many masks were scored
+    n_masks: Integer[np.ndarray, " n_points"]  # how many masks were scored
 
 
 def predicted_points(scores: Scores, design: MaskDesign, curves: SizeCurves, point_of: PointOf) -> Points:
@@ -96,7 +96,7 @@ def _spread(
 
 
 def _expected(
-    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Int64[np.ndarray, " n"]
+    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Integer[np.ndarray, " n"]
 ) -> Float64[np.ndarray, "n 4"]:
     """What the observations with as many tokens as there are sizes add to the sums of each size."""
     n_tokens, n_folds = np.full_like(size, len(size)), len(prediction.curves.values)
@@ -120,7 +120,7 @@ def _expected(
 def _nearest_squares(
     point: Integer[np.ndarray, " n"],
     square: Float64[np.ndarray, " n"],
-    n_masks: Int64[np.ndarray, " n_points"],
+    n_masks: Integer[np.ndarray, " n_points"],
 ) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
     """The mean square around each point and its degrees of freedom, with weights that fall off linearly.
 

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64, Integer
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.bounds import linear_scores
 from maskevidence.evidence.control_variates import (
@@ -163,7 +163,7 @@ def errors_of_rows(
 
 def errors_of_sums(
     contribution: Float64[np.ndarray, " n_masks"],
-    observation: Int64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
     summation: Summation,
     design: MaskDesign,
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:

@@ -40,7 +40,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64, Integer
+from jaxtyping import Float64, Integer
 
 from maskevidence.masks.design import Summation
 
@@ -72,7 +72,7 @@ class MeanWithErrors(NamedTuple):
 
 def mean_with_errors(
     contribution: Float64[np.ndarray, " n_masks"],
-    observation: Int64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
     summation: Summation,
     n_replicates: int,
     *,
@@ -122,7 +122,7 @@ class ErrorSums:
     def add(
         self,
         contribution: Float64[np.ndarray, " n_masks"],
-        observation: Int64[np.ndarray, " n_masks"],
+        observation: Integer[np.ndarray, " n_masks"],
         summation: Summation,
     ) -> None:
         """Add all masks of some observations, which are numbered from 0."""
@@ -202,7 +202,7 @@ class Totals:
     def add(
         self,
         contribution: Float64[np.ndarray, " n_masks"],
-        cell: Int64[np.ndarray, " n_masks"],
+        cell: Integer[np.ndarray, " n_masks"],
         replicate: Integer[np.ndarray, " n_masks"],
         unseen: Float64[np.ndarray, " n_masks"] | None,
     ) -> None:
@@ -219,7 +219,7 @@ class Totals:
 
 def cell_variances(
     contribution: Float64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
     replicate: Integer[np.ndarray, " n_masks"],
     n_replicates: int,
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
@@ -234,11 +234,13 @@ def cell_variances(
 
 def totals_of_cells(
     contribution: Float64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
     replicate: Integer[np.ndarray, " n_masks"],
     n_replicates: int,
     unseen: Float64[np.ndarray, " n_masks"] | None,
-) -> tuple[Int64[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
+) -> tuple[
+    Integer[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]
+]:
     """The cells in order, the sum of each of their replicates, and their finite-population corrections."""
     cells, dense = np.unique(cell, return_inverse=True)
     n_cells = len(cells)
@@ -253,7 +255,7 @@ def totals_of_cells(
 
 def tails(
     contribution: Float64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
     unit: Integer[np.ndarray, " n_masks"],
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
     unknown: int = UNKNOWN_TAILS,
@@ -318,8 +320,8 @@ class Drops:
 
 def tails_of_each(
     contribution: Float64[np.ndarray, " n_masks"],
-    observation: Int64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
     unit: Integer[np.ndarray, " n_masks"],
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Tails:
