@@ -97,10 +97,6 @@ class Scoring:
         """All repeats of the design."""
         return range(self.design.n_repeats)
 
-    def n_masks(self, tokens: Tokens, repeats: range) -> int:
-        """How many masks some of the design's repeats have on these observations."""
-        return int(n_masks(self.design, tokens.n_tokens.cpu().numpy(), repeats).sum())
-
 
 def score_observations(
     model: MaskedModel,
@@ -131,7 +127,8 @@ def score_in_memory(
     if scoring.per_token:
         _check_per_token(scoring.design, scoring.key)
     tokens = tokens.scored_together()
-    with progress("scoring masks", scoring.n_masks(tokens, repeats)) as advance:
+    total = int(n_masks(scoring.design, tokens.n_tokens.cpu().numpy(), repeats).sum())
+    with progress("scoring masks", total) as advance:
         return score_repeats(model, tokens, scoring, repeats, advance)
 
 
