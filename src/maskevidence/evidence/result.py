@@ -386,7 +386,7 @@ def summarize_scores(
     labels: Mapping[int, Any] | None = None,
     unknown_tails: int = UNKNOWN_TAILS,
 ) -> EvidenceEstimate:
-    """The estimate that follows from a record of scores; `unknown_tails` as in `tails`."""
+    """The estimate that follows from a record of scores; `unknown_tails` as in `Drops.tails`."""
     scores = Scores.of(record)
     ids, lengths = scores.ids, scores.n_tokens
     curves, per_observation, mean, by_row = mean_of_scores(scores, design, key, unknown_tails, conditionals)

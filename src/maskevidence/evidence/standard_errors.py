@@ -253,37 +253,22 @@ def totals_of_cells(
     return cells, totals.reshape(n_cells, n_replicates), correction
 
 
-def tails(
-    contribution: Float64[np.ndarray, " n_masks"],
-    cell: Integer[np.ndarray, " n_masks"],
-    unit: Integer[np.ndarray, " n_masks"],
-    unseen: Float64[np.ndarray, " n_masks"] | None = None,
-    unknown: int = UNKNOWN_TAILS,
-) -> Tails:
-    """d/n below and above for a sum of contributions (formula above).
+class Drops:
+    """The drop of each random mask from the others of its cell (formula above), of cells added in groups.
 
-    Args:
-        unit: shape (n_masks,); 0..n_units - 1, equal for masks of a cell that are drawn together.
-        unseen: shape (n_masks,); the finite-population correction of each mask's cell; None for 1 everywhere.
-        unknown: the number of masks that do not show whether a tail is light.
+    Masks of a cell that are drawn together are a unit. The width of the drops is that of every k-th cell.
 
     Example:
-        >>> cell, unit = (grid.ravel() for grid in np.indices((100, 8)))
-        >>> light = np.random.default_rng(0).normal(size=800)
-        >>> below, above = tails(light, cell, unit)
-        >>> light[17] = -30.0
-        >>> round(below, 1), round(tails(light, cell, unit)[0], 1)
-        (0.8, 26.7)
-    """
-    drops = Drops()
-    drops.add(*totals_of_cells(contribution, cell, unit, int(unit.max()) + 1, unseen)[1:])
-    return drops.tails(unknown)
-
-
-class Drops:
-    """The drop of each random mask from the others of its cell, for `tails` of masks added in groups.
-
-    The width of the drops is that of every k-th cell.
+        >>> light = np.random.default_rng(0).normal(size=(100, 8))
+        >>> drops = Drops()
+        >>> _ = drops.add(light[:50], np.ones(50)), drops.add(light[50:], np.ones(50))
+        >>> round(drops.tails()[0], 1)
+        0.8
+        >>> light[2, 1] = -30.0
+        >>> drops = Drops()
+        >>> _ = drops.add(light, np.ones(100))
+        >>> round(drops.tails()[0], 1)
+        26.7
     """
 
     def __init__(self, every: int = 1) -> None:
@@ -314,6 +299,7 @@ class Drops:
         return shown * width * math.sqrt(2.0 * math.log(self._n))
 
     def tails(self, unknown: int = UNKNOWN_TAILS) -> Tails:
+        """d/n below and above; `unknown` masks do not show whether a tail is light."""
         light = self.light(unknown)
         return max(0.0, float(self._highest) - light), max(0.0, -float(self._lowest) - light)
 

@@ -98,6 +98,9 @@ def agrees(answer: Any, expected: Any) -> bool:
 def read_run(*folders: str | Path) -> Run:
     """Read a finished run from its folder, or from the folders of all its shards.
 
+    Its parts are read one after the other, each time that all masks are asked for; `estimate.scores` holds
+    them all in memory.
+
     Args:
         folders: one run directory, or the run directories of all shards of a run.
 
