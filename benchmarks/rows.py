@@ -106,7 +106,7 @@ def start(folder: Path) -> dict[str, float]:
 
 
 PEAK = """
-import resource
+from pathlib import Path
 import numpy as np, torch, pandas, scipy.special, matplotlib.pyplot
 import maskevidence as me
 from maskevidence.runs import read_run
@@ -116,7 +116,8 @@ from maskevidence.runs.summary import write_summary
 torch.set_num_threads(1)
 
 def peak():
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    status = Path("/proc/self/status").read_text()  # getrusage would begin with the peak of the parent
+    return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 def rows(n, n_features, design):
     x = np.random.default_rng(0).normal(size=(n, n_features))
