@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ import torch
 import maskevidence as me
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.masks.design import MaskKey
+from maskevidence.masks.drawing import n_masks
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.engine import Scorer, Work, local_engine
 from maskevidence.scores.score import Scoring
@@ -35,6 +37,7 @@ from maskevidence.scores.score import Scoring
 CPUS = os.cpu_count() or 1
 WORKERS = (1, 2, 4)
 MIN_EFFICIENCY = 0.9
+SECONDS_A_CALL = 0.05
 NAMES = {"local": "a single process", "ray": "Ray", "pool": "Python's pool"}
 
 
@@ -61,7 +64,7 @@ def main() -> int:
             targets += asked
     numbers["memory"] = memory(options.quick)
     if not options.quick:
-        numbers["blocks_a_second"] = handing_out()
+        numbers["handing_out"] = {str(n): seconds for n, seconds in handing_out().items()}
     start = time.perf_counter()
     ray.shutdown()
     seconds["Ray on this machine, stop"] = time.perf_counter() - start
@@ -127,6 +130,11 @@ def blocks(tokens: me.Tokens, n_rows: int, n_repeats: int) -> list[Work]:
     ]
 
 
+def masks_of(work: Work, scoring: Scoring) -> int:
+    """The number of masks of a piece."""
+    return int(n_masks(scoring.design, work.rows.n_tokens.numpy(), work.piece.repeats()).sum())
+
+
 def throughput(
     name: str, model: Any, work: Sequence[Work], scoring: Scoring, quick: bool
 ) -> tuple[dict[str, Any], list[Target]]:
@@ -174,7 +182,7 @@ def throughput(
         "range",
         "first block",
     )
-    show(f"{name}: {len(work)} blocks of {work[0].n_masks(scoring):,} masks", columns, rows)
+    show(f"{name}: {len(work)} blocks of {masks_of(work[0], scoring):,} masks", columns, rows)
     return numbers, targets
 
 
@@ -184,7 +192,7 @@ def by_engine(engine: Any, n: int, model: Any, work: Sequence[Work], scoring: Sc
     score_all: Scorer
     with engine() as score_all:
         score_all(model, work, scoring, _silent, lambda *_: moments.append(time.perf_counter()))
-    return _rate(moments, n, work[0].n_masks(scoring)), moments[0] - start
+    return _rate(moments, n, masks_of(work[0], scoring)), moments[0] - start
 
 
 def by_pool(n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple[float, float]:
@@ -192,7 +200,7 @@ def by_pool(n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple
     tasks = [(one, scoring) for one in work]
     with multiprocessing.get_context("spawn").Pool(n, _begin, (model,)) as pool:
         moments.extend(time.perf_counter() for _ in pool.imap_unordered(_score, tasks))
-    return _rate(moments, n, work[0].n_masks(scoring)), moments[0] - start
+    return _rate(moments, n, masks_of(work[0], scoring)), moments[0] - start
 
 
 def _rate(moments: list[float], n: int, masks: int) -> float:
@@ -214,14 +222,38 @@ def _score(task: tuple[Work, Scoring]) -> int:
     return len(work.score(globals()["model"], scoring, _silent)[0])
 
 
-def handing_out() -> float:
-    """Blocks per second that one process can hand out and collect, measured with almost nothing to score."""
-    gaussian, _, scoring = subjects(True)["Gaussian of 20"]
-    work = blocks(me.Tokens.from_array(np.random.default_rng(0).normal(size=(300, 20))), 1, 2)
-    rate, _ = by_engine(RayEngine(workers=2), 2, gaussian, work, scoring)
-    per_second = rate / work[0].n_masks(scoring)
-    show("Blocks of one row of 20", ("workers", "blocks per second"), [("2", f"{per_second:,.0f}")])
-    return per_second
+class Waiting(torch.nn.Module):
+    """A model that takes 50 ms for a call, as a graphics card would, and no processor."""
+
+    conditionals = "learned"
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        time.sleep(SECONDS_A_CALL)
+        return -masked.double()
+
+
+def handing_out() -> dict[int, float]:
+    """Seconds that Ray adds to each 1,000 texts of blocks of 128, while this process takes 10 ms for each."""
+    _, texts, _ = subjects(True)["BERT, 4 layers of 256"]
+    rows = texts[0].rows[torch.zeros(128 * 100, dtype=torch.int64)]
+    scoring = Scoring(me.RandomSize(8), MaskKey())
+    work = blocks(replace(rows, ids=torch.arange(len(rows))), 128, 8)
+    found = {}
+    for n in (1, 2):
+        moments: list[float] = []
+
+        def done(*_: Any, moments: list[float] = moments) -> None:
+            moments.append(time.perf_counter())
+            time.sleep(0.01)
+
+        with RayEngine(workers=n)() as score_all:
+            score_all(Waiting(), work, scoring, _silent, done)
+        begin, end = 10, len(moments) - 1 - n
+        each = (moments[end] - moments[begin]) / (end - begin)
+        found[n] = (each - SECONDS_A_CALL / n) * 1000 / 128
+    rows_shown = [(str(n), f"{seconds:.3f} s") for n, seconds in found.items()]
+    show("Handing out, beside the work itself", ("workers", "for 1,000 texts"), rows_shown)
+    return found
 
 
 def memory(quick: bool) -> dict[str, float]:

@@ -36,7 +36,7 @@ import numpy as np
 
 import maskevidence as me
 from _precision_models import FEW_ROWS, SUBJECTS, TEXTS, Subject
-from maskevidence.evidence.score_means import MeanOfScores, mean_of_scores
+from maskevidence.evidence.score_means import MeanOfScores, mean_of_scores, predicted
 from maskevidence.evidence.standard_errors import MeanWithErrors, t_half_width
 from maskevidence.masks.design import MaskKey
 
@@ -84,8 +84,9 @@ def best_density(table: me.ScoreTable, found: MeanOfScores) -> float:
 
     v_M is the mean squared residual at each rate; the density itself would have to be learnt.
     """
-    assert found.prediction is not None
-    square = (table.n_tokens * found.prediction.residuals(table)) ** 2
+    assert found.curves is not None
+    residual = predicted(table, me.RandomSize(DRAWS), found.curves).residuals(table)
+    square = (table.n_tokens * residual) ** 2
     bin_of = np.minimum(RATE_BINS - 1, np.sqrt((table.size - 1) / table.n_tokens) * RATE_BINS).astype(int)
     counts = np.bincount(bin_of, minlength=RATE_BINS)
     means = np.bincount(bin_of, weights=square, minlength=RATE_BINS) / np.maximum(counts, 1)

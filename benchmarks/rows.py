@@ -1,4 +1,4 @@
-"""Seconds that rows take: the default design, a Gaussian with holes, and the start of a command.
+"""Seconds and memory that rows take: the default design, a Gaussian with holes, the start, many masks.
 
     python benchmarks/rows.py
 
@@ -6,7 +6,8 @@ CPU seconds of one thread, contestants in turn. "default" draws random sizes unt
 the data error, "every size" is `every-size:4`; both errors are √(mask_se² + data_se²), and coverage is the
 share of 95 % intervals of the masks that hold the closed form. The peers of the Gaussian are
 scikit-learn's IterativeImputer and FactorAnalysis, whose fits need filled rows. The floor of a command is
-`import torch`.
+`import torch`. "Memory" is the peak of a process beside what it takes before the work: rows that are scored
+in memory, and the summary of a run of texts whose scores are made up, of which `compare` reads two.
 """
 
 import math
@@ -25,6 +26,9 @@ import numpy as np
 import torch
 
 import maskevidence as me
+from maskevidence.runs.directory import RunDirectory
+from maskevidence.runs.manifest import DataSource, Manifest
+from maskevidence.runs.score_into import write_scores
 
 
 def rows_of(n: int, n_features: int, seed: int = 0) -> np.ndarray:
@@ -101,9 +105,89 @@ def start(folder: Path) -> dict[str, float]:
     return {name: timing.median for name, timing in timings.items()}
 
 
+PEAK = """
+from pathlib import Path
+import numpy as np, torch, pandas, scipy.special, matplotlib.pyplot
+import maskevidence as me
+from maskevidence.runs import read_run
+from maskevidence.runs.compare import compare_runs
+from maskevidence.runs.directory import RunDirectory
+from maskevidence.runs.summary import write_summary
+torch.set_num_threads(1)
+
+def peak():
+    status = Path("/proc/self/status").read_text()  # getrusage would begin with the peak of the parent
+    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+def rows(n, n_features, design):
+    x = np.random.default_rng(0).normal(size=(n, n_features))
+    model = me.models.PPCA(n_features, 2).fit(x[:1000])
+    me.estimate_evidence(model, x[:1000], design, check=False)
+    before = peak()
+    me.estimate_evidence(model, x, design, check=False)
+    return peak() - before
+
+def summary(folder):
+    before = peak()
+    run = read_run(folder)
+    write_summary(RunDirectory(folder), run, run.result())
+    return peak() - before
+
+def compared(*folders):
+    before = peak()
+    compare_runs({name: read_run(folder) for name, folder in zip("ab", folders)}).to_dict()
+    return peak() - before
+"""
+
+
+def peak_of(call: str) -> int:
+    """The bytes that a call in a process of its own takes beside what it began with."""
+    program = [sys.executable, "-c", f"{PEAK}\nprint({call})"]
+    return int(subprocess.run(program, capture_output=True, check=True).stdout.split()[-1])
+
+
+def made_up_run(folder: Path, n: int, seed: int) -> Path:
+    """A saved run of texts of 20 tokens with made-up scores of 8 random sizes."""
+    draws, width, per_part = 8, 20, min(n, 50_000)
+    manifest = Manifest(
+        model=f"model {seed}",
+        conditionals="learned",
+        data=DataSource(name="texts", fingerprint="", n_observations=n, columns=[], noun="text"),
+        design=me.RandomSize(draws).settings(),
+        masks="own",
+        seed=0,
+        rows_per_block=per_part,
+    )
+    run = RunDirectory(folder)
+    run.path.mkdir()
+    run.begin(manifest)
+    rng, sizes = np.random.default_rng(seed), np.random.default_rng(0)
+    for k in range(n // per_part):
+        ids, draw = (grid.ravel() for grid in np.indices((per_part, draws)))
+        size = sizes.integers(1, width + 1, size=len(ids))
+        level = np.repeat(rng.normal(size=per_part), draws)
+        score = -3.0 - size / width + 0.2 * level + rng.normal(size=len(ids)) / np.sqrt(size)
+        each = np.full(len(ids), width)
+        table = me.ScoreTable(ids + k * per_part, draw, size, each, score, 5 * each)
+        write_scores(run, manifest.model_copy(update={"shard": (k + 1, n // per_part)}), table, per_part)
+    return folder
+
+
+def memory(folder: Path, n: int) -> dict[str, float]:
+    """Peak bytes of rows in memory for each mask, and of runs for each text."""
+    found = {}
+    for design, n_masks in (("random-size:8", 8), ("every-size:1", 20)):
+        found[f"{n:,} x 20, {design}, bytes a mask"] = peak_of(f"rows({n}, 20, {design!r})") / (n * n_masks)
+    runs = [str(made_up_run(folder / name, n, seed)) for seed, name in enumerate("ab")]
+    found[f"summary of {n:,} texts, bytes a text"] = peak_of(f"summary({runs[0]!r})") / n
+    found["comparison of two such runs, bytes a text"] = peak_of(f"compared(*{runs!r})") / n
+    return found
+
+
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=200, help="how many estimates coverage is counted over")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows and texts whose memory is measured")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(machine())
@@ -121,6 +205,8 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         starts = start(Path(folder))
+        bytes_of = memory(Path(folder), 1000 if quick else options.rows)
+    show("Memory", ("what", "bytes"), [(name, f"{value:.0f}") for name, value in bytes_of.items()])
     floor = starts["import torch"]
     cells = [(name, f"{seconds:.2f}", f"{seconds / floor:.2f}") for name, seconds in starts.items()]
     show("The start of a command", ("command", "CPU seconds", "over import torch"), cells)
@@ -138,8 +224,9 @@ def main() -> int:
                 high=1.15,
             ),
             Target("an unknown design, s", starts["an unknown design"], high=0.6),
+            *(Target(name, value, high=80) for name, value in bytes_of.items() if name.endswith("mask")),
         ]
-    return finish(numbers | {"fits": fits, "start": starts}, targets, options.json)
+    return finish(numbers | {"fits": fits, "start": starts, "memory": bytes_of}, targets, options.json)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import maskevidence as me
 import oracles
 from many_estimates import many_estimates
 from maskevidence.evidence.result import summarize_scores
-from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores
+from maskevidence.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.scores.score import score_observations
 from maskevidence.tokens import Tokens
@@ -593,7 +593,8 @@ def test_the_variance_of_a_row_counts_each_draw_as_a_mask_of_its_own() -> None:
     row, draw = (grid.ravel() for grid in np.indices((5, 16)))
     table = me.ScoreTable(row, draw, rng.integers(1, 7, 80), np.full(80, 6), rng.normal(size=80))
     found = mean_of_scores(table, me.RandomSize(16, 4), MaskKey(0))
-    np.testing.assert_allclose(found.by_row, 16 * found.contribution.reshape(5, 16).var(1, ddof=1))
+    added = contributions(table, me.RandomSize(16, 4), None)
+    np.testing.assert_allclose(found.by_row, 16 * added.reshape(5, 16).var(1, ddof=1))
 
 
 def test_the_error_of_a_row_has_welchs_degrees_of_freedom() -> None:

@@ -9,7 +9,7 @@ import pytest
 import maskevidence as me
 from maskevidence.evidence.observations import observation_table
 from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.evidence.score_means import contributions, curves_of
 from maskevidence.masks.design import MaskDesign, MaskKey
 
 DESIGNS = [
@@ -31,7 +31,8 @@ def plainly(estimate: EvidenceEstimate, design: MaskDesign, number: int) -> tupl
     how = design.summation(rows.n_tokens, rows.draw, rows.size)
     added = how.weight * rows.score
     if design.random_sizes and design.n_replicates > 1:
-        added = mean_of_scores(estimate.scores, design, MaskKey(estimate.seed)).contribution[own]
+        curves = curves_of(estimate.record, design, MaskKey(estimate.seed))
+        added = contributions(estimate.scores, design, curves)[own]
     variance = 0.0
     for stratum in set(how.stratum.tolist()):
         inside = how.stratum == stratum

@@ -23,7 +23,7 @@ def curve_of(lengths: np.ndarray, seed: int, *, heavy: bool = False) -> Curve:
     rate = drawn.size / lengths[drawn.row]
     score = rng.normal(size=len(lengths))[drawn.row] * 0.5 - rate**2 + noise / np.sqrt(drawn.size)
     table = me.ScoreTable(drawn.row, drawn.draw, drawn.size, lengths[drawn.row], score).sorted()
-    return curve_from_scores(table, DESIGN, "own", predict_by_size(table, table.draw % 8, 8))
+    return curve_from_scores(table, DESIGN, "own", predict_by_size(table, table.draw % 8, 8).curves)
 
 
 @pytest.mark.parametrize("varying", [False, True])

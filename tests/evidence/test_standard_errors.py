@@ -10,12 +10,13 @@ from scipy.stats import t as student
 
 import oracles
 from maskevidence.evidence.standard_errors import (
+    Drops,
     MeanWithErrors,
     cell_variances,
     mean_with_errors,
     student_t_quantile,
     t_half_width,
-    tails,
+    totals_of_cells,
 )
 from maskevidence.masks.design import Summation
 
@@ -193,4 +194,6 @@ def test_tails_equal_the_definition(left_out: float) -> None:
     drop *= np.sqrt(unseen[unseen > 0])[:, None]
     expected = max(0.0, drop.max() - light), max(0.0, -drop.min() - light)
     assert min(expected) > 0
-    assert tails(values.ravel(), cell, unit, unseen[cell]) == pytest.approx(expected)
+    drops = Drops()
+    drops.add(*totals_of_cells(values.ravel(), cell, unit, int(unit.max()) + 1, unseen[cell])[1:])
+    assert drops.tails() == pytest.approx(expected)

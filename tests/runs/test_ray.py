@@ -25,12 +25,11 @@ from maskevidence.inputs.options import RowOptions, RunOptions
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.integrations.ray import engine as ray_engine
 from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
-from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.masks.design import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.engine import Work
 from maskevidence.runs.parts import list_parts
-from maskevidence.scores.score import Scoring
 from maskevidence.tasks.score import score
 from ray_models import (
     Budgeted,
@@ -323,8 +322,74 @@ class TestCommand:
         assert not (tmp_path / "a").exists()
 
 
-def test_a_piece_of_work_counts_its_masks() -> None:
-    work = Work(Piece(0, 1, 1, 3), make_tokens(10))
-    scoring = Scoring(me.EverySize(4), MaskKey())
-    scored, _ = work.score(make_model(), scoring, lambda _steps, _description=None: None)
-    assert work.n_masks(scoring) == len(scored)
+class FakeWorker:
+    """A worker in this process that answers in turn, and dies at blocks as often as it is told."""
+
+    def __init__(self, fake: "FakeRay") -> None:
+        self.fake, self.dead, self.n_done = fake, False, 0
+        self.todo: list[Any] = []  # in turn
+        self.load = self.score = self
+
+    def remote(self, first: Any, *_: Any) -> tuple["FakeWorker", Any, int]:
+        self.todo.append(first)
+        return self, first, len(self.todo)
+
+
+class FakeRay:
+    """As much of Ray as the pool needs; `wait` tells of any answer, not of the oldest."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self, deaths: dict[int, int]) -> None:
+        self.deaths, self.most, self.turn = deaths, 0, 0
+
+    def wait(self, pending: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        self.most = max(self.most, len(pending))
+        self.turn += 3
+        return [pending[self.turn % len(pending)]], []
+
+    def get(self, answer: Any) -> Any:
+        worker, asked, number = answer
+        while worker.n_done < number and not worker.dead:
+            work = worker.todo[worker.n_done]
+            worker.n_done += 1
+            block = work.piece.first_block if isinstance(work, Work) else None
+            worker.dead = self.deaths.get(block, 0) > 0
+            self.deaths[block] = self.deaths.get(block, 0) - worker.dead
+        if worker.dead:
+            raise ray.exceptions.ActorDiedError
+        return ([block], 1, f"block {block}\n") if isinstance(asked, Work) else "loaded\n"
+
+    def kill(self, _worker: Any) -> None:
+        pass
+
+
+def test_two_blocks_wait_at_each_worker_and_the_oldest_one_is_blamed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Block 3 kills two workers, block 4 two others: neither kills three, whatever waited behind it."""
+    rows, begun, scored = make_tokens(20), [], []
+
+    def work() -> Iterator[Work]:
+        for k in range(20):
+            begun.append(k)
+            yield Work(Piece(k, k + 1, 0, 1), rows[k : k + 1])
+
+    fake = FakeRay({3: 2, 4: 2})
+
+    def done(piece: Piece, table: Any, _calls: int) -> None:
+        assert table == [piece.first_block]
+        assert len(begun) <= len(scored) + 7  # two at each worker, and two that wait
+        scored.append(piece.first_block)
+
+    pool = WorkerPool(fake, lambda: FakeWorker(fake), (None, None, 1), "--batch-tokens")
+    pool.score(2, work(), None, lambda *_: None, done)
+    assert sorted(scored) == list(range(20))
+    assert {piece.first_block: n for piece, n in pool.deaths.items()} == {3: 2, 4: 2}
+    assert fake.most == 4
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "block 19\n" in captured.err
+    fake.deaths[5] = 3
+    with pytest.raises(me.InputError, match="3 workers died at block 5"):
+        pool.score(2, work(), None, lambda *_: None, lambda *_: None)

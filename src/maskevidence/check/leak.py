@@ -19,11 +19,12 @@ from maskevidence.check.trial import (
     raised,
     skipped,
 )
+from maskevidence.scores.ask import slices
 from maskevidence.scores.first_batch import like
-from maskevidence.tokens import Tokens
 
 _PADDING = 3
 _N_ALONE = 6
+_ROWS_AT_ONCE = 2  # of distributions
 _SMALLEST = -1e6  # in place of -∞, the log of a probability of 0
 
 
@@ -52,18 +53,21 @@ def leak(trial: Trial) -> Iterator[Change]:
 def distributions(trial: Trial) -> Iterator[Change]:
     """The answer of `log_distributions` does not change with hidden values, as decoding policies assume."""
 
-    def ask(tokens: Tokens) -> Tensor:
-        trial.n_passes += len(tokens)  # a raw call, because an `Asker` blanks the hidden values
-        with torch.no_grad():
-            return trial.model.log_distributions(tokens, trial.masked).double().cpu().clamp(min=_SMALLEST)
-
-    before, after = (
-        ask(trial.tokens),
-        ask(trial.with_values(trial.other_values("other rows")[0], trial.masked)),
-    )
+    changed = trial.with_values(trial.other_values("other rows")[0], trial.masked)
+    found = [torch.zeros(0, dtype=torch.float64)]
+    for part in slices(len(trial.masked), _ROWS_AT_ONCE):  # all at once, they take gigabytes
+        trial.n_passes += 2 * len(trial.masked[part])
+        with torch.no_grad():  # raw calls, because an `Asker` blanks the hidden values
+            answers = [
+                trial.model.log_distributions(tokens[part], trial.masked[part])
+                for tokens in (trial.tokens, changed)
+            ]
+        for place in range(len(answers[0])):
+            before, after = (answer[place].double().cpu().clamp(min=_SMALLEST) for answer in answers)
+            found.append(((after - before).abs() / (1 + before.abs())).amax(0, keepdim=True))
     masked = trial.masked.cpu()
     largest = torch.zeros(masked.shape, dtype=torch.float64)
-    largest[masked] = ((after - before).abs() / (1 + before.abs())).amax(1)
+    largest[masked] = torch.cat(found)
     yield Change(torch.zeros_like(largest), largest, masked)
 
 

@@ -14,6 +14,7 @@ from maskevidence.check.trial import Outcome, Trial, check, failed, noted, passe
 from maskevidence.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
 
 _N_PROBES = 4
+_TOKENS_A_PAIR = 8  # whose distributions, of many values each, are kept
 _FEW = 64  # distinct values of a table of whole numbers, which a probability mass may be meant for
 _MOST_VALUES = 1024  # that are enumerated one by one
 _UNSEEN = 64  # values beyond those of the data that are tried, until one is refused or impossible
@@ -102,11 +103,15 @@ def _listed(trial: Trial) -> list[Mass]:
     pairs = trial.rng("mass rows").permutation(len(trial.masked))[: 2 * _N_PROBES]
     result, agree = [], True
     for part, tokens, hidden, log_probs in trial.distributions(pairs):
-        row, log_p = pairs[part], log_probs.double().cpu()
-        own = log_p.gather(1, tokens.values[hidden][:, None].long().cpu())[:, 0]
+        row = pairs[part]
+        own = log_probs.gather(1, tokens.values[hidden][:, None].long().to(log_probs.device))[:, 0]
         answer = trial.answer[row][hidden].cpu()
-        agree &= not bool((((own - answer).abs() / (1 + answer.abs())) > trial.tolerance).any())
-        for (index, column), log_prob in zip(torch.nonzero(hidden).tolist(), log_p.numpy(), strict=True):
+        agree &= not bool(
+            (((own.double().cpu() - answer).abs() / (1 + answer.abs())) > trial.tolerance).any()
+        )
+        taken = hidden.cumsum(1)[hidden] <= _TOKENS_A_PAIR
+        places, log_p = torch.nonzero(hidden)[taken].tolist(), log_probs[taken].double().cpu().numpy()
+        for (index, column), log_prob in zip(places, log_p, strict=True):
             result.append(Mass(int(row[index]), column, log_prob, np.zeros(len(log_prob))))
     note = "" if agree else "log_distributions and log_conditionals disagree"
     return [replace(mass, note=note) for mass in result]
@@ -344,16 +349,20 @@ def mask_token(trial: Trial) -> Outcome:
     if token is None or not isinstance(trial.model, HasLogDistributions):
         return skipped("the model has no mask token, or lists no distributions")
     pairs = trial.rng("mask token").permutation(len(trial.masked))[:_N_PAIRS]
-    log_p = torch.cat([answer.log_probs.double().cpu() for answer in trial.distributions(pairs)])
-    if token >= log_p.shape[1]:
-        return passed("it is not among the values")
-    shares = log_p.exp().mean(0)
+    sums, of_token = [], []
+    for answer in trial.distributions(pairs):
+        if token >= answer.log_probs.shape[1]:
+            return passed("it is not among the values")
+        sums.append(answer.log_probs.exp().sum(0, dtype=torch.float64).cpu())
+        of_token.append(answer.log_probs[:, token].double().cpu())
+    log_p = torch.cat(of_token)
+    shares = torch.stack(sums).sum(0) / len(log_p)
     share = float(shares[token])
     allowed = max(_LEAST_SHARE, _TIMES_OTHERS * float(shares.median()))
     numbers = {"largest": share, "allowed": allowed, "n_masks": len(pairs)}
     if share <= allowed:
         return passed(f"it has a probability of {share:.1e}", **numbers)
-    lost = float(-torch.log1p(-log_p[:, token].exp().clamp(max=1 - 1e-12)).mean())
+    lost = float(-torch.log1p(-log_p.exp().clamp(max=1 - 1e-12)).mean())
     message = (
         f"{share:.2%} of the probability goes to the mask token; hidden tokens are {lost:.2g} nats too low"
     )

@@ -119,8 +119,7 @@ def same_data(first: str | None, second: str | None) -> bool | None:
 
 def _equally_long(a: EvidenceEstimate, b: EvidenceEstimate) -> bool:
     """Whether each observation has the same number of tokens in both."""
-    n_tokens, others = (e.scores.n_tokens[np.searchsorted(e.scores.id, e.ids)] for e in (a, b))
-    return np.array_equal(n_tokens, others)
+    return np.array_equal(a.record.n_tokens, b.record.n_tokens)
 
 
 def _quantity(estimate: EvidenceEstimate) -> dict[str, object]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Integer
 
 from maskevidence.comparing.along_rates import notes_on_rates
 from maskevidence.comparing.comparable import check_comparable, in_same_tokens
@@ -291,7 +291,8 @@ class Comparison(Shown):
         columns, rows = ranking(self, digits, typeset)
         verdicts = ["best", *map(_standing, self.behind)]
         rows = [[name, words, *cells] for (name, *cells), words in zip(rows, verdicts, strict=True)]
-        names = self.estimates[self.names[0]].names
+        best_model = self.estimates[self.names[0]]
+        names = best_model.ids if best_model.labels is None else best_model.labels
         decided = filter(None, (decided_by_few(each, names, typeset, noun) for each in self.behind))
         summary = answer(self, noun)
         return Page(
@@ -657,7 +658,10 @@ def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple
 
 
 def decided_by_few(
-    difference: Difference, names: Sequence[str], write: Write = number, noun: str = "observation"
+    difference: Difference,
+    names: Sequence[object] | Integer[np.ndarray, " N"],
+    write: Write = number,
+    noun: str = "observation",
 ) -> str | None:
     """The observations that put a model ahead although it is lower on most of them; None if it is not.
 
@@ -669,16 +673,13 @@ def decided_by_few(
     sign = 1.0 if difference.difference > 0 else -1.0
     ahead, other = (difference.first, difference.second)[:: int(sign)]
     wins = difference.win_share if sign > 0 else 1.0 - difference.win_share
-    gains = [sign * float(gain) for gain in difference.per_observation]
+    gains = sign * difference.per_observation
     if wins >= 0.5 or len(gains) < 2:
         return None
-    order = sorted(range(len(gains)), key=lambda k: -gains[k])
-    rest, few = sum(gains), 0
-    while rest > 0.0:
-        rest -= gains[order[few]]
-        few += 1
+    order = np.argsort(-gains, kind="stable")
+    few = int(np.count_nonzero(np.cumsum(gains[order]) < gains.sum())) + 1
     digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
-    listed = [f"{names[k]} by {write(gains[k], digits)}" for k in order[: min(few, _NAMED)]]
+    listed = [f"{names[k]} by {write(float(gains[k]), digits)}" for k in order[: min(few, _NAMED)]]
     more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
     share = write(100 * (1 - wins), 0)
     return (

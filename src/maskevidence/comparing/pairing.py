@@ -10,11 +10,13 @@ error of the size of the error of mask_se itself, which is small with many masks
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.bounds import linear_scores
@@ -25,7 +27,7 @@ from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.masks.orders import LogSizes, Orderings
 from maskevidence.model import Conditionals
-from maskevidence.scores.record import HiddenTokens, ScoreTable
+from maskevidence.scores.record import HiddenTokens, Scores, ScoreTable
 
 Unit = Literal["nats per observation", "nats per byte"]
 
@@ -99,9 +101,12 @@ def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | Non
             both = [design_from_settings({**estimate.design, **fewer}) for estimate in (a, b)]
     except InputError:  # a user's own design, or draws that the replicates do not divide
         return None
-    tables = [_first(estimate, both[0]) for estimate in (a, b)]
-    same = _drawing(both[0]) == _drawing(both[1]) and all(
-        np.array_equal(*(getattr(table, name) for table in tables))
+    if _drawing(both[0]) != _drawing(both[1]) or not np.array_equal(a.ids, b.ids):
+        return None
+    first, second = (_first(estimate, both[0]) for estimate in (a, b))
+    same = first.n_masks == second.n_masks and all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for (_, one), (_, other) in zip(first, second, strict=True)
         for name in ("id", "draw", "size", "n_tokens")
     )
     return CommonMasks(both[0], repeats) if same else None
@@ -113,22 +118,37 @@ def _drawing(design: MaskDesign) -> dict[str, object]:
     return settings | {"replicates": design.n_replicates} if "replicates" in settings else settings
 
 
-def _first(estimate: EvidenceEstimate, design: MaskDesign) -> ScoreTable:
-    """The scores of the masks that a design draws; the estimate may have drawn more."""
-    table = estimate.scores
-    repeat = table.draw
-    if not design.random_sizes:  # whose replicates are offsets of several draws
-        repeat = design.summation(table.n_tokens, table.draw, table.size).replicate
-    kept: Bool[np.ndarray, " n_masks"] = repeat < design.n_repeats
-    return table if kept.all() else table.select(kept)
+def _first(estimate: EvidenceEstimate, design: MaskDesign) -> Scores:
+    """The scores of the masks of a design, of which an estimate may have drawn more."""
+
+    def first_of(table: ScoreTable) -> ScoreTable:
+        repeat = table.draw
+        if not design.random_sizes:  # whose replicates are offsets of several draws
+            repeat = design.summation(table.n_tokens, table.draw, table.size).replicate
+        kept: Bool[np.ndarray, " n_masks"] = repeat < design.n_repeats
+        return table if kept.all() else table.select(kept)
+
+    drawn = estimate.design.get(design.extended_by or "")
+    return estimate.record if drawn in (None, design.n_repeats) else estimate.record.changed(first_of)
 
 
-def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey, *, both_exact: bool) -> Paired:
-    """The difference as one estimate, computed from the differences of the scores."""
-    linear = a.score - b.score
-    if not isinstance(design, LogSizes):  # whose scores are linear in those of the tokens
-        linear = linear_scores(a, design) - linear_scores(b, design)
-    table, summed = replace(a, score=linear, log_mixture=None, hidden=_hidden(a, b)), design
+def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_exact: bool) -> Paired:
+    """The difference as one estimate, computed from the differences of the scores, chunk after chunk."""
+
+    def subtracted(linear: Callable[[ScoreTable], Float64[np.ndarray, " n_masks"]]) -> Scores:
+        def read() -> Iterator[ScoreTable]:
+            for (_, one), (_, other) in zip(a, b, strict=True):
+                score = linear(one) - linear(other)
+                yield replace(one, score=score, log_mixture=None, hidden=_hidden(one, other))
+
+        return replace(a, read=read)
+
+    def plain(table: ScoreTable) -> Float64[np.ndarray, " n_masks"]:
+        return table.score
+
+    # The scores of LogSizes are linear in those of the tokens.
+    table = subtracted(plain if isinstance(design, LogSizes) else partial(linear_scores, design=design))
+    summed = design
     if isinstance(design, Orderings):
         summed = replace(design, bound="area")
     unknown = UNKNOWN_OF_DIFFERENCES if key.masks == "shared" else UNKNOWN_TAILS
@@ -136,10 +156,11 @@ def _by_masks(a: ScoreTable, b: ScoreTable, design: MaskDesign, key: MaskKey, *,
     estimate = summarize_scores(table, summed, key, conditionals, n_model_calls=0, unknown_tails=unknown)
     curve = estimate.curve
     if not design.is_area:
-        table = replace(table, score=a.score - b.score)
-        curve = curve_from_scores(table.sorted(), design, key.masks)
+        table = subtracted(plain)
+        curve = curve_from_scores(table, design, key.masks)
     mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
-    if not table.score.any():  # equal models, for which no other masks would give a difference
+    equal = not any(each.score.any() for _, each in table)
+    if equal:  # no other masks would give a difference
         mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
     each = estimate.per_observation
     return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, curve, estimate.tails)
@@ -194,7 +215,6 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
     )
 
 
-def _bytes_of(estimate: EvidenceEstimate) -> Int64[np.ndarray, " n"] | None:
+def _bytes_of(estimate: EvidenceEstimate) -> Integer[np.ndarray, " n"] | None:
     """The number of bytes of text of each observation."""
-    n_bytes = estimate.scores.n_bytes
-    return None if n_bytes is None else n_bytes[np.searchsorted(estimate.scores.id, estimate.ids)]
+    return estimate.record.n_bytes

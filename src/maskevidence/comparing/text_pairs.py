@@ -11,7 +11,7 @@ from maskevidence.comparing.comparable import check_same_quantity
 from maskevidence.comparing.comparison import LEVEL
 from maskevidence.errors import InputError
 from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.evidence.score_means import drawn_together, errors_of_sums, mean_of_scores
+from maskevidence.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
 from maskevidence.evidence.standard_errors import (
     MeanWithErrors,
     interval_with_tails,
@@ -20,7 +20,7 @@ from maskevidence.evidence.standard_errors import (
     t_half_width,
     tails_of_each,
 )
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import Scores, ScoreTable
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Histogram
 from maskevidence.show.shown import Columns, Shown
@@ -201,18 +201,16 @@ def pair_texts(
     if (first.design, first.masks) != (second.design, second.masks):
         raise InputError(f"{names[0]} and {names[1]} have different masks; score both with the same --design")
     design = first.how.design
-    tables = [first.scores.sorted(), second.scores.sorted()]
-    sums = [
-        mean_of_scores(table, design, each.how.key)
-        for table, each in zip(tables, (first, second), strict=True)
-    ]
-    contribution = np.concatenate([sums[0].contribution, -sums[1].contribution])
+    tables = [first.scores, second.scores]
+    curves = [curves_of(each.record, design, each.how.key) for each in (first, second)]
+    added = [contributions(table, design, curve) for table, curve in zip(tables, curves, strict=True)]
+    contribution = np.concatenate([added[0], -added[1]])
     both = ScoreTable.join([replace(table, hidden=None) for table in tables])
     _, pair = np.unique(both.id, return_inverse=True)
     summation = design.summation(both.n_tokens, both.draw, both.size)
     mask_se, mask_df = errors_of_sums(contribution, pair, summation, design)
     difference = first.per_observation - second.per_observation
-    n_tokens = [table.n_tokens[np.unique(table.id, return_index=True)[1]] for table in tables]
+    n_tokens = [each.record.n_tokens for each in (first, second)]
     rounding = ROUNDING * np.add(*n_tokens)
     equal = np.abs(difference) <= rounding
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
@@ -224,7 +222,7 @@ def pair_texts(
     )
     half = _half_widths(mask_se, mask_df)
     decided = ~equal & ((difference > half + below) | (-difference > half + above))  # not where half is NaN
-    joint = first.masks == "shared" or (design.pooled and any(each.prediction is None for each in sums))
+    joint = first.masks == "shared" or (design.pooled and None in curves)
     return TextPairs(
         names=names,
         labels=tuple(first.names),
@@ -366,9 +364,10 @@ def _in_order_of(
     place = {name: k for k, name in enumerate(labels[0])}
     order = np.array([place[name] for name in labels[1]])
     table = second.scores
+    renamed = replace(table, id=first.ids[order][np.searchsorted(second.ids, table.id)])
     return replace(
         second,
-        scores=replace(table, id=first.ids[order][np.searchsorted(second.ids, table.id)]),
+        record=Scores.of(renamed),
         per_observation=second.per_observation[np.argsort(order)],
         ids=first.ids,
         labels=first.labels,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.gains import corrected_scores
 from maskevidence.evidence.standard_errors import equal_by_chance, t_half_width
@@ -58,7 +58,7 @@ class Bracket:
     upper_se: float | None
     mixture: float | None
     no_upper: str | None
-    n_averaged: Int64[np.ndarray, " m"]
+    n_averaged: Integer[np.ndarray, " m"]
     curve: Float64[np.ndarray, " m"]
     curve_se: Float64[np.ndarray, " m"]
     low: Float64[np.ndarray, " N"]
@@ -173,7 +173,7 @@ def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:
 
 def log_probs_of_orders(
     table: ScoreTable, design: Orderings
-) -> tuple[Float64[np.ndarray, "N n_orders"], Int64[np.ndarray, " n_masks"]]:
+) -> tuple[Float64[np.ndarray, "N n_orders"], Integer[np.ndarray, " n_masks"]]:
     """log p_σ(x) of each observation and order, shape (N, n), and the observation 0..N-1 of each mask."""
     ids, observation = np.unique(table.id, return_inverse=True)
     shape = (len(ids), design.orders)
@@ -183,7 +183,7 @@ def log_probs_of_orders(
 
 def _exact_mixture(
     table: ScoreTable, design: Exhaustive
-) -> tuple[Float64[np.ndarray, " N"], Int64[np.ndarray, " n_masks"]]:
+) -> tuple[Float64[np.ndarray, " N"], Integer[np.ndarray, " n_masks"]]:
     """The log mixture of each observation, and the observation 0..N-1 of each mask."""
     assert table.log_mixture is not None
     _, observation = np.unique(table.id, return_inverse=True)
@@ -192,7 +192,7 @@ def _exact_mixture(
     return np.bincount(observation, weights=np.where(whole, table.log_mixture, 0.0)), observation
 
 
-def _n_tokens(table: ScoreTable) -> Int64[np.ndarray, " N"]:
+def _n_tokens(table: ScoreTable) -> Integer[np.ndarray, " N"]:
     _, first = np.unique(table.id, return_index=True)
     return table.n_tokens[first]
 
@@ -284,7 +284,7 @@ def _why_no_upper(logs: Float64[np.ndarray, "N n_orders"]) -> str | None:
 
 def _curve(
     logs: Float64[np.ndarray, "N n_orders"], masks: Masks
-) -> tuple[Int64[np.ndarray, " m"], Float64[np.ndarray, " m"], Float64[np.ndarray, " m"]]:
+) -> tuple[Integer[np.ndarray, " m"], Float64[np.ndarray, " m"], Float64[np.ndarray, " m"]]:
     """L_n for n = 1, 2, 4, ... and all orders, from disjoint sets of orders of many permutations.
 
     The value of a union of two sets is never below the mean of theirs, so that the curve rises at each

@@ -36,7 +36,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.scores.record import ScoreTable
 
@@ -57,9 +57,9 @@ class SizeCurves(NamedTuple):
 
     def at(
         self,
-        size: Int64[np.ndarray, " n_masks"],
-        n_tokens: Int64[np.ndarray, " n_masks"],
-        fold: Int64[np.ndarray, " n_masks"],
+        size: Integer[np.ndarray, " n_masks"],
+        n_tokens: Integer[np.ndarray, " n_masks"],
+        fold: Integer[np.ndarray, " n_masks"],
     ) -> Float64[np.ndarray, " n_masks"]:
         """ĉ_r(M) for each mask, nats per masked token."""
         logits = logit_rate(size, n_tokens)
@@ -70,7 +70,7 @@ class SizeCurves(NamedTuple):
         return answer
 
     def total(
-        self, n_tokens: Int64[np.ndarray, " n_masks"], fold: Int64[np.ndarray, " n_masks"]
+        self, n_tokens: Integer[np.ndarray, " n_masks"], fold: Integer[np.ndarray, " n_masks"]
     ) -> Float64[np.ndarray, " n_masks"]:
         """Σ_{M=1}^{D} ĉ_r(M) for each mask's observation, nats."""
         lengths, group = np.unique(n_tokens, return_inverse=True)
@@ -86,7 +86,7 @@ class Prediction(NamedTuple):
 
     curves: SizeCurves  # the curves of all folds
     # the fold of each mask; its curve and level are fitted to the other folds
-    fold: Int64[np.ndarray, " n_masks"]
+    fold: Integer[np.ndarray, " n_masks"]
     level: Float64[np.ndarray, " n_masks"]  # nats per masked token
     # shape (n_masks,); what the hidden tokens add to ĝ_r, nats per masked token, with expectation 0 over the
     # masks of each size (token_means.py); None without scores of tokens
@@ -96,7 +96,7 @@ class Prediction(NamedTuple):
         self,
         table: ScoreTable,
         weight: Float64[np.ndarray, " n_masks"],
-        n_draws: Int64[np.ndarray, " n_masks"],
+        n_draws: Integer[np.ndarray, " n_masks"],
     ) -> Float64[np.ndarray, " n_masks"]:
         """What each mask adds to the estimate of its observation, shape (n_masks,), nats."""
         expected = self.curves.total(table.n_tokens, self.fold) + table.n_tokens * self.level
@@ -109,7 +109,7 @@ class Prediction(NamedTuple):
 
 
 def logit_rate(
-    size: Int64[np.ndarray, " n_masks"], n_tokens: Int64[np.ndarray, " n_masks"]
+    size: Integer[np.ndarray, " n_masks"], n_tokens: Integer[np.ndarray, " n_masks"]
 ) -> Float64[np.ndarray, " n_masks"]:
     """log M - log(D + 1 - M), which spreads out the sizes at both ends.
 
@@ -121,9 +121,16 @@ def logit_rate(
 
 
 def predict_by_size(
-    table: ScoreTable, replicate: Int64[np.ndarray, " n_masks"], n_replicates: int
+    table: ScoreTable,
+    replicate: Integer[np.ndarray, " n_masks"],
+    n_replicates: int,
+    curves: SizeCurves | None = None,
 ) -> Prediction:
     """Predict the score of each mask from its size: a curve that is shared, and a level for each observation.
+
+    Args:
+        table: a sorted record.
+        curves: the curves, where the table has only some of the observations; by default `fitted_curves`.
 
     Example:
         >>> row, draw = (grid.ravel() for grid in np.indices((4, 4)))
@@ -137,8 +144,10 @@ def predict_by_size(
         [-5.0, -9.0, -13.0, -17.0]
     """
     fold, n_folds = replicate % MAX_FOLDS, min(n_replicates, MAX_FOLDS)
-    curves = fitted_curves(table, fold, n_folds)
-    _, row = np.unique(table.id, return_inverse=True)
+    row = table.observation
+    if curves is None:
+        some = row % math.ceil(len(table) / MAX_MASKS) == 0
+        curves = fitted_curves(table.select(some), replicate[some], n_replicates)
     level = np.empty(len(table))
     for number in range(n_folds):
         here, others = fold == number, np.flatnonzero(fold != number)
@@ -149,22 +158,21 @@ def predict_by_size(
     return Prediction(curves, fold, level)
 
 
-def fitted_curves(table: ScoreTable, fold: Int64[np.ndarray, " n_masks"], n_folds: int) -> SizeCurves:
-    """The curve of each fold, fitted to the scores of the other folds; 0 where these are too few."""
-    _, first, counts = np.unique(table.id, return_index=True, return_counts=True)
-    every = math.ceil(len(table) / MAX_MASKS)
-    if every > 1:
-        kept = np.zeros(len(first), dtype=np.bool_)
-        kept[::every] = True
-        chosen = np.repeat(kept, counts)
-        table, fold = table.select(chosen), fold[chosen]
-        _, first = np.unique(table.id, return_index=True)
+def fitted_curves(
+    table: ScoreTable, replicate: Integer[np.ndarray, " n_masks"], n_replicates: int
+) -> SizeCurves:
+    """The curve of each fold, fitted to the scores of the other folds; 0 where these are too few.
+
+    Args:
+        table: a sorted record, of about `MAX_MASKS` masks or fewer.
+    """
+    fold, n_folds = replicate % MAX_FOLDS, min(n_replicates, MAX_FOLDS)
+    first, row = table.first, table.observation
     knots = _knots(int(table.n_tokens.max()))
     scale = table.n_tokens / table.n_tokens.max()
     near = _hats(logit_rate(table.size, table.n_tokens), knots)
     hats = near * scale[:, None]
     columns = np.column_stack([hats, table.score * scale])
-    row = np.repeat(np.arange(len(first)), np.diff([*first, len(table)]))
     moments, row_sums, row_counts, support = [], [], [], []
     for number in range(n_folds):
         here = np.flatnonzero(fold == number)

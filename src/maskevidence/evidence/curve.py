@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Integer
 
-from maskevidence.evidence.control_variates import Prediction
+from maskevidence.evidence.control_variates import SizeCurves
 from maskevidence.evidence.gains import with_all_hidden
 from maskevidence.evidence.predicted_points import predicted_points
 from maskevidence.evidence.standard_errors import (
+    ErrorSums,
     MeanWithErrors,
-    cell_variances,
+    Spread,
     equal_by_chance,
-    mean_with_errors,
     student_t_quantile,
     t_half_width,
 )
 from maskevidence.masks.design import MaskDesign, Masks, Summation
 from maskevidence.masks.sizes import Rates
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import Scores, ScoreTable
 from maskevidence.show.draw import plot
 from maskevidence.show.parts import Page
 from maskevidence.show.pictures import FEWEST_IN_A_BAND, Band, Line, Lines
@@ -60,7 +60,7 @@ class Curve(Shown):
     mask_se: Float64[np.ndarray, " n_points"]
     mask_df: Float64[np.ndarray, " n_points"]
     data_se: Float64[np.ndarray, " n_points"]
-    n_masks: Int64[np.ndarray, " n_points"]
+    n_masks: Integer[np.ndarray, " n_points"]
 
     @property
     def area(self) -> float | None:
@@ -188,54 +188,59 @@ def _whole_or_float(value: float) -> float:
 
 
 def curve_from_scores(
-    table: ScoreTable, design: MaskDesign, masks: Masks, prediction: Prediction | None = None
+    record: ScoreTable | Scores, design: MaskDesign, masks: Masks, curves: SizeCurves | None = None
 ) -> Curve:
     """The curve of a run, computed from its record."""
-    table = with_all_hidden(table, design)
-    lengths = np.unique(table.n_tokens)
+    scores = Scores.of(with_all_hidden(record, design))
+    lengths = np.unique(scores.n_tokens)
     n_tokens = int(lengths[0]) if len(lengths) == 1 else None
-    if prediction is not None:
-        return _predicted_curve(table, design, prediction, n_tokens)
-    summation = design.summation(table.n_tokens, table.draw, table.size)
-    rate = table.size / table.n_tokens
-    point = summation.stratum if n_tokens is None and isinstance(design, Rates) else _points(n_tokens, table)
-
-    order = np.argsort(point, kind="stable")
-    starts = np.flatnonzero(np.diff(point[order], prepend=-1))
-    parts = np.split(order, starts[1:])
-    means = [_point(table, summation, part, design, masks) for part in parts]
+    if curves is not None:
+        return _predicted_curve(scores, design, curves, n_tokens)
+    by_stratum = n_tokens is None and isinstance(design, Rates)
+    of_point: type[_Pooled | _ByRow] = _Pooled if design.pooled else _ByRow
+    points: dict[int, _Pooled | _ByRow] = {}
+    for _, table in scores:
+        summation = design.summation(table.n_tokens, table.draw, table.size)
+        point = summation.stratum if by_stratum else _points(n_tokens, table)
+        order = np.argsort(point, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(point[order])) + 1):
+            number = int(point[part[0]])
+            if number not in points:
+                points[number] = of_point(design, masks)
+            here: list[Any] = [each if each is None else each[part] for each in summation]
+            points[number].add(table.select(part), Summation(*here))
+    found = [points[number] for number in sorted(points)]
+    means = [each.mean_with_errors() for each in found]
 
     def column(name: str) -> Float64[np.ndarray, " n_points"]:
         values = [getattr(mean, name) for mean in means]
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
-    sizes = [table.size[part[0]] if n_tokens is not None else math.nan for part in parts]
+    sizes = [each.size if n_tokens is not None else math.nan for each in found]
     return Curve(
         n_tokens=n_tokens,
         size=np.array(sizes, dtype=np.float64),
-        rate=np.array([rate[part].mean() for part in parts], dtype=np.float64),
+        rate=np.array([each.rates / each.n_masks for each in found], dtype=np.float64),
         score=column("mean"),
         mask_se=column("mask_se"),
         mask_df=column("mask_df"),
         data_se=column("data_se"),
-        n_masks=np.array([len(part) for part in parts], dtype=np.int64),
+        n_masks=np.array([each.n_masks for each in found], dtype=np.int64),
     )
 
 
-def _points(n_tokens: int | None, table: ScoreTable) -> Int64[np.ndarray, " n_masks"]:
+def _points(n_tokens: int | None, table: ScoreTable) -> Integer[np.ndarray, " n_masks"]:
     """The point of each mask on the curve: its size, or a bin of rates if the numbers of tokens differ."""
     return table.size if n_tokens is not None else _bins(table.size, table.n_tokens)
 
 
-def _bins(size: Int64[np.ndarray, " n"], n_tokens: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+def _bins(size: Integer[np.ndarray, " n"], n_tokens: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
     return np.ceil(size / n_tokens * RATE_BINS - 1e-9).astype(np.int64)
 
 
-def _predicted_curve(
-    table: ScoreTable, design: MaskDesign, prediction: Prediction, n_tokens: int | None
-) -> Curve:
-    """The curve of random sizes: a point for every size or bin, with or without a mask."""
-    points = predicted_points(table, design, prediction, _bins if n_tokens is None else lambda size, _: size)
+def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:
+    """The curve of random sizes: a point for every size or bin, whether a mask has it or not."""
+    points = predicted_points(scores, design, curves, _bins if n_tokens is None else lambda size, _: size)
     resolved = (design.n_replicates >= design.min_replicates) & ~np.array(
         [
             equal_by_chance(se**2, mean)
@@ -256,47 +261,73 @@ def _predicted_curve(
     )
 
 
-def _rough_data_se(table: ScoreTable, rows: Int64[np.ndarray, " n_rows"]) -> float:
-    """The spread of the observations with masks at a point; it includes the error of the masks."""
-    _, observation, counts = np.unique(table.id[rows], return_inverse=True, return_counts=True)
-    if len(counts) < 2:
-        return math.nan
-    means = np.bincount(observation, weights=table.score[rows] / counts[observation])
-    return float(means.std(ddof=1)) / math.sqrt(len(counts))
+class _Point:
+    """A point of a curve: the mean over observations of their mean scores there, added up in groups."""
+
+    def __init__(self, design: MaskDesign, masks: Masks) -> None:
+        self.design, self.masks = design, masks
+        self.n_masks, self.rates, self.size = 0, 0.0, 0
+        self.random = False  # whether a mask leaves tokens visible
+        self.enough = design.n_replicates >= design.min_replicates
+
+    def add(self, table: ScoreTable, summation: Summation) -> None:
+        """Add the masks that some observations have at this point."""
+        self.n_masks += len(table)
+        self.rates += float((table.size / table.n_tokens).sum())
+        self.size = int(table.size[0])
+        self.random |= bool((table.size < table.n_tokens).any())
 
 
-def _point(
-    table: ScoreTable,
-    summation: Summation,
-    rows: Int64[np.ndarray, " n_rows"],
-    design: MaskDesign,
-    masks: Masks,
-) -> MeanWithErrors:
-    """One point: the mean over observations of their mean scores at this point."""
-    observation = np.unique(table.id[rows], return_inverse=True)[1]
-    score, replicate = table.score[rows], summation.replicate[rows]
-    if not design.pooled:
-        weight = summation.weight[rows]
-        unseen = (table.size < table.n_tokens)[rows].astype(np.float64) * (not design.deterministic)
+class _ByRow(_Point):
+    """A point where the masks of each observation are drawn for it alone."""
+
+    def __init__(self, design: MaskDesign, masks: Masks) -> None:
+        super().__init__(design, masks)
+        self.sums = ErrorSums(design.n_replicates, joint=masks == "shared")
+
+    def add(self, table: ScoreTable, summation: Summation) -> None:
+        super().add(table, summation)
+        weight, observation = summation.weight, table.observation
+        unseen = (table.size < table.n_tokens).astype(np.float64) * (not self.design.deterministic)
         if summation.unseen is not None:
-            unseen *= summation.unseen[rows]
-        return mean_with_errors(
-            score * weight / np.bincount(observation, weights=weight)[observation],
-            observation,
-            Summation(weight, summation.stratum[rows], replicate, unseen),
-            design.n_replicates,
-            joint=masks == "shared",
-            enough_masks=design.n_replicates >= design.min_replicates,
-        )
-    # The observations and the number of masks at a size are random: a ratio of replicate totals, linearised.
-    mean = float(score.mean())
-    data_se = _rough_data_se(table, rows)
-    enough = design.n_replicates >= design.min_replicates
-    if not enough or len(np.unique(replicate)) < design.n_replicates:
-        return MeanWithErrors(mean, None, None, data_se)
-    residual = (score - mean) / len(score)
-    cell = np.zeros_like(replicate)
-    variance = float(cell_variances(residual, cell, replicate, design.n_replicates)[0])
-    if equal_by_chance(variance, mean) and (table.size < table.n_tokens)[rows].any():
-        return MeanWithErrors(mean, None, None, data_se)
-    return MeanWithErrors(mean, math.sqrt(variance), design.n_replicates - 1, data_se)
+            unseen *= summation.unseen
+        mean = table.score * weight / np.bincount(observation, weights=weight)[observation]
+        self.sums.add(mean, observation, summation._replace(unseen=unseen))
+
+    def mean_with_errors(self) -> MeanWithErrors:
+        return self.sums.mean_with_errors(enough_masks=self.enough)
+
+
+class _Pooled(_Point):
+    """A point where the observations and the number of masks are random: a ratio, linearised.
+
+    The spread of the observations that have masks there includes the error of the masks.
+    """
+
+    def __init__(self, design: MaskDesign, masks: Masks) -> None:
+        super().__init__(design, masks)
+        self.rows = Spread()
+        self.around: float | None = None  # a score, from which the others are counted
+        self.sums, self.counts = np.zeros((2, design.n_replicates))
+
+    def add(self, table: ScoreTable, summation: Summation) -> None:
+        super().add(table, summation)
+        observation, n = table.observation, self.design.n_replicates
+        self.rows.add(np.bincount(observation, weights=table.score) / np.bincount(observation))
+        self.around = float(table.score.mean()) if self.around is None else self.around
+        self.sums += np.bincount(summation.replicate, weights=table.score - self.around, minlength=n)
+        self.counts += np.bincount(summation.replicate, minlength=n)
+
+    def mean_with_errors(self) -> MeanWithErrors:
+        assert self.around is not None
+        apart = float(self.sums.sum()) / self.n_masks
+        mean, n = self.around + apart, self.rows.n
+        data_se = math.sqrt(self.rows.square / (n - 1)) / math.sqrt(n) if n > 1 else math.nan
+        unknown = MeanWithErrors(mean, None, None, data_se)
+        if not self.enough or not self.counts.all():
+            return unknown
+        totals = (self.sums - apart * self.counts) / self.n_masks
+        variance = float(totals.var(ddof=1)) * self.design.n_replicates
+        if equal_by_chance(variance, mean) and self.random:
+            return unknown
+        return MeanWithErrors(mean, math.sqrt(variance), self.design.n_replicates - 1, data_se)

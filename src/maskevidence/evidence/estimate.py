@@ -180,7 +180,7 @@ class _ScoresInMemory:
         self, model: MaskedModel, tokens: Tokens, scoring: Scoring, labels: Mapping[int, Any]
     ) -> None:
         self.model, self.tokens, self.scoring, self.labels = model, tokens, scoring, labels
-        self.scores: ScoreTable | None = None
+        self.scores: list[ScoreTable] = []
         self.n_calls = self.n_repeats = 0
 
     def extended(self, design: MaskDesign) -> EvidenceEstimate:
@@ -188,12 +188,13 @@ class _ScoresInMemory:
         scoring = replace(self.scoring, design=design)
         repeats = range(self.n_repeats, design.n_repeats)
         table, n_calls = score_in_memory(self.model, self.tokens, scoring, repeats)
-        self.scores = table if self.scores is None else ScoreTable.join([self.scores, table])
+        self.scores = [ScoreTable.merged([*self.scores, table])]
+        del table
         self.n_calls += n_calls
         self.n_repeats = design.n_repeats
         base_measure, conditionals = base_measure_of(self.model), self.model.conditionals
         return summarize_scores(
-            self.scores, design, scoring.key, conditionals, self.n_calls, base_measure, self.labels
+            self.scores[0], design, scoring.key, conditionals, self.n_calls, base_measure, self.labels
         )
 
 

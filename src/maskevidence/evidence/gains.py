@@ -23,12 +23,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.standard_errors import MeanWithErrors
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.orders import LogSizes
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import Scores, ScoreTable
 
 FEWEST_GAINS = 8  # hidden tokens that tell b and τ²
 
@@ -36,7 +36,7 @@ FEWEST_GAINS = 8  # hidden tokens that tell b and τ²
 class _Gains(NamedTuple):
     """What the block of each mask gains within itself, nats."""
 
-    n_scored: Int64[np.ndarray, " n_masks"]  # Δ
+    n_scored: Integer[np.ndarray, " n_masks"]  # Δ
     mean: Float64[np.ndarray, " n_masks"]
     variance: Float64[np.ndarray, " n_masks"]
 
@@ -90,8 +90,9 @@ def _log_probs(table: ScoreTable) -> Float64[np.ndarray, "n_masks D"]:
     return answer
 
 
-def with_all_hidden(table: ScoreTable, design: MaskDesign) -> ScoreTable:
+def with_all_hidden(record: ScoreTable | Scores, design: MaskDesign) -> ScoreTable | Scores:
     """For the curve: the record of `LogSizes` with the mean over all hidden tokens as the score of a mask."""
     if not isinstance(design, LogSizes):
-        return table
+        return record
+    table = Scores.of(record).table()
     return replace(table, score=np.nanmean(_log_probs(table), axis=1))

@@ -1,10 +1,12 @@
 """The observations of an estimate: the log evidence, mask error and length of each."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.result import EvidenceEstimate
 from maskevidence.evidence.score_means import errors_of_rows
@@ -25,6 +27,8 @@ _COLUMNS = (
     "closed_form",
 )
 
+_ROWS_AT_ONCE = 2**14
+
 
 @dataclass(frozen=True)
 class ObservationTable:
@@ -35,10 +39,10 @@ class ObservationTable:
     observation has many masks.
     """
 
-    id: Int64[np.ndarray, " N"]
+    id: Integer[np.ndarray, " N"]
     label: tuple[str, ...]  # N names, empty where an observation has none
-    n_tokens: Int64[np.ndarray, " N"]  # tokens that can be hidden
-    n_bytes: Int64[np.ndarray, " N"] | None  # bytes of text behind them; None without text
+    n_tokens: Integer[np.ndarray, " N"]  # tokens that can be hidden
+    n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text behind them; None without text
     log_evidence: Float64[np.ndarray, " N"]
     # shape (N,); Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of
     # them gave the same number, 0 where every mask was scored
@@ -74,8 +78,17 @@ class ObservationTable:
 
     def to_csv(self) -> str:
         """CSV text with the columns of `columns`."""
-        columns = self.columns()
-        return csv_text(columns, zip(*columns.values(), strict=True))
+        return "".join(self.csv_in_parts())
+
+    def csv_in_parts(self) -> Iterator[str]:
+        """The same text in parts."""
+        for start in range(0, max(1, len(self)), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            values = {field.name: getattr(self, field.name) for field in fields(self)}
+            some: dict[str, Any] = {name: x if x is None else x[part] for name, x in values.items()}
+            columns = ObservationTable(**some).columns()
+            text = csv_text(columns, zip(*columns.values(), strict=True))
+            yield text if start == 0 else text.split("\n", 1)[1]
 
 
 def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:
@@ -92,14 +105,13 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
         >>> bool(abs(table.log_evidence.mean() - estimate.log_evidence) < 1e-9)
         True
     """
-    scores = estimate.scores.sorted()
-    ids, first = np.unique(scores.id, return_index=True)
+    scores = estimate.record
     mask_se, mask_df = errors_of_rows(scores, design, estimate.how.key)
     return ObservationTable(
-        id=ids,
-        label=("",) * len(ids) if estimate.labels is None else tuple(estimate.names),
-        n_tokens=scores.n_tokens[first],
-        n_bytes=None if scores.n_bytes is None else scores.n_bytes[first],
+        id=scores.ids,
+        label=("",) * len(scores.ids) if estimate.labels is None else tuple(estimate.names),
+        n_tokens=scores.n_tokens,
+        n_bytes=scores.n_bytes,
         log_evidence=estimate.per_observation,
         mask_se=mask_se,
         mask_df=mask_df,

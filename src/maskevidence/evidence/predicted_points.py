@@ -15,7 +15,8 @@ make the error of one size many times the errors of its neighbours.
 
 The sampling error of the observations includes the error of the masks: data_se² = v/N + mask_se², where v is
 the mean of (S - ĉ(M) - mean)² over the same masks, the variance of the observations around their curve, and N
-is the number of observations, all of which have a part in the point through their levels.
+is the number of observations, all of which have a part in the point through their levels. Of large records,
+every k-th observation gives s² and v.
 """
 
 import math
@@ -23,20 +24,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
-from maskevidence.evidence.control_variates import Prediction
+from maskevidence.evidence.control_variates import Prediction, SizeCurves
+from maskevidence.evidence.score_means import predicted
 from maskevidence.masks.design import MaskDesign
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import Scores, ScoreTable
 
 NEAREST, SHARE = 32, 1 / 4  # of the masks that give the spread at a point: the fewest, and their share of all
-PointOf = Callable[[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]], Int64[np.ndarray, " n"]]
+PointOf = Callable[[Integer[np.ndarray, " n"], Integer[np.ndarray, " n"]], Integer[np.ndarray, " n"]]
 
 
 class Points(NamedTuple):
     """The points of a curve in ascending order; all arrays have shape (n_points,)."""
 
-    point: Int64[np.ndarray, " n_points"]  # their numbers
+    point: Integer[np.ndarray, " n_points"]  # their numbers
     rate: Float64[np.ndarray, " n_points"]  # the mean rate of the sizes of a point
     score: Float64[np.ndarray, " n_points"]  # nats per masked token
     # Monte-Carlo standard error; NaN where all residuals are equal by chance
@@ -44,54 +46,57 @@ class Points(NamedTuple):
     mask_df: Float64[np.ndarray, " n_points"]  # its degrees of freedom
     # sampling standard error of the observations, including the masks' error; NaN for one row
     data_se: Float64[np.ndarray, " n_points"]
-    n_masks: Int64[np.ndarray, " n_points"]  # how many masks were scored
+    n_masks: Integer[np.ndarray, " n_points"]  # how many masks were scored
 
 
-def predicted_points(
-    table: ScoreTable, design: MaskDesign, prediction: Prediction, point_of: PointOf
-) -> Points:
+def predicted_points(scores: Scores, design: MaskDesign, curves: SizeCurves, point_of: PointOf) -> Points:
     """The points of the curve from the record of a design of random sizes."""
-    here = point_of(table.size, table.n_tokens)
-    residual = prediction.residuals(table)
-    weight = design.summation(table.n_tokens, table.draw, table.size).weight
-    lengths = np.unique(table.n_tokens)
+    lengths = np.unique(scores.n_tokens)
     n_points = int(point_of(lengths, lengths).max()) + 1
     sums = np.zeros((n_points, 4))  # of scores, of sizes, of rates, and of the variance for s² = 1
-    sums[:, 0] = np.bincount(here, weights=weight / table.n_tokens * residual, minlength=n_points)
-    for length in lengths:
-        size = np.arange(1, length + 1)
-        np.add.at(sums, point_of(size, np.full(length, length)), _expected(table, design, prediction, size))
-    n_masks = np.bincount(here, minlength=n_points)
-    square, df = _nearest_squares(here, table.size * residual**2, n_masks)
+    n_masks = np.zeros(n_points, dtype=np.int64)
+    for _, table in scores:
+        here, prediction = point_of(table.size, table.n_tokens), predicted(table, design, curves)
+        weight = design.summation(table.n_tokens, table.draw, table.size).weight
+        left = weight / table.n_tokens * prediction.residuals(table)
+        sums[:, 0] += np.bincount(here, weights=left, minlength=n_points)
+        n_masks += np.bincount(here, minlength=n_points)
+        for length in np.unique(table.n_tokens):
+            size = np.arange(1, length + 1)
+            point = point_of(size, np.full(length, length))
+            np.add.at(sums, point, _expected(table, design, prediction, size))
+    square, df, between = _spread(scores, design, curves, point_of, n_points)
     kept = sums[:, 1] > 0
     total, n_sizes, rates, variance = sums[kept].T
     with np.errstate(invalid="ignore"):
         mask_se = np.sqrt(variance * square[kept]) / n_sizes
-        data_se = np.sqrt(_between(table, prediction, here, n_masks, point_of)[kept] + mask_se**2)
+        data_se = np.sqrt(between[kept] + mask_se**2)
     point, score = np.flatnonzero(kept), total / n_sizes
     return Points(point, rates / n_sizes, score, mask_se, df[kept], data_se, n_masks[kept])
 
 
-def _between(
-    table: ScoreTable,
-    prediction: Prediction,
-    point: Int64[np.ndarray, " n"],
-    n_masks: Int64[np.ndarray, " n_points"],
-    point_of: PointOf,
-) -> Float64[np.ndarray, " n_points"]:
-    """v/N of each point: the variance of the observations around their curve, over their number."""
-    _, first = np.unique(table.id, return_index=True)
-    n_rows = np.zeros(len(n_masks))
-    for length, rows in zip(*np.unique(table.n_tokens[first], return_counts=True), strict=True):
+def _spread(
+    scores: Scores, design: MaskDesign, curves: SizeCurves, point_of: PointOf, n_points: int
+) -> tuple[Float64[np.ndarray, " n_points"], ...]:
+    """s² of each point and its degrees of freedom, and v/N, from the masks of every k-th observation.
+
+    v/N is the variance of the observations around their curve, over their number.
+    """
+    table = scores.sample()
+    point, prediction = point_of(table.size, table.n_tokens), predicted(table, design, curves)
+    n_masks = np.bincount(point, minlength=n_points)
+    square, df = _nearest_squares(point, table.size * prediction.residuals(table) ** 2, n_masks)
+    n_rows = np.zeros(n_points)
+    for length, rows in zip(*np.unique(scores.n_tokens, return_counts=True), strict=True):
         size = np.arange(1, length + 1)
         n_rows[np.unique(point_of(size, np.full(length, length)))] += rows
-    around = table.score - prediction.curves.at(table.size, table.n_tokens, prediction.fold)
-    square, _ = _nearest_squares(point, (around - around.mean()) ** 2, n_masks)
-    return np.where(n_rows > 1, square / np.maximum(n_rows - 1, 1), math.nan)
+    around = table.score - curves.at(table.size, table.n_tokens, prediction.fold)
+    apart, _ = _nearest_squares(point, (around - around.mean()) ** 2, n_masks)
+    return square, df, np.where(n_rows > 1, apart / np.maximum(n_rows - 1, 1), math.nan)
 
 
 def _expected(
-    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Int64[np.ndarray, " n"]
+    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Integer[np.ndarray, " n"]
 ) -> Float64[np.ndarray, "n 4"]:
     """What the observations with D tokens, one per size, add to the sums of each size."""
     n_tokens, n_folds = np.full_like(size, len(size)), len(prediction.curves.values)
@@ -113,7 +118,9 @@ def _expected(
 
 
 def _nearest_squares(
-    point: Int64[np.ndarray, " n"], square: Float64[np.ndarray, " n"], n_masks: Int64[np.ndarray, " n_points"]
+    point: Integer[np.ndarray, " n"],
+    square: Float64[np.ndarray, " n"],
+    n_masks: Integer[np.ndarray, " n_points"],
 ) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
     """The mean square around each point and its degrees of freedom, with weights that fall off linearly.
 

@@ -7,17 +7,17 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.errors import InputError
 from maskevidence.evidence import bounds
 from maskevidence.evidence.bounds import Bracket, OrderSpread
 from maskevidence.evidence.curve import LOW_RATE, Curve, curve_from_scores, curve_lines
-from maskevidence.evidence.score_means import errors_of_rows, mean_of_scores, prediction_of
+from maskevidence.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.model import MASS, Conditionals
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import Scores, ScoreTable
 from maskevidence.show.arviz import log_likelihood_tree
 from maskevidence.show.draw import plot
 from maskevidence.show.parts import Page, Table
@@ -83,7 +83,7 @@ class EvidenceEstimate(Shown):
         how: the design, the seed and the conditionals behind the scores, and what these are relative to.
         ids: shape (n_observations,); the observations, in ascending order.
         per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
-        scores: the record, one row per observation and mask.
+        record: the scores, some observations at a time; those of a saved run are read from its files.
         notes: facts that qualify the numbers, one sentence each.
         no_interval: why there is no interval; None if an interval exists.
         tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
@@ -105,9 +105,9 @@ class EvidenceEstimate(Shown):
     n_bytes: int | None
     n_model_calls: int
     how: HowScored
-    ids: Int64[np.ndarray, " n_observations"] = field(repr=False)
+    ids: Integer[np.ndarray, " n_observations"] = field(repr=False)
     per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
-    scores: ScoreTable = field(repr=False)
+    record: Scores = field(repr=False)
     notes: tuple[str, ...] = ()
     no_interval: str | None = None
     tails: Tails = (0.0, 0.0)
@@ -122,7 +122,7 @@ class EvidenceEstimate(Shown):
     def curve(self) -> Curve:
         """The score by mask size."""
         design, key = self.how.design, self.how.key
-        return curve_from_scores(self.scores, design, key.masks, prediction_of(self.scores, design, key))
+        return curve_from_scores(self.record, design, key.masks, curves_of(self.record, design, key))
 
     @property
     def design(self) -> dict[str, Any]:
@@ -152,7 +152,12 @@ class EvidenceEstimate(Shown):
     @property
     def n_masks(self) -> int:
         """Number of scored masks, over all observations."""
-        return len(self.scores)
+        return self.record.n_masks
+
+    @cached_property
+    def scores(self) -> ScoreTable:
+        """The record in memory, one row per observation and mask."""
+        return self.record.table()
 
     @property
     def names(self) -> list[str]:
@@ -195,7 +200,7 @@ class EvidenceEstimate(Shown):
 
         `Orderings(n, bound="importance")` records orders, and `Exhaustive(order_mixture=True)` the mixture.
         """
-        return bounds.bracket(self.scores, self.how.design, self.masks)
+        return bounds.bracket(self.scores, self.how.design, self.masks) if self._has_orders else None
 
     @property
     def order_mixture(self) -> float | None:
@@ -205,7 +210,12 @@ class EvidenceEstimate(Shown):
     @cached_property
     def order_spread(self) -> OrderSpread | None:
         """How log p_σ(x) varies with the order; None unless the design is an importance bound of orders."""
-        return bounds.order_spread(self.scores, self.how.design)
+        return bounds.order_spread(self.scores, self.how.design) if self._has_orders else None
+
+    @property
+    def _has_orders(self) -> bool:
+        """Whether the design recorded orders or their mixture."""
+        return bool(self.design.get("bound") == "importance" or self.design.get("order_mixture"))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval for the log evidence of these observations, for the error of the masks alone.
@@ -279,11 +289,10 @@ class EvidenceEstimate(Shown):
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df, closed_form
         where it was asked for, and per_token.
         """
-        scores = self.scores.sorted()
-        _, first = np.unique(scores.id, return_index=True)
-        values: dict[str, Any] = {"n_tokens": scores.n_tokens[first]}
+        scores = self.record
+        values: dict[str, Any] = {"n_tokens": scores.n_tokens}
         if scores.n_bytes is not None:
-            values["n_bytes"] = scores.n_bytes[first]
+            values["n_bytes"] = scores.n_bytes
         values["log_evidence"] = self.per_observation
         errors = errors_of_rows(scores, self.how.design, self.how.key)
         values |= dict(zip(("mask_se", "mask_df"), errors, strict=True))
@@ -391,7 +400,7 @@ def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
 
 
 def summarize_scores(
-    scores: ScoreTable,
+    record: ScoreTable | Scores,
     design: MaskDesign,
     key: MaskKey,
     conditionals: Conditionals,
@@ -400,16 +409,15 @@ def summarize_scores(
     labels: Mapping[int, Any] | None = None,
     unknown_tails: int = UNKNOWN_TAILS,
 ) -> EvidenceEstimate:
-    """The estimate that follows from a record of scores; `unknown_tails` as in `tails`."""
-    table = scores.sorted()
-    ids, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
-    lengths = table.n_tokens[first]
-    _, contribution, mean, by_row = mean_of_scores(table, design, key, unknown_tails, conditionals)
+    """The estimate that follows from a record of scores; `unknown_tails` as in `Drops.tails`."""
+    scores = Scores.of(record)
+    ids, lengths = scores.ids, scores.n_tokens
+    _, per_observation, mean, by_row = mean_of_scores(scores, design, key, unknown_tails, conditionals)
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:
         notes += _note_on_rows(by_row, ids, labels)
-    notes += _note_on_weights(table, design)
+    notes += _note_on_weights(scores, design)
     if conditionals == "approximate":
         notes.append(f"there is no interval: {no_interval}" if mean.mask_se == 0.0 else MASKS_ALONE)
     estimate = EvidenceEstimate(
@@ -420,12 +428,12 @@ def summarize_scores(
         kind=kind_of(design, conditionals, lengths),
         n_observations=len(ids),
         n_tokens=int(lengths.sum()),
-        n_bytes=None if table.n_bytes is None else int(table.n_bytes[first].sum()),
+        n_bytes=None if scores.n_bytes is None else int(scores.n_bytes.sum()),
         n_model_calls=n_model_calls,
         how=HowScored(design, key, conditionals, base_measure),
         ids=ids,
-        per_observation=np.bincount(observation, weights=contribution),
-        scores=table,
+        per_observation=per_observation,
+        record=scores,
         notes=tuple(notes),
         no_interval=no_interval,
         tails=mean.tails,
@@ -455,7 +463,7 @@ def _why_no_interval(
 
 
 def _note_on_rows(
-    each: Float64[np.ndarray, " n"], ids: Int64[np.ndarray, " n"], labels: Mapping[int, Any] | None
+    each: Float64[np.ndarray, " n"], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
 ) -> list[str]:
     """The observation that holds most of the masks' variance, where there are many."""
     if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
@@ -465,14 +473,15 @@ def _note_on_rows(
     return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
 
 
-def _note_on_weights(table: ScoreTable, design: MaskDesign) -> list[str]:
+def _note_on_weights(scores: Scores, design: MaskDesign) -> list[str]:
     """How far a convention's weights w_M move the estimate: Σ (w_M - 1)·S(x; M).
 
     Scores of sizes that were not drawn are interpolated: the first and the last sizes, of which w_M is
     furthest from 1, are rare.
     """
-    if design.weight_by_size(table.n_tokens, table.size) is None:
+    if design.weight_by_size(scores.n_tokens[:1], scores.n_tokens[:1]) is None:
         return []
+    table = scores.sample()
     n_tokens, size = design.own_size(table.n_tokens, table.draw, table.size)
     replicate = design.summation(table.n_tokens, table.draw, table.size).replicate
     masks_each = design.n_draws(np.ones(1, dtype=np.int64))[0] / design.n_replicates
@@ -488,7 +497,7 @@ def _note_on_weights(table: ScoreTable, design: MaskDesign) -> list[str]:
             moved[r] += here.sum() / masks_each * ((weight - 1) @ np.interp(every, sizes, score))
     if not moved.any():
         return []
-    moved /= table.n_tokens[np.unique(table.id, return_index=True)[1]].sum()
+    moved /= table.n_tokens[table.first].sum()
     error = f" ± {moved.std(ddof=1) / math.sqrt(len(moved)):.2g}" if len(moved) > 1 else ""
     return [
         f"the weights of {design.name} move the number by {moved.mean():+.2g}{error} (masks) nats "
@@ -496,7 +505,7 @@ def _note_on_weights(table: ScoreTable, design: MaskDesign) -> list[str]:
     ]
 
 
-def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Int64[np.ndarray, " n"]) -> Kind:
+def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]) -> Kind:
     """The kind of an estimate from a design, for observations of these numbers of tokens."""
     covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
     if conditionals == "transformed":

@@ -1,103 +1,141 @@
 """The mean of the scores over observations with its errors, and the error of each observation."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.bounds import linear_scores
-from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT, Prediction, predict_by_size
+from maskevidence.evidence.control_variates import (
+    FEWEST_TO_PREDICT,
+    MAX_MASKS,
+    Prediction,
+    SizeCurves,
+    fitted_curves,
+    predict_by_size,
+)
 from maskevidence.evidence.gains import mean_with_gains
 from maskevidence.evidence.standard_errors import (
     UNKNOWN_TAILS,
+    Drops,
+    ErrorSums,
     MeanWithErrors,
+    Totals,
     cell_variances,
     equal_by_chance,
-    mean_with_errors,
-    tails,
+    totals_of_cells,
 )
 from maskevidence.evidence.token_means import token_controls
 from maskevidence.masks.design import MaskDesign, MaskKey, Summation
+from maskevidence.masks.drawing import MASKS_AT_ONCE
 from maskevidence.masks.orders import LogSizes
 from maskevidence.model import Conditionals
-from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.record import Scores, ScoreTable
 
 
 class MeanOfScores(NamedTuple):
     """A mean over observations, and what it comes from.
 
     Attributes:
-        prediction: the control variates; None for designs other than random sizes, shared masks, a single
-            replicate and runs of few masks. Shared masks move all observations together, so that these do not
-            tell the error. With few masks, the curves of the folds err together (coverage of 95 % intervals
-            with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction; benchmarks/coverage.py).
-        contribution: shape (n_masks,); what each mask adds to the estimate of its observation, nats.
+        curves: those of the control variates; None for designs other than random sizes, shared masks, a
+            single replicate and runs of few masks. Shared masks move all observations together, so that these
+            do not tell the error. With few masks, the curves of the folds err together (coverage of 95 %
+            intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction;
+            benchmarks/coverage.py).
+        per_observation: shape (n_observations,); the estimates whose mean it is, nats.
         mean: the mean with its errors.
         by_row: shape (n_observations,); the masks' variance of each observation's estimate, nats²; None where
             masks are shared or their error is not known.
     """
 
-    prediction: Prediction | None
-    contribution: Float64[np.ndarray, " n_masks"]
+    curves: SizeCurves | None
+    per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
     by_row: Float64[np.ndarray, " n"] | None
 
 
 def mean_of_scores(
-    table: ScoreTable,
+    record: ScoreTable | Scores,
     design: MaskDesign,
     key: MaskKey,
     unknown_tails: int = UNKNOWN_TAILS,
     conditionals: Conditionals = "learned",
 ) -> MeanOfScores:
     """The mean over observations of their weighted sums of scores, with its errors."""
-    _, first, observation = np.unique(table.id, return_index=True, return_inverse=True)
-    summation = design.summation(table.n_tokens, table.draw, table.size)
-    prediction = prediction_of(table, design, key)
-    if prediction is None:
-        contribution = summation.weight * linear_scores(table, design)
-    else:
-        contribution = prediction.contributions(table, summation.weight, design.n_draws(table.n_tokens))
-    mean = mean_with_errors(
-        contribution,
-        observation,
-        summation._replace(unseen=np.zeros_like(contribution)) if design.deterministic else summation,
-        design.n_replicates,
-        joint=key.masks == "shared" or (design.pooled and prediction is None),
-        enough_masks=design.unknown_error(table.n_tokens[first], key.masks) is None,
-    )
-    if conditionals == "exact" and isinstance(design, LogSizes):
-        return MeanOfScores(None, contribution, mean_with_gains(mean, table, design), None)
-    by_row = None
-    if mean.mask_se:
+    scores = Scores.of(record)
+    curves, n = curves_of(scores, design, key), len(scores.ids)
+    shared, per_observation, by_row = key.masks == "shared", np.empty(n), np.zeros(n)
+    sums = ErrorSums(design.n_replicates, joint=shared or (design.pooled and curves is None))
+    n_units = int(design.n_draws(scores.n_tokens).max()) if design.random_sizes else design.n_replicates
+    drops, together = Drops(math.ceil(scores.n_masks / MASKS_AT_ONCE)), Totals(n_units)
+    for rows, table in scores:
+        contribution, observation = contributions(table, design, curves), table.observation
+        summation = design.summation(table.n_tokens, table.draw, table.size)
+        per_observation[rows] = np.bincount(observation, weights=contribution)
+        unseen = np.zeros_like(contribution) if design.deterministic else summation.unseen
+        sums.add(contribution, observation, summation._replace(unseen=unseen))
+        if design.deterministic or design.n_replicates < 2:
+            continue
         stratum, unit = drawn_together(summation, design, table.draw)
-        cell = stratum if key.masks == "shared" else observation * (stratum.max() + 1) + stratum
-        mean = mean._replace(
-            tails=tails(contribution / len(first), cell, unit, summation.unseen, unknown_tails)
+        if shared:
+            together.add(contribution / n, stratum, unit, summation.unseen)
+            continue
+        n_strata = int(stratum.max()) + 1
+        cells, totals, correction = totals_of_cells(
+            contribution, observation * n_strata + stratum, unit, n_units, summation.unseen
         )
-        if key.masks == "own":
-            n_units = int(unit.max()) + 1
-            variance = cell_variances(contribution, cell, unit, n_units, summation.unseen)
-            _, of_cell = np.unique(cell, return_index=True)
-            by_row = np.bincount(observation[of_cell], weights=variance)
-    return MeanOfScores(prediction, contribution, mean, by_row)
+        drops.add(totals / n, correction)
+        variance = totals.var(axis=1, ddof=1) * n_units * correction
+        by_row[rows] = np.bincount(cells // n_strata, weights=variance)
+    enough = design.unknown_error(scores.n_tokens, key.masks) is None
+    mean = sums.mean_with_errors(enough_masks=enough)
+    if conditionals == "exact" and isinstance(design, LogSizes):
+        gained = mean_with_gains(mean, scores.table(), design)
+        return MeanOfScores(None, per_observation, gained, None)
+    if not mean.mask_se:
+        return MeanOfScores(curves, per_observation, mean, None)
+    if shared:
+        drops.add(*together.table())
+    mean = mean._replace(tails=drops.tails(unknown_tails))
+    return MeanOfScores(curves, per_observation, mean, None if shared else by_row)
 
 
-def prediction_of(table: ScoreTable, design: MaskDesign, key: MaskKey) -> Prediction | None:
-    """The control variates of random sizes; None for other designs, and for too few masks."""
-    enough = design.n_replicates > 1 and int((table.n_tokens > 1).sum()) >= FEWEST_TO_PREDICT
-    if not (design.random_sizes and key.masks == "own" and enough):
+def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
+    """The curves of the control variates; None for other designs, and for too few masks."""
+    if not (design.random_sizes and key.masks == "own" and design.n_replicates > 1):
         return None
-    replicate = design.summation(table.n_tokens, table.draw, table.size).replicate
-    prediction = predict_by_size(table, replicate, design.n_replicates)
+    if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
+        return None
+    sample = scores.sample(MAX_MASKS)
+    return fitted_curves(sample, _replicate(sample, design), design.n_replicates)
+
+
+def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Prediction:
+    """The control variates of the masks of some observations."""
+    prediction = predict_by_size(table, _replicate(table, design), design.n_replicates, curves)
     if table.hidden is None:
         return prediction
     return prediction._replace(token=token_controls(table, prediction))
 
 
+def contributions(
+    table: ScoreTable, design: MaskDesign, curves: SizeCurves | None
+) -> Float64[np.ndarray, " n_masks"]:
+    """What each mask of some observations adds to the estimate of its observation, nats."""
+    weight = design.summation(table.n_tokens, table.draw, table.size).weight
+    if curves is None:
+        return weight * linear_scores(table, design)
+    return predicted(table, design, curves).contributions(table, weight, design.n_draws(table.n_tokens))
+
+
+def _replicate(table: ScoreTable, design: MaskDesign) -> Integer[np.ndarray, " n_masks"]:
+    return design.summation(table.n_tokens, table.draw, table.size).replicate
+
+
 def drawn_together(
-    summation: Summation, design: MaskDesign, draw: Int64[np.ndarray, " n_masks"]
-) -> tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]]:
+    summation: Summation, design: MaskDesign, draw: Integer[np.ndarray, " n_masks"]
+) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
     """The stratum of each mask, and its unit: equal for the masks of a stratum that are drawn together."""
     if design.random_sizes:  # each draw is a mask of its own
         return np.zeros_like(draw), draw
@@ -105,7 +143,7 @@ def drawn_together(
 
 
 def errors_of_rows(
-    table: ScoreTable, design: MaskDesign, key: MaskKey
+    record: ScoreTable | Scores, design: MaskDesign, key: MaskKey
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
     """mask_se and mask_df of each observation: the variances of its strata add up.
 
@@ -113,14 +151,19 @@ def errors_of_rows(
         In the order of the ids: the standard error of the masks, NaN where it is not known and 0 where all
         masks were scored, and its degrees of freedom.
     """
-    _, observation = np.unique(table.id, return_inverse=True)
-    summation = design.summation(table.n_tokens, table.draw, table.size)
-    return errors_of_sums(mean_of_scores(table, design, key).contribution, observation, summation, design)
+    scores = Scores.of(record)
+    curves = curves_of(scores, design, key)
+    mask_se, mask_df = np.empty((2, len(scores.ids)))
+    for rows, table in scores:
+        summation = design.summation(table.n_tokens, table.draw, table.size)
+        each = contributions(table, design, curves)
+        mask_se[rows], mask_df[rows] = errors_of_sums(each, table.observation, summation, design)
+    return mask_se, mask_df
 
 
 def errors_of_sums(
     contribution: Float64[np.ndarray, " n_masks"],
-    observation: Int64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
     summation: Summation,
     design: MaskDesign,
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:

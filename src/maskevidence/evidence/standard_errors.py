@@ -40,7 +40,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.masks.design import Summation
 
@@ -72,7 +72,7 @@ class MeanWithErrors(NamedTuple):
 
 def mean_with_errors(
     contribution: Float64[np.ndarray, " n_masks"],
-    observation: Int64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
     summation: Summation,
     n_replicates: int,
     *,
@@ -94,40 +94,133 @@ def mean_with_errors(
         >>> mean_with_errors(contribution, np.array([0, 0, 1, 1]), replicates, 2, joint=False)[:2]
         (1.75, 0.5590169943749475)
     """
-    _, stratum, replicate, unseen = summation
-    n = int(observation.max()) + 1
-    estimates = np.bincount(observation, weights=contribution, minlength=n)
-    mean = float(estimates.mean())
-    spread = float(estimates.var(ddof=1)) if n > 1 else None
-    whole_error = math.sqrt(spread / n) if spread else None
-    if unseen is not None and not unseen.any():
-        return MeanWithErrors(mean, 0.0, math.inf, whole_error)
-    unknown = MeanWithErrors(mean, None, None, whole_error)
-    if not enough_masks or n_replicates < 2:
-        return unknown
+    sums = ErrorSums(n_replicates, joint=joint)
+    sums.add(contribution, observation, summation)
+    return sums.mean_with_errors(enough_masks=enough_masks)
 
-    cell = observation * (stratum.max() + 1) + stratum
-    own = cell_variances(contribution, cell, replicate, n_replicates, unseen)
-    single = float(own.sum()) / n  # v̄
-    parts = own / n**2
-    if joint:
-        parts = cell_variances(contribution, stratum, replicate, n_replicates, unseen) / n**2
-    mask_variance = float(parts.sum())
-    if equal_by_chance(mask_variance, mean):
-        return unknown
-    mask_df = mask_variance**2 / float((parts**2).sum()) * (n_replicates - 1)
-    if spread is None:
-        return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, None)
-    covariance = (mask_variance - single / n) / (1 - 1 / n)
-    data_variance = (spread - single + covariance) / n
-    data_se = math.sqrt(data_variance) if data_variance > 0 else None
-    return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, data_se)
+
+class ErrorSums:
+    """What the errors of a mean over observations follow from, added up over groups of observations.
+
+    Example:
+        >>> from maskevidence.masks.design import Summation
+        >>> one = Summation(np.ones(2) / 2, stratum=np.zeros(2, int), replicate=np.arange(2))
+        >>> sums = ErrorSums(2, joint=False)
+        >>> for values in ([0.5, 1.0], [0.5, 1.5]):
+        ...     sums.add(np.array(values), np.zeros(2, int), one)
+        >>> sums.mean_with_errors()[:2]
+        (1.75, 0.5590169943749475)
+    """
+
+    def __init__(self, n_replicates: int, *, joint: bool) -> None:
+        self.n_replicates, self.joint = n_replicates, joint
+        self.estimates = Spread()
+        self.random = False
+        self._own = self._squares = 0.0  # of the variances of the cells of single observations
+        self.shared = Totals(n_replicates)  # of the strata, over all observations
+
+    def add(
+        self,
+        contribution: Float64[np.ndarray, " n_masks"],
+        observation: Integer[np.ndarray, " n_masks"],
+        summation: Summation,
+    ) -> None:
+        """Add all masks of some observations, which are numbered from 0."""
+        _, stratum, replicate, unseen = summation
+        self.estimates.add(np.bincount(observation, weights=contribution))
+        random = unseen is None or bool(unseen.any())
+        self.random |= random
+        if self.n_replicates < 2:
+            return
+        if self.joint:
+            self.shared.add(contribution, stratum, replicate, unseen)
+        if random:
+            cell = observation * (stratum.max() + 1) + stratum
+            own = cell_variances(contribution, cell, replicate, self.n_replicates, unseen)
+            self._own += float(own.sum())
+            self._squares += float((own**2).sum())
+
+    def mean_with_errors(self, *, enough_masks: bool = True) -> MeanWithErrors:
+        """The mean of all that was added, with its errors; `enough_masks` as in `mean_with_errors`."""
+        n, mean = self.estimates.n, self.estimates.mean
+        spread = self.estimates.square / (n - 1) if n > 1 else None
+        whole_error = math.sqrt(spread / n) if spread else None
+        if not self.random:
+            return MeanWithErrors(mean, 0.0, math.inf, whole_error)
+        unknown = MeanWithErrors(mean, None, None, whole_error)
+        if not enough_masks or self.n_replicates < 2:
+            return unknown
+        single = self._own / n  # v̄
+        mask_variance, square = self._own / n**2, self._squares / n**4
+        if self.joint:
+            totals, correction = self.shared.table()
+            parts = totals.var(axis=1, ddof=1) * self.n_replicates * correction / n**2
+            mask_variance, square = float(parts.sum()), float((parts**2).sum())
+        if equal_by_chance(mask_variance, mean):
+            return unknown
+        mask_df = mask_variance**2 / square * (self.n_replicates - 1)
+        if spread is None:
+            return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, None)
+        covariance = (mask_variance - single / n) / (1 - 1 / n)
+        data_variance = (spread - single + covariance) / n
+        data_se = math.sqrt(data_variance) if data_variance > 0 else None
+        return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, data_se)
+
+
+class Spread:
+    """The mean of values and the sum of their squares around it, of values that are added in groups.
+
+    Source:
+        Chan, Golub, LeVeque (1983), Algorithms for computing the sample variance, The American Statistician.
+
+    Example:
+        >>> spread = Spread()
+        >>> for values in ([1.0, 2.0], [6.0]):
+        ...     spread.add(np.array(values))
+        >>> spread.n, spread.mean, spread.square
+        (3, 3.0, 14.0)
+    """
+
+    def __init__(self) -> None:
+        self.n, self.mean, self.square = 0, 0.0, 0.0
+
+    def add(self, values: Float64[np.ndarray, " n"]) -> None:
+        mean, n = float(values.mean()), len(values)
+        apart = mean - self.mean if self.n else 0.0
+        self.square += float(((values - mean) ** 2).sum()) + apart**2 * self.n * n / (self.n + n)
+        self.mean = self.mean + apart * n / (self.n + n) if self.n else mean
+        self.n += n
+
+
+class Totals:
+    """The sum of each replicate of each cell and the finite-population correction of the cells, added up."""
+
+    def __init__(self, n_replicates: int) -> None:
+        self.n_replicates = n_replicates
+        self._cells: dict[int, tuple[Float64[np.ndarray, " R"], float]] = {}
+
+    def add(
+        self,
+        contribution: Float64[np.ndarray, " n_masks"],
+        cell: Integer[np.ndarray, " n_masks"],
+        replicate: Integer[np.ndarray, " n_masks"],
+        unseen: Float64[np.ndarray, " n_masks"] | None,
+    ) -> None:
+        cells = totals_of_cells(contribution, cell, replicate, self.n_replicates, unseen)
+        for number, total, corrected in zip(*cells, strict=True):
+            before, largest = self._cells.get(int(number), (0.0, 0.0))
+            self._cells[int(number)] = before + total, max(largest, float(corrected))
+
+    def table(self) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
+        """The sums, shape (n_cells, R), and the corrections, in the order of the cells' numbers."""
+        totals, correction = zip(*(self._cells[number] for number in sorted(self._cells)), strict=True)
+        return np.array(totals), np.array(correction)
 
 
 def cell_variances(
     contribution: Float64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
-    replicate: Int64[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
+    replicate: Integer[np.ndarray, " n_masks"],
     n_replicates: int,
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Float64[np.ndarray, " n_cells"]:
@@ -135,60 +228,87 @@ def cell_variances(
 
     It is multiplied by the finite-population correction of the cell, the largest one of its masks.
     """
-    totals, correction = _totals(contribution, cell, replicate, n_replicates, unseen)
+    _, totals, correction = totals_of_cells(contribution, cell, replicate, n_replicates, unseen)
     return totals.var(axis=1, ddof=1) * n_replicates * correction
 
 
-def _totals(
+def totals_of_cells(
     contribution: Float64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
-    replicate: Int64[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
+    replicate: Integer[np.ndarray, " n_masks"],
     n_replicates: int,
     unseen: Float64[np.ndarray, " n_masks"] | None,
-) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
-    """The sum of each replicate of each cell, and the finite-population correction of each cell."""
-    _, dense = np.unique(cell, return_inverse=True)
-    n_cells = int(dense.max()) + 1
+) -> tuple[
+    Integer[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]
+]:
+    """The cells in order, the sum of each of their replicates, and their finite-population corrections."""
+    cells, dense = np.unique(cell, return_inverse=True)
+    n_cells = len(cells)
     totals = np.bincount(
         dense * n_replicates + replicate, weights=contribution, minlength=n_cells * n_replicates
     )
     correction = np.full(n_cells, 1.0 if unseen is None else 0.0)
     if unseen is not None:
         np.maximum.at(correction, dense, unseen)
-    return totals.reshape(n_cells, n_replicates), correction
+    return cells, totals.reshape(n_cells, n_replicates), correction
 
 
-def tails(
-    contribution: Float64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
-    unit: Int64[np.ndarray, " n_masks"],
-    unseen: Float64[np.ndarray, " n_masks"] | None = None,
-    unknown: int = UNKNOWN_TAILS,
-) -> Tails:
-    """d/n below and above for a sum of contributions (formula above).
+class Drops:
+    """The drop of each random mask from the others of its cell (formula above), of cells added in groups.
 
-    Args:
-        unit: shape (n_masks,); 0..n_units - 1, equal for masks of a cell that are drawn together.
-        unseen: shape (n_masks,); the finite-population correction of each mask's cell; None for 1 everywhere.
-        unknown: the number of masks that do not show whether a tail is light.
+    Masks of a cell that are drawn together are a unit. The width of the drops is that of every k-th cell.
 
     Example:
-        >>> cell, unit = (grid.ravel() for grid in np.indices((100, 8)))
-        >>> light = np.random.default_rng(0).normal(size=800)
-        >>> below, above = tails(light, cell, unit)
-        >>> light[17] = -30.0
-        >>> round(below, 1), round(tails(light, cell, unit)[0], 1)
-        (0.8, 26.7)
+        >>> light = np.random.default_rng(0).normal(size=(100, 8))
+        >>> drops = Drops()
+        >>> _ = drops.add(light[:50], np.ones(50)), drops.add(light[50:], np.ones(50))
+        >>> round(drops.tails()[0], 1)
+        0.8
+        >>> light[2, 1] = -30.0
+        >>> drops = Drops()
+        >>> _ = drops.add(light, np.ones(100))
+        >>> round(drops.tails()[0], 1)
+        26.7
     """
-    drop, light = _drops(contribution, cell, unit, unseen, unknown)
-    return max(0.0, float(drop.max()) - light), max(0.0, -float(drop.min()) - light)
+
+    def __init__(self, every: int = 1) -> None:
+        self._every = every
+        self._n, self._lowest, self._highest = 0, 0.0, 0.0
+        self._widths: list[Float64[np.ndarray, " n"]] = []
+
+    def add(
+        self, totals: Float64[np.ndarray, "n_cells n_units"], correction: Float64[np.ndarray, " n_cells"]
+    ) -> Float64[np.ndarray, " n_drops"]:
+        """Add the sums of the units of some cells; returns their drops."""
+        random = totals[correction > 0]
+        if totals.shape[1] < 2 or random.size == 0:
+            return np.zeros(1)
+        drop = (random.sum(1, keepdims=True) - random) / (random.shape[1] - 1) - random
+        self._n += drop.size
+        self._widths.append(np.abs(drop[:: self._every]).ravel())
+        drop *= np.sqrt(correction[correction > 0, None])
+        self._lowest, self._highest = min(self._lowest, drop.min()), max(self._highest, drop.max())
+        return drop.ravel()
+
+    def light(self, unknown: int = UNKNOWN_TAILS) -> float:
+        """The largest drop of as many normal numbers, as far as the masks show that a tail is light."""
+        if self._n == 0:
+            return 0.0
+        width = 1.4826 * float(np.median(np.concatenate(self._widths)))
+        shown = max(0.0, 1.0 - math.sqrt(unknown / self._n))
+        return shown * width * math.sqrt(2.0 * math.log(self._n))
+
+    def tails(self, unknown: int = UNKNOWN_TAILS) -> Tails:
+        """d/n below and above; `unknown` masks do not show whether a tail is light."""
+        light = self.light(unknown)
+        return max(0.0, float(self._highest) - light), max(0.0, -float(self._lowest) - light)
 
 
 def tails_of_each(
     contribution: Float64[np.ndarray, " n_masks"],
-    observation: Int64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
-    unit: Int64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
+    unit: Integer[np.ndarray, " n_masks"],
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Tails:
     """The error of rare masks of the sum of one observation, below and above, from all observations.
@@ -204,32 +324,16 @@ def tails_of_each(
         >>> [round(end, 2) for end in tails_of_each(values, cell, cell, unit)]
         [3.79, 0.45]
     """
-    drop, light = _drops(contribution, cell, unit, unseen)
+    drops = Drops()
+    drop, light = (
+        drops.add(*totals_of_cells(contribution, cell, unit, int(unit.max()) + 1, unseen)[1:]),
+        drops.light(),
+    )
     n = int(observation.max()) + 1
     below, above = (
         math.sqrt(float((np.maximum(sign * drop - light, 0.0) ** 2).sum()) / n) for sign in (1.0, -1.0)
     )
     return below, above
-
-
-def _drops(
-    contribution: Float64[np.ndarray, " n_masks"],
-    cell: Int64[np.ndarray, " n_masks"],
-    unit: Int64[np.ndarray, " n_masks"],
-    unseen: Float64[np.ndarray, " n_masks"] | None,
-    unknown: int = UNKNOWN_TAILS,
-) -> tuple[Float64[np.ndarray, " n_drops"], float]:
-    """The drop of each random mask from the others of its cell, and the largest one of normal numbers."""
-    n_units = int(unit.max()) + 1
-    totals, correction = _totals(contribution, cell, unit, n_units, unseen)
-    random = totals[correction > 0]
-    if n_units < 2 or random.size == 0:
-        return np.zeros(1), 0.0
-    drop = (random.sum(1, keepdims=True) - random) / (n_units - 1) - random
-    width = 1.4826 * float(np.median(np.abs(drop)))
-    shown = max(0.0, 1.0 - math.sqrt(unknown / drop.size))  # how far the masks show that a tail is light
-    drop *= np.sqrt(correction[correction > 0, None])
-    return drop.ravel(), shown * width * math.sqrt(2.0 * math.log(drop.size))
 
 
 def interval_with_tails(

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 
 from maskevidence.evidence.control_variates import Prediction
 from maskevidence.scores.record import HiddenTokens, ScoreTable
@@ -65,11 +65,11 @@ class _Fold:
 
     table: ScoreTable  # the scores, sorted by observation
     hidden: HiddenTokens  # the scores of hidden tokens
-    row: Int64[np.ndarray, " n_masks"]  # the position of each mask's observation
+    row: Integer[np.ndarray, " n_masks"]  # the position of each mask's observation
     expected: Float64[np.ndarray, " n_masks"]  # the prediction by size, nats per masked token
     n_columns: int  # the number of columns
 
-    def cells(self, masks: Int64[np.ndarray, " n"], rows: range) -> _Cells:
+    def cells(self, masks: Integer[np.ndarray, " n"], rows: range) -> _Cells:
         """The residuals of some masks; the masks must belong to these rows."""
         entries, cell = self.entries(masks, rows)
         size = self.table.size[masks]
@@ -80,8 +80,8 @@ class _Fold:
         return _Cells(total, count, float(residual @ residual))
 
     def entries(
-        self, masks: Int64[np.ndarray, " n"], rows: range
-    ) -> tuple[Int64[np.ndarray, " n_entries"], Int64[np.ndarray, " n_entries"]]:
+        self, masks: Integer[np.ndarray, " n"], rows: range
+    ) -> tuple[Integer[np.ndarray, " n_entries"], Integer[np.ndarray, " n_entries"]]:
         """The positions of the masks' hidden tokens in the record, and in the cells of these rows."""
         size = self.table.size[masks]
         entries = self.hidden[masks].entries(size)
@@ -115,7 +115,7 @@ def token_controls(table: ScoreTable, prediction: Prediction) -> Float64[np.ndar
 
 
 def _centred(
-    fold: _Fold, masks: Int64[np.ndarray, " n"], rows: range, means: Float64[np.ndarray, "n_rows n_columns"]
+    fold: _Fold, masks: Integer[np.ndarray, " n"], rows: range, means: Float64[np.ndarray, "n_rows n_columns"]
 ) -> Float64[np.ndarray, " n_some"]:
     """The mean of τ over the hidden tokens of each mask, minus that over all tokens of its observation."""
     size = fold.table.size[masks]

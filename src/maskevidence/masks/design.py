@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.errors import InputError
 from maskevidence.support.checks import whole_number
@@ -24,7 +24,7 @@ from maskevidence.support.keyed_random import (
 Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
 LearnedKind = Literal["lower_bound", "mixture", "policy"]
-Integers = Int64[np.ndarray, " B"]
+Integers = Integer[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
 Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
@@ -60,7 +60,7 @@ class MaskKey:
         if self.masks not in ("own", "shared"):
             raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
 
-    def columns(self, ids: Integers, *draw: Integers) -> Int64[np.ndarray, "B n_keys"]:
+    def columns(self, ids: Integers, *draw: Integers) -> Integer[np.ndarray, "B n_keys"]:
         """The keys of each mask, shape (B, n_keys): its draw, after the observation's id unless shared."""
         return np.stack(draw if self.masks == "shared" else (ids, *draw), axis=1)
 

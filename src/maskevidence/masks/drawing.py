@@ -3,13 +3,21 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.masks.design import BoolMatrix, Integers, MaskDesign, MaskKey, Positions
 from maskevidence.support.checks import check_memory
 from maskevidence.tokens import positions
 
-BYTES_PER_MASK = 240  # while it is scored and summarised: row, draw, size, score, weight, and copies
+MASKS_AT_ONCE = 2**19  # drawn or summarised at once; what they take then does not grow with the others
+BYTES_PER_MASK = 80  # while it is scored and summarised
+
+
+def compact(values: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
+    """Whole numbers in 32 bits, if all of them fit."""
+    room = np.iinfo(np.int32)
+    fit = values.min(initial=0) >= room.min and values.max(initial=0) <= room.max
+    return values.astype(np.int32, copy=False) if fit else values
 
 
 @dataclass(frozen=True)
@@ -20,9 +28,9 @@ class DrawnMasks:
     key: MaskKey  # the seed of the masks, and whether all observations share them
     ids: Int64[np.ndarray, " B"]  # the observations
     maskable: Bool[np.ndarray, "B D"]
-    row: Int64[np.ndarray, " n_masks"]  # the position 0..B-1 of each mask's observation
-    draw: Int64[np.ndarray, " n_masks"]
-    size: Int64[np.ndarray, " n_masks"]
+    row: Integer[np.ndarray, " n_masks"]  # the position 0..B-1 of each mask's observation
+    draw: Integer[np.ndarray, " n_masks"]
+    size: Integer[np.ndarray, " n_masks"]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -51,7 +59,7 @@ class DrawnMasks:
 
 def all_pairs(
     design: MaskDesign, n_tokens: Integers, repeats: range | None = None
-) -> tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]]:
+) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
     """Every pair of an observation and one of its masks.
 
     Returns:
@@ -67,11 +75,21 @@ def all_pairs(
     per_repeat = design.draws_per_repeat(n_tokens)
     counts = per_repeat * len(repeats)
     check_n_masks(counts)
-    row = np.repeat(np.arange(len(n_tokens)), counts)
-    first = np.cumsum(counts) - counts - per_repeat * repeats.start
-    index = np.arange(len(row)) - np.repeat(first, counts)
-    scored = design.is_scored(n_tokens[row], index)
-    return row[scored], index[scored]
+    parts = [(np.zeros(0, dtype=np.int32),) * 2]
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        room = ends[start] - counts[start] + MASKS_AT_ONCE
+        some = slice(start, max(start + 1, int(np.searchsorted(ends, room, side="right"))))
+        row = np.repeat(np.arange(len(counts))[some], counts[some])
+        first = ends[some] - counts[some] - per_repeat[some] * repeats.start
+        index = np.arange(int(ends[some][-1] - counts[some].sum()), int(ends[some][-1]))
+        index -= np.repeat(first, counts[some])
+        scored = design.is_scored(n_tokens[row], index)
+        parts.append((compact(row[scored]), compact(index[scored])))
+        start = some.stop
+    row, index = map(np.concatenate, zip(*parts, strict=True))
+    return row, index
 
 
 def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> Integers:
@@ -102,7 +120,7 @@ def drawn_masks(
     key: MaskKey,
     ids: Integers,
     maskable: BoolMatrix,
-    pairs: tuple[Int64[np.ndarray, " n_masks"], Int64[np.ndarray, " n_masks"]] | None = None,
+    pairs: tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]] | None = None,
     position: Positions | None = None,
 ) -> DrawnMasks:
     """Draw masks of a design for observations.
@@ -121,10 +139,14 @@ def drawn_masks(
     """
     n_tokens = maskable.sum(1)
     row, index = all_pairs(design, n_tokens) if pairs is None else pairs
-    if position is None or not design.pooled:
-        draw, size = design.plan(key, ids[row], n_tokens[row], index)
-    else:
-        draw, size = design.plan(key, ids[row], n_tokens[row], index, position[row])
+    parts = []
+    for start in range(0, max(1, len(row)), MASKS_AT_ONCE):  # a plan takes more memory than its masks
+        here = row[start : start + MASKS_AT_ONCE]
+        place = (position[here],) if position is not None and design.pooled else ()
+        own_index = index[start : start + MASKS_AT_ONCE].astype(np.int64)
+        plan = design.plan(key, ids[here], n_tokens[here], own_index, *place)
+        parts.append([compact(column) for column in plan])
+    draw, size = map(np.concatenate, zip(*parts, strict=True))
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
 
 

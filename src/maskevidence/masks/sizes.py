@@ -138,7 +138,7 @@ class EverySize(MaskDesign):
         weight = np.where(listed & (draw >= n_drawn), 0.0, 1.0 / n_drawn)
         unseen = np.where(listed, 1.0 - n_drawn / np.maximum(n_listed, 1), size < n_tokens)
         # Masks that are drawn without replacement have a stratum for each number of tokens.
-        stratum = size + np.where(listed, (n_tokens + 1) * (n_tokens.max(initial=0) + 1), 0)
+        stratum = size + np.where(listed, (n_tokens + 1) * np.int64(2**24), 0)
         return Summation(weight, stratum=stratum, replicate=draw, unseen=unseen)
 
     def covers_all_sizes(self, n_tokens: int) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Float64, Integer, UInt8
 
 from maskevidence import inputs
 from maskevidence.data.image_files import PIXEL, Images, are_pixels
@@ -64,7 +64,7 @@ class Unavailable:
     reason: str
 
 
-def read_back(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | Unavailable:
+def read_back(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | Unavailable:
     """Read the observations of a run again.
 
     The data are read by the name and with the options in the manifest, and are shown only if they have the
@@ -122,7 +122,7 @@ def _images(manifest: Manifest) -> Contents | None:
     return _of_images(images) if images.fingerprint() == manifest.data.fingerprint else None
 
 
-def _rows(manifest: Manifest, ids: Int64[np.ndarray, " n"]) -> Contents | None:
+def _rows(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | None:
     """The rows of a run; None if they have changed."""
     rows, everything = inputs.rows.reopen(manifest.data, manifest.seed, ids)
     return _of_table(rows, everything) if rows.fingerprint() == manifest.data.fingerprint else None
@@ -218,11 +218,10 @@ class ReportedRun:
         return self.estimate.per_observation if exact is None else exact
 
     @property
-    def n_tokens(self) -> Int64[np.ndarray, " n_observations"]:
+    def n_tokens(self) -> Integer[np.ndarray, " n_observations"]:
         """The number of tokens of each observation."""
         assert self.estimate is not None
-        _, first = np.unique(self.estimate.scores.id, return_index=True)
-        return self.estimate.scores.n_tokens[first]
+        return self.estimate.record.n_tokens
 
     @cached_property
     def contents(self) -> Contents | Unavailable:

@@ -118,17 +118,6 @@ def missing_pieces(done: Iterable[Piece], blocks: range, n_repeats: int) -> Iter
             yield Piece(block, block + 1, start, n_repeats)
 
 
-def overlapping(pieces: Iterable[Piece]) -> bool:
-    """Whether any repeat of any block is in two pieces."""
-    seen: set[tuple[int, int]] = set()
-    for piece in pieces:
-        cells = {(block, repeat) for block in piece.blocks() for repeat in piece.repeats()}
-        if seen & cells:
-            return True
-        seen |= cells
-    return False
-
-
 def seal(content: Any) -> str:
     """The SHA-256 of a JSON value, which does not depend on spaces and on the order of keys.
 

@@ -27,6 +27,11 @@ def distinct(names: Sequence[str]) -> list[str]:
 def compare_runs(runs: Mapping[str, Run]) -> Comparison:
     """Rank runs on the same observations; texts in different tokens are compared per byte.
 
+    The single masks of both runs are subtracted where the runs share them. They are read part after part, and
+    only sums of each observation are kept. The scores of hidden tokens (per-token, log-sizes), order mixtures
+    and importance bounds need all masks of a run at once. Runs with different masks, or of texts in different
+    tokens, are compared by their observations.
+
     Args:
         runs: two or more runs by name.
 

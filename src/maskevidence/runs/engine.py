@@ -1,6 +1,6 @@
 """Engines, which call the model on the blocks of a run: this process, or workers elsewhere."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -24,13 +24,9 @@ class Work(NamedTuple):
         """The scores of the piece, and how many times the model was called."""
         return score_repeats(model, self.rows, scoring, self.piece.repeats(), advance)
 
-    def n_masks(self, scoring: Scoring) -> int:
-        """The number of masks of the piece."""
-        return scoring.n_masks(self.rows, self.piece.repeats())
-
 
 # Scores every missing piece of a run once, in any order and anywhere.
-Scorer = Callable[[MaskedModel, Sequence[Work], Scoring, Advance, Done], None]
+Scorer = Callable[[MaskedModel, Iterable[Work], Scoring, Advance, Done], None]
 # A context that provides what scoring needs. It is entered before anything is written.
 Engine = Callable[[], AbstractContextManager[Scorer]]
 
@@ -42,7 +38,7 @@ def local_engine() -> Iterator[Scorer]:
 
 
 def _score_in_turn(
-    model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
+    model: MaskedModel, work: Iterable[Work], scoring: Scoring, advance: Advance, done: Done, /
 ) -> None:
     for block in work:
         done(block.piece, *block.score(model, scoring, advance))

@@ -4,7 +4,9 @@ Each carries the seal of its run, so that the parts of another run are recognise
 """
 
 import hashlib
+import math
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +14,9 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError
+from maskevidence.masks.drawing import compact
 from maskevidence.runs.blocks import Piece, seal_of_piece
-from maskevidence.scores.record import HiddenTokens, ScoreTable
+from maskevidence.scores.record import HiddenTokens, Scores, ScoreTable
 from maskevidence.support.files import reading, write_atomic
 
 SCORES = "scores"
@@ -108,9 +111,50 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
     column = {name: content.column(name) for name in content.column_names}
     names = ("id", "draw", "size", "n_tokens", "score", "log_mixture")
     values = {name: column[name].to_numpy() for name in names if name in column}
-    n_bytes = None if column["n_bytes"].null_count else column["n_bytes"].to_numpy()
+    values |= {name: compact(values[name]) for name in names[:4]}
+    n_bytes = None if column["n_bytes"].null_count else compact(column["n_bytes"].to_numpy())
     hidden = _hidden(content, values["size"]) if _PLACES in column else None
     return ScoreTable(**values, n_bytes=n_bytes, hidden=hidden), int(content.schema.metadata[_CALLS])
+
+
+def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
+    """The scores of parts, read part after part, and how many times the model was called for them.
+
+    Parts that have observations in common, as those of a run that was extended, are read together.
+    """
+    ranges, tables = [], []
+    rows: list[tuple[Any, ...]] = []
+    n_masks = n_calls = 0
+    for part in parts:
+        table, calls = read_part(part)
+        table = table.sorted()
+        first = table.first
+        n_masks, n_calls = n_masks + len(table), n_calls + calls
+        each = table.id[first], table.n_tokens[first], None if table.n_bytes is None else table.n_bytes[first]
+        rows.append(each)
+        ranges.append((int(table.id[0]), int(table.id[-1]), part))
+        if table.hidden is not None or table.log_mixture is not None:
+            tables.append(table)
+    if tables:
+        return Scores.of(ScoreTable.merged(tables)), n_calls
+    ids, n_tokens = (np.concatenate(column) for column in list(zip(*rows, strict=True))[:2])
+    n_bytes = None if any(each[2] is None for each in rows) else np.concatenate([each[2] for each in rows])
+    del rows
+    ids, first = np.unique(ids, return_index=True)
+    n_bytes = None if n_bytes is None else n_bytes[first]
+    groups: list[list[Part]] = []
+    end = -math.inf
+    for low, high, part in sorted(ranges, key=lambda each: each[:2]):
+        if low > end:
+            groups.append([])
+        groups[-1].append(part)
+        end = max(end, high)
+
+    def read() -> Iterator[ScoreTable]:
+        for group in groups:
+            yield ScoreTable.merged([read_part(part)[0] for part in group])
+
+    return Scores(ids, n_tokens[first], n_bytes, n_masks, read), n_calls
 
 
 def _lists(hidden: HiddenTokens) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import torch
 
 from maskevidence import __version__
 from maskevidence.errors import InputError
-from maskevidence.masks.drawing import check_n_masks
+from maskevidence.masks.drawing import check_n_masks, n_masks
 from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
 from maskevidence.models.cell_mass import CellMass
@@ -95,7 +95,8 @@ def record_run(
     existing = _existing(folder, manifest, recording)
     manifest = manifest.resuming(existing)
     rows = _rows(manifest, tokens)  # refuses more shards than blocks before anything is written
-    check_n_masks(manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy()))
+    n_draws = manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy())
+    check_n_masks(np.sort(n_draws)[-manifest.rows_per_block :])  # of a block, which are scored at once
     if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
     _check_version(folder, existing)
@@ -170,8 +171,14 @@ def _score_missing(
     """Score and save the pieces that the folder lacks; return their number of masks."""
     design, per_token = manifest.mask_design(), manifest.token_scores
     scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
-    work = _missing_work(folder, manifest, tokens)
-    total = sum(block.n_masks(scoring) for block in work)
+    pieces, cut = _missing(folder, manifest), manifest.rows_per_block
+    lengths = tokens.n_tokens.cpu().numpy()
+    counts = {piece.repeats(): n_masks(design, lengths, piece.repeats()) for piece in pieces}
+    total = sum(
+        int(counts[piece.repeats()][block_rows(piece.first_block, cut, len(tokens))].sum())
+        for piece in pieces
+    )
+    work = (Work(piece, tokens[block_rows(piece.first_block, cut, len(tokens))]) for piece in pieces)
     pending = _Pending(folder, manifest, recording.save_every)
     with progress("scoring masks", total) as advance:
         try:
@@ -239,18 +246,15 @@ def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:
     return tokens[slice(blocks.start * cut, blocks.stop * cut)]
 
 
-def _missing_work(folder: RunDirectory, manifest: Manifest, tokens: Tokens) -> Sequence[Work]:
-    """The pieces that are left to score, with their rows; damaged parts are removed."""
+def _missing(folder: RunDirectory, manifest: Manifest) -> list[Piece]:
+    """The pieces that are left to score; damaged parts are removed."""
     done = []
     for part in folder.parts(manifest):
         if is_whole(part):
             done.append(part.piece)
         else:
             part.path.unlink()
-    return [
-        Work(piece, tokens[block_rows(piece.first_block, manifest.rows_per_block, len(tokens))])
-        for piece in manifest.missing(done)
-    ]
+    return manifest.missing(done)
 
 
 class _Pending:

@@ -13,7 +13,6 @@ from maskevidence.evidence.curve import curve_lines
 from maskevidence.evidence.observations import ObservationTable, observation_table
 from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.models.image.summary import image_summary
-from maskevidence.runs.blocks import overlapping
 from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
@@ -24,8 +23,8 @@ from maskevidence.runs.directory import (
     read_labels,
 )
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import Part, read_part
-from maskevidence.scores.record import ScoreTable
+from maskevidence.runs.parts import Part, scores_of
+from maskevidence.scores.record import Scores
 from maskevidence.show.draw import image
 from maskevidence.support.files import check_place, write_atomic, write_json
 from maskevidence.support.provenance import command
@@ -99,6 +98,9 @@ def agrees(answer: Any, expected: Any) -> bool:
 def read_run(*folders: str | Path) -> Run:
     """Read a finished run from its folder, or from the folders of all its shards.
 
+    Its parts are read one after the other, each time that all masks are asked for; `estimate.scores` holds
+    them all in memory.
+
     Args:
         folders: one run directory, or the run directories of all shards of a run.
 
@@ -106,7 +108,10 @@ def read_run(*folders: str | Path) -> Run:
         InputError: a folder holds no run, or a run that is unfinished, damaged or changed, or the folders are
             not the shards of one run.
     """
-    manifests, parts, tables, n_calls = [], [], [], 0
+    manifests: list[Manifest] = []
+    records: list[Scores] = []
+    parts: list[Part] = []
+    n_calls = 0
     labels: dict[int, str] = {}
     exact: dict[int, float] = {}
     for folder in folders:
@@ -116,14 +121,17 @@ def read_run(*folders: str | Path) -> Run:
         exact |= read_closed_form(directory.path, manifest)
         own = directory.parts(manifest)
         _check_complete(directory, manifest, own)
-        read = [read_part(part) for part in own]
+        record, calls = scores_of(own)
         manifests.append(manifest)
-        tables.append(ScoreTable.join([table for table, _ in read]))
+        records.append(record)
         parts += own
-        n_calls += sum(calls for _, calls in read)
-    manifest = manifests[0] if len(manifests) == 1 else _whole(list(map(str, folders)), manifests, tables)
+        n_calls += calls
+    manifest, record = manifests[0], records[0]
+    if len(manifests) > 1:
+        manifest = _whole(list(map(str, folders)), manifests, [len(each.ids) for each in records])
+        record, _ = scores_of(parts)
     estimate = summarize_scores(
-        ScoreTable.join(tables),
+        record,
         manifest.mask_design(),
         manifest.key,
         manifest.conditionals,
@@ -155,15 +163,17 @@ def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence
             f"the run in {str(directory.path)!r} is not finished, {n_missing} of its "
             f"{len(manifest.blocks())} blocks of rows lack scores; run its command again: {manifest.command}"
         )
-    if overlapping(pieces):
+    if sum(len(piece.blocks()) * len(piece.repeats()) for piece in pieces) != (
+        len(manifest.blocks()) * manifest.mask_design().n_repeats
+    ):
         raise InputError(
             f"{str(directory.scores)!r} holds scores twice, as copied files would; run the command again "
             "into a new folder"
         )
 
 
-def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence[ScoreTable]) -> Manifest:
-    """The manifest of the whole run, from the manifests of its shards."""
+def _whole(names: Sequence[str], manifests: Sequence[Manifest], n_rows: Sequence[int]) -> Manifest:
+    """The manifest of the whole run, from the manifests of its shards and their numbers of rows."""
     first = manifests[0]
     for name, other in zip(names, manifests, strict=True):
         differences = first.differences(other, but=("shard",))
@@ -185,8 +195,7 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], tables: Sequence
         raise InputError(f"these are the shards {shards}; give each of 1/{n} to {n}/{n} once")
     closed_form = None
     if all(manifest.closed_form is not None for manifest in manifests):
-        counts = [len(np.unique(table.id)) for table in tables]
-        closed_form = float(np.average([manifest.closed_form for manifest in manifests], weights=counts))
+        closed_form = float(np.average([manifest.closed_form for manifest in manifests], weights=n_rows))
     update = {"shard": (1, 1), "closed_form": closed_form, "command": command()}
     return first.model_copy(update=update)
 
@@ -212,7 +221,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         check_place(folder.path / name)
     folder.remove_temporaries()
     write_atomic(folder.path / CURVE, curve.to_csv())
-    write_atomic(folder.path / OBSERVATIONS, run.observations().to_csv())
+    write_atomic(folder.path / OBSERVATIONS, run.observations().csv_in_parts())
     try:
         picture = image(curve_lines({manifest.named: curve}), _title(manifest, run.estimate))
         write_atomic(folder.path / CURVE_PICTURE, picture)

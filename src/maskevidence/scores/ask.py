@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Int64, Integer
+from jaxtyping import Bool, Float, Float64, Integer
 from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
@@ -30,8 +30,8 @@ from maskevidence.model import (
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
-Ints = Int64[np.ndarray, " _"]
-RowIndex = slice | Int64[np.ndarray, " _"]
+Ints = Integer[np.ndarray, " _"]
+RowIndex = slice | Ints
 
 _ROWS = 1024  # rows in a call of a model without `batches`
 _NUMBERS = 2**24  # log-probabilities of a call: 64 MiB in single precision
@@ -79,7 +79,8 @@ class MaskedRows:
         return (self.tokens.maskable | self.tokens.context).sum(1).cpu().numpy()[self.row]
 
     def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
-        return self.tokens[torch.from_numpy(self.row[part]).to(self.tokens.ids.device)], self.masked(part)
+        row = torch.from_numpy(self.row[part]).long()
+        return self.tokens[row.to(self.tokens.ids.device)], self.masked(part)
 
 
 class Answer(NamedTuple):
@@ -248,13 +249,16 @@ class Asker:
 
     def _calls(self, contexts: Contexts, among: Ints | None) -> Iterator[RowIndex]:
         """The rows of each call; longest first where the model packs rows of different lengths."""
-        n_present = contexts.n_present if among is None else contexts.n_present[among]
         parts: Iterable[RowIndex]
-        if isinstance(self.model, HasBatches) and self.batch_size is not None:
+        if not isinstance(self.model, HasBatches):
+            n_rows = len(contexts.n_hidden if among is None else among)
+            parts = slices(n_rows, self.batch_size or _ROWS)
+            yield from parts if among is None else (among[part] for part in parts)
+            return
+        n_present = contexts.n_present if among is None else contexts.n_present[among]
+        if self.batch_size is not None:
             order = np.argsort(-n_present, kind="stable")
             parts = (order[part] for part in slices(len(order), self.batch_size))
-        elif not isinstance(self.model, HasBatches):
-            parts = slices(len(n_present), self.batch_size or _ROWS)
         elif self.timed and isinstance(self.model, HasTimedBatches):
             parts = self.model.timed_batches(n_present)
         else:

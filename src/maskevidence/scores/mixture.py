@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.errors import InputError
 from maskevidence.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive
@@ -106,8 +106,8 @@ class MixtureRecord:
     def add(
         self,
         part: slice | Int64[np.ndarray, " m"],
-        row: Int64[np.ndarray, " m"],
-        draw: Int64[np.ndarray, " m"],
+        row: Integer[np.ndarray, " m"],
+        draw: Integer[np.ndarray, " m"],
         log_conditionals: Float64[np.ndarray, "m D"],
     ) -> None:
         """Add some masks."""

@@ -1,12 +1,19 @@
-"""The record of a run: the score of every observation and mask, and where asked for of each hidden token."""
+"""The record of a run: the score of every observation and mask, and where asked for of each hidden token.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+A `ScoreTable` holds scores in memory. `Scores` gives the scores of whole observations, some at a time, from
+memory or from files: what is computed of them reads chunk after chunk and keeps sums of each observation. The
+chunks follow from the ids and numbers of masks alone, so that the sums are the same for any files.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, Integer
 
+from maskevidence.masks.drawing import MASKS_AT_ONCE
 from maskevidence.support.checks import check_memory
 
 BYTES_PER_TOKEN = 24  # while it is scored and summarised: its column, its score, and copies of them
@@ -20,7 +27,7 @@ class HiddenTokens:
     column: Int32[np.ndarray, " n_entries"]  # the column of the token in its observation
     log_prob: Float32[np.ndarray, " n_entries"]  # its log-probability, nats, in single precision
 
-    def entries(self, size: Int64[np.ndarray, " n_masks"]) -> Int64[np.ndarray, " n_of_masks"]:
+    def entries(self, size: Integer[np.ndarray, " n_masks"]) -> Int64[np.ndarray, " n_of_masks"]:
         """Where the entries of these masks are in `column` and `log_prob`, mask by mask.
 
         Example:
@@ -37,13 +44,13 @@ class HiddenTokens:
         """The scores of some masks."""
         return replace(self, start=self.start[masks])
 
-    def packed(self, size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
+    def packed(self, size: Integer[np.ndarray, " n_masks"]) -> "HiddenTokens":
         """The same scores, stored in the order of the masks without gaps."""
         entries = self.entries(size)
         return HiddenTokens(np.cumsum(size) - size, self.column[entries], self.log_prob[entries])
 
     @staticmethod
-    def empty(size: Int64[np.ndarray, " n_masks"]) -> "HiddenTokens":
+    def empty(size: Integer[np.ndarray, " n_masks"]) -> "HiddenTokens":
         """A record of zeros for masks of these sizes."""
         n_entries = int(size.sum())
         what = f"the scores of {n_entries:,} hidden tokens"
@@ -54,7 +61,7 @@ class HiddenTokens:
 
     def write(
         self,
-        size: Int64[np.ndarray, " n_masks"],
+        size: Integer[np.ndarray, " n_masks"],
         masked: Bool[np.ndarray, "n_masks D"],
         log_probs: Float[np.ndarray, "n_masks D"],
     ) -> None:
@@ -92,12 +99,12 @@ class ScoreTable:
         hidden: the log-probability of each hidden token; None where it was not recorded.
     """
 
-    id: Int64[np.ndarray, " n_masks"]
-    draw: Int64[np.ndarray, " n_masks"]
-    size: Int64[np.ndarray, " n_masks"]
-    n_tokens: Int64[np.ndarray, " n_masks"]
+    id: Integer[np.ndarray, " n_masks"]
+    draw: Integer[np.ndarray, " n_masks"]
+    size: Integer[np.ndarray, " n_masks"]
+    n_tokens: Integer[np.ndarray, " n_masks"]
     score: Float64[np.ndarray, " n_masks"]
-    n_bytes: Int64[np.ndarray, " n_masks"] | None = None
+    n_bytes: Integer[np.ndarray, " n_masks"] | None = None
     log_mixture: Float64[np.ndarray, " n_masks"] | None = None
     hidden: HiddenTokens | None = None
 
@@ -111,21 +118,127 @@ class ScoreTable:
             >>> ScoreTable.join([table, table]).score.tolist()
             [-0.5, -0.5]
         """
+        return tables[0] if len(tables) == 1 else cls._joined(tables)
+
+    @classmethod
+    def merged(cls, tables: Sequence["ScoreTable"]) -> "ScoreTable":
+        """The rows of one or more tables in the order of (id, draw, size)."""
+        if len(tables) == 1:
+            return tables[0].sorted()
+        keys = ([getattr(table, name) for table in tables] for name in ("size", "draw", "id"))
+        return cls._joined(tables, np.lexsort([np.concatenate(key) for key in keys]))
+
+    @classmethod
+    def _joined(
+        cls, tables: Sequence["ScoreTable"], order: Int64[np.ndarray, " n_masks"] | slice = slice(None)
+    ) -> "ScoreTable":
+        """The rows of several tables in an order, joined column by column."""
         columns: dict[str, Any] = {}
-        for name in vars(tables[0]):
-            parts = [getattr(table, name) for table in tables]
-            join = HiddenTokens.join if name == "hidden" else np.concatenate
-            columns[name] = None if any(part is None for part in parts) else join(parts)
+        for field in fields(cls):
+            parts = [getattr(table, field.name) for table in tables]
+            join = HiddenTokens.join if field.name == "hidden" else np.concatenate
+            columns[field.name] = None if any(part is None for part in parts) else join(parts)[order]
         return cls(**columns)
 
-    def select(self, rows: Int64[np.ndarray, " n"] | Bool[np.ndarray, " n_masks"]) -> "ScoreTable":
+    def select(self, rows: Int64[np.ndarray, " n"] | Bool[np.ndarray, " n_masks"] | slice) -> "ScoreTable":
         """The rows at these positions, or the rows whose entry is True."""
-        columns: dict[str, Any] = {name: x if x is None else x[rows] for name, x in vars(self).items()}
-        return ScoreTable(**columns)
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        chosen: dict[str, Any] = {name: x if x is None else x[rows] for name, x in columns.items()}
+        return ScoreTable(**chosen)
 
     def sorted(self) -> "ScoreTable":
-        """The same rows in the order of (id, draw, size)."""
-        return self.select(np.lexsort((self.size, self.draw, self.id)))
+        """The same rows in the order of (id, draw, size); this table itself if they are in it."""
+        after = np.zeros(max(0, len(self) - 1), dtype=np.bool_)
+        for column in (self.size, self.draw, self.id):
+            after = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & after)
+        return self if after.all() else self.select(np.lexsort((self.size, self.draw, self.id)))
+
+    @property
+    def first(self) -> Int64[np.ndarray, " n_observations"]:
+        """Where each observation begins; of a sorted table."""
+        starts = self.id[1:] != self.id[:-1]
+        return np.flatnonzero(np.concatenate([np.ones(min(1, len(self)), dtype=np.bool_), starts]))
+
+    @property
+    def observation(self) -> Int64[np.ndarray, " n_masks"]:
+        """The number 0, 1, ... of each mask's observation; of a sorted table."""
+        first = self.first
+        return np.repeat(np.arange(len(first)), np.diff(np.append(first, len(self))))
 
     def __len__(self) -> int:
         return len(self.id)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of whole observations, read some at a time in the order of their ids.
+
+    Attributes:
+        ids: shape (N,); the observations, in ascending order.
+        n_tokens: shape (N,); how many tokens of each could be hidden.
+        n_bytes: shape (N,); the bytes of text of each; None without text.
+        n_masks: the number of scores.
+        read: gives sorted tables, which follow each other in the order of the ids; each observation is in
+            one of them.
+        at_once: about how many masks are in a chunk.
+    """
+
+    ids: Integer[np.ndarray, " N"]
+    n_tokens: Integer[np.ndarray, " N"]
+    n_bytes: Integer[np.ndarray, " N"] | None
+    n_masks: int
+    read: Callable[[], Iterator[ScoreTable]]
+    at_once: int = MASKS_AT_ONCE
+
+    @classmethod
+    def of(cls, table: "ScoreTable | Scores") -> "Scores":
+        """The scores of a table in memory; with scores of tokens or mixtures, they are one chunk.
+
+        Example:
+            >>> row, draw = (grid.ravel() for grid in np.indices((3, 2)))
+            >>> scores = Scores.of(ScoreTable(row, draw, draw + 1, draw * 0 + 2, -1.0 * row))
+            >>> [(rows.stop, len(table)) for rows, table in replace(scores, at_once=4)]
+            [(2, 4), (3, 2)]
+        """
+        if isinstance(table, Scores):
+            return table
+        rows = table.sorted()
+        first = rows.first
+        n_bytes = None if rows.n_bytes is None else rows.n_bytes[first]
+        whole = rows.hidden is not None or rows.log_mixture is not None
+        at_once = len(rows) if whole else MASKS_AT_ONCE
+        return cls(rows.id[first], rows.n_tokens[first], n_bytes, len(rows), lambda: iter([rows]), at_once)
+
+    def __iter__(self) -> Iterator[tuple[slice, ScoreTable]]:
+        """The positions of some observations among all, and their scores; a chunk has equally many."""
+        n_rows = max(1, self.at_once * len(self.ids) // max(1, self.n_masks))
+        begin = 0
+        left: list[ScoreTable] = []
+        for table in self.read():
+            whole = ScoreTable.join([*left, table])
+            first = np.append(whole.first, len(whole))
+            n_here = len(first) - 1
+            stop = n_here if begin + n_here == len(self.ids) else n_here - n_here % n_rows
+            for row in range(0, stop, n_rows):
+                last = min(row + n_rows, stop)
+                yield slice(begin + row, begin + last), whole.select(slice(first[row], first[last]))
+            begin += stop
+            left = [whole.select(slice(first[stop], None))] if stop < n_here else []
+
+    def table(self) -> ScoreTable:
+        """All scores in memory."""
+        return ScoreTable.join([table for _, table in self])
+
+    def sample(self, most: int = MASKS_AT_ONCE) -> ScoreTable:
+        """The scores of every k-th observation, with k = 1 if there are at most `most`."""
+        every = math.ceil(self.n_masks / most)
+        if every == 1:
+            return self.table()
+        kept = (table.select((table.observation + rows.start) % every == 0) for rows, table in self)
+        return ScoreTable.join(list(kept))
+
+    def changed(self, change: Callable[[ScoreTable], ScoreTable]) -> "Scores":
+        """The scores that a function makes of each table, in which each observation keeps a mask."""
+        read = self.read
+        n_masks = sum(len(change(table)) for table in read())
+        return replace(self, n_masks=n_masks, read=lambda: map(change, read()))

@@ -7,12 +7,12 @@ from typing import TypeGuard
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Int64, Integer
 from torch import Tensor
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.masks.drawing import all_pairs, drawn_masks, masks_of_all_rows, n_masks
+from maskevidence.masks.drawing import all_pairs, compact, drawn_masks, masks_of_all_rows, n_masks
 from maskevidence.masks.orders import LogSizes, Orderings
 from maskevidence.masks.policy import Policy
 from maskevidence.masks.sizes import Exhaustive
@@ -97,10 +97,6 @@ class Scoring:
         """All repeats of the design."""
         return range(self.design.n_repeats)
 
-    def n_masks(self, tokens: Tokens, repeats: range) -> int:
-        """How many masks some of the design's repeats have on these observations."""
-        return int(n_masks(self.design, tokens.n_tokens.cpu().numpy(), repeats).sum())
-
 
 def score_observations(
     model: MaskedModel,
@@ -131,7 +127,8 @@ def score_in_memory(
     if scoring.per_token:
         _check_per_token(scoring.design, scoring.key)
     tokens = tokens.scored_together()
-    with progress("scoring masks", scoring.n_masks(tokens, repeats)) as advance:
+    total = int(n_masks(scoring.design, tokens.n_tokens.cpu().numpy(), repeats).sum())
+    with progress("scoring masks", total) as advance:
         return score_repeats(model, tokens, scoring, repeats, advance)
 
 
@@ -206,13 +203,15 @@ def check_tokens(tokens: Tokens) -> None:
 def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
     """Score every pair of an observation and a mask of some of the design's repeats."""
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
-    row, index = all_pairs(scoring.design, n_tokens, repeats)
+    pairs = row, index = all_pairs(scoring.design, n_tokens, repeats)
     if scoring.key.masks == "shared":  # equal masks side by side, so that a model can share their work
         order = np.argsort(index, kind="stable")
-        row, index = row[order], index[order]
+        pairs = row, index = row[order], index[order]
+        del order
     position = None if tokens.position is None else tokens.position.cpu().numpy()
     maskable = tokens.maskable.cpu().numpy()
-    masks = drawn_masks(scoring.design, scoring.key, ids, maskable, (row, index), position)
+    masks = drawn_masks(scoring.design, scoring.key, ids, maskable, pairs, position)
+    del pairs, index
     contexts = MaskedRows(tokens, row, masks.size, lambda part: torch.from_numpy(masks.masked(part)))
     score, mixtures = np.empty(len(row)), None
     answers = asker.conditionals(contexts, share=scoring.share)
@@ -232,9 +231,10 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
             mixtures.add(part, row[part], masks.draw[part], log_probs.cpu().double().numpy())
         if tokens_scored is not None:
             tokens_scored[part].write(masks.size[part], masked, log_probs.float().cpu().numpy())
-    n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[row]
+    n_bytes = None if tokens.n_bytes is None else compact(tokens.n_bytes.cpu().numpy())[row]
     log_mixture = None if mixtures is None else mixtures.of_masks
-    table = ScoreTable(ids[row], masks.draw, masks.size, n_tokens[row], score, n_bytes, log_mixture)
+    of_mask = compact(ids)[row], masks.draw, masks.size, compact(n_tokens)[row]
+    table = ScoreTable(*of_mask, score, n_bytes, log_mixture)
     return replace(table, hidden=tokens_scored)
 
 
@@ -257,16 +257,15 @@ def _score_orderings(
             scores = model.score_orderings(batch, torch.from_numpy(ranks).to(batch.ids.device))
             score[part] = _usable(scores.cpu().numpy(), ids[row[part]])
             advance(int(n_tokens[row[part]].sum()))
-    size = np.broadcast_to(np.arange(1, tokens.width + 1), score.shape)
+    size = np.broadcast_to(np.arange(1, tokens.width + 1, dtype=np.int32), score.shape)
     real = size <= n_tokens[row][:, None]
 
-    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Int64[np.ndarray, " n_masks"]:
-        return np.broadcast_to(values[:, None], score.shape)[real]
+    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Integer[np.ndarray, " n_masks"]:
+        return np.broadcast_to(compact(values)[:, None], score.shape)[real]
 
     n_bytes = None if tokens.n_bytes is None else repeated(tokens.n_bytes.cpu().numpy()[row])
-    table = ScoreTable(
-        repeated(ids[row]), repeated(order), size[real], repeated(n_tokens[row]), score[real], n_bytes
-    )
+    of_mask = repeated(ids[row]), repeated(order), size[real], repeated(n_tokens[row])
+    table = ScoreTable(*of_mask, score[real], n_bytes)
     return table, math.ceil(len(row) / scoring.batch_size)
 
 

@@ -20,8 +20,10 @@ from maskevidence.errors import InputError
 TEMPORARY = ".tmp"
 
 
-def write_atomic(path: str | Path, content: str | bytes) -> None:
+def write_atomic(path: str | Path, content: str | bytes | Iterable[str]) -> None:
     """Write a file atomically: to a temporary file, which is synced and renamed, before the folder is synced.
+
+    Text may come in pieces, so that a long file need not be in memory.
 
     The target of a symbolic link is replaced, not the link, and keeps its permissions. A pipe or a device is
     written to, not replaced.
@@ -33,11 +35,12 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         'text'
     """
     path = Path(path)
-    data = content.encode() if isinstance(content, str) else content
+    pieces = (content,) if isinstance(content, str | bytes) else content
+    data = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     with writing(path):
         if _is_stream(path):
             with os.fdopen(os.open(path, os.O_WRONLY), "wb") as stream:
-                stream.write(data)
+                stream.writelines(data)
         else:
             _replace(Path(os.path.realpath(path)), data)
 
@@ -51,13 +54,13 @@ def _is_stream(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _replace(target: Path, data: bytes) -> None:
+def _replace(target: Path, data: Iterable[bytes]) -> None:
     temporary = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(TEMPORARY, ".", target.parent)
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         _replace_file(Path(temporary), target)

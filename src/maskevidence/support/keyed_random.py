@@ -6,7 +6,7 @@ of the same length collide only by chance, with probability 2^-64.
 """
 
 import numpy as np
-from jaxtyping import Bool, Int64, UInt64
+from jaxtyping import Bool, Int64, Integer, UInt64
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio times 2^64, made odd
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -16,7 +16,7 @@ _SIZES = 0x53495A45  # a key that tells numbers for sizes from those for masks
 _HALF = 2**32 - 1
 
 
-def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "..."]:
+def keyed_bits(*keys: Integer[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "..."]:
     """64 random bits for every tuple of keys; the keys broadcast against each other.
 
     Example:
@@ -39,7 +39,7 @@ def keyed_bits(*keys: Int64[np.ndarray, "..."] | int) -> UInt64[np.ndarray, "...
 
 def keyed_ranks(
     seed: int,
-    keys: Int64[np.ndarray, "B n_keys"],
+    keys: Integer[np.ndarray, "B n_keys"],
     maskable: Bool[np.ndarray, "B D"],
 ) -> Int64[np.ndarray, "B D"]:
     """A uniformly random order of the maskable tokens of each row, as ranks.
@@ -63,9 +63,9 @@ def keyed_ranks(
 
 def keyed_subset(
     seed: int,
-    keys: Int64[np.ndarray, "B n_keys"],
+    keys: Integer[np.ndarray, "B n_keys"],
     maskable: Bool[np.ndarray, "B D"],
-    size: Int64[np.ndarray, " B"],
+    size: Integer[np.ndarray, " B"],
 ) -> Bool[np.ndarray, "B D"]:
     """The tokens with the lowest `size` ranks of `keyed_ranks`, found by a sort of values alone.
 
@@ -87,7 +87,7 @@ def keyed_subset(
 
 
 def _token_bits(
-    seed: int, keys: Int64[np.ndarray, "B n_keys"], maskable: Bool[np.ndarray, "B D"]
+    seed: int, keys: Integer[np.ndarray, "B n_keys"], maskable: Bool[np.ndarray, "B D"]
 ) -> UInt64[np.ndarray, "B D"]:
     """The random bits whose order is the random order of the tokens; the largest number if not maskable."""
     columns = (keys[:, k, None] for k in range(keys.shape[1]))

@@ -5,9 +5,9 @@ from functools import cache
 from itertools import combinations
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Int64, Integer
 
-_Integers = Int64[np.ndarray, " B"]
+_Integers = Integer[np.ndarray, " B"]
 _BoolMatrix = Bool[np.ndarray, "B D"]
 
 

@@ -144,9 +144,8 @@ class MaskedObjective:
     def _of_tokens(self, model: Any, tokens: Tokens, key: MaskKey) -> Float[Tensor, ""]:
         device = tokens.values.device
         masks = drawn_masks(self.design, key, tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy())
-        masked, weight, row = (
-            torch.from_numpy(values).to(device) for values in (masks.masked(), masks.weight, masks.row)
-        )
+        row = torch.from_numpy(masks.row).long().to(device)
+        masked, weight = (torch.from_numpy(values).to(device) for values in (masks.masked(), masks.weight))
         parts: Any = [np.arange(len(masks))]
         if isinstance(model, HasBatches):
             present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -99,10 +99,9 @@ class RayEngine:
             room = self._room(ray)
 
             def score_all(
-                model: MaskedModel, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done, /
+                model: MaskedModel, work: Iterable[Work], scoring: Scoring, advance: Advance, done: Done, /
             ) -> None:
-                pool = self._pool(ray, model)
-                pool.score(min(self.workers or room, len(work)), work, scoring, advance, done)
+                self._pool(ray, model).score(self.workers or room, work, scoring, advance, done)
 
             yield score_all
 

@@ -1,13 +1,18 @@
 """A pool of Ray workers that share the blocks of a run.
 
-Each worker is a process that holds the model and scores one block at a time. A worker that dies is replaced,
-and its block is scored again.
+Each worker is a process that holds the model and scores one block after the other; the next one waits at the
+worker, which does not stand idle while this process writes. A worker that dies is replaced, and its blocks
+are scored again.
 
 The workers are plain actors. Ray Data would for ever restart a worker that dies at the same block.
 """
 
+import io
+import sys
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from itertools import islice
 from typing import Any
 
 import torch
@@ -26,22 +31,30 @@ _DIED = object()
 class Worker:
     """A process that holds a model and scores blocks with it."""
 
-    def load(self, load: Callable[[], Any], expected: str | None, threads: int) -> None:
-        """Load the model, and refuse it unless it has the fingerprint `expected`, if that is given."""
+    def load(self, load: Callable[[], Any], expected: str | None, threads: int) -> str:
+        """Load the model, and refuse it unless it has the fingerprint `expected`, if that is given.
+
+        Returns:
+            What the model's code printed.
+        """
         torch.set_num_threads(threads)
-        self.model = load()
+        with redirect_stdout(io.StringIO()) as printed:
+            self.model = load()
         if expected is not None and fingerprint(self.model) != expected:
             raise InputError(
                 "its weights are not those that the run began with; give every machine the same files"
             )
+        return printed.getvalue()
 
-    def score(self, work: Work, scoring: Scoring) -> tuple[ScoreTable, int]:
-        """The scores of a piece, and how many times the model was called."""
-        return work.score(self.model, scoring, lambda _steps, _description=None: None)
+    def score(self, work: Work, scoring: Scoring) -> tuple[ScoreTable, int, str]:
+        """The scores of a piece, how many times the model was called, and what its code printed."""
+        with redirect_stdout(io.StringIO()) as printed:
+            answer = work.score(self.model, scoring, lambda _steps, _description=None: None)
+        return *answer, printed.getvalue()
 
 
 class WorkerPool:
-    """Workers that each score one piece at a time; a worker that dies is replaced."""
+    """Workers that each have up to two pieces, one to score and the next; a worker that dies is replaced."""
 
     def __init__(
         self, ray: Any, start: Callable[[], Any], loading: tuple[Any, str | None, int], option: str
@@ -50,44 +63,57 @@ class WorkerPool:
         self.start = start
         self.loading = loading
         self.option = option
-        self.running: dict[Any, tuple[Any, Work | None]] = {}  # pending answer -> worker, and its block
+        # of each worker: its pending answers and their pieces, the oldest first
+        self.asked: list[tuple[Any, deque[tuple[Any, Work | None]]]] = []
         self.deaths: Counter[Any] = Counter()
         self.n_replaced = 0
 
     def score(
-        self, n_workers: int, work: Sequence[Work], scoring: Scoring, advance: Advance, done: Done
+        self, n_workers: int, work: Iterable[Work], scoring: Scoring, advance: Advance, done: Done
     ) -> None:
-        """Score every piece once, and stop the workers."""
-        waiting, n_left = deque(work), len(work)
+        """Score every piece once by up to so many workers, and stop them."""
+        coming = iter(work)
+        waiting = deque(islice(coming, n_workers))
         advance(0, "starting workers")
         try:
-            for _ in range(n_workers):
+            for _ in range(len(waiting)):
                 self._start_worker()
-            while n_left:
-                (pending,), _ = self.ray.wait(list(self.running), num_returns=1)
-                worker, block = self.running.pop(pending)
+            while waiting or any(block for _, asked in self.asked for _, block in asked):
+                worker, asked = self._answered()
+                pending, block = asked.popleft()
                 answer = self._answer(pending, block)
                 if answer is _DIED:
-                    if block is not None:
-                        waiting.appendleft(block)
+                    self.asked = [each for each in self.asked if each[1] is not asked]
+                    lost = [each for _, each in (*reversed(asked), (None, block)) if each is not None]
+                    waiting.extendleft(lost)
                     self._start_worker()
                     continue
+                # What waits at the end goes to the worker that is ready first.
+                while waiting and (not asked or (len(asked) < 2 and len(waiting) >= n_workers)):
+                    asked.append(self._ask(worker, waiting.popleft(), scoring))
+                    waiting.extend(islice(coming, max(0, n_workers - len(waiting))))
                 advance(0, "scoring masks" + self._replaced())
+                *result, printed = answer
+                sys.stderr.write(printed)  # as in one process
                 if block is not None:
-                    done(block.piece, *answer)
-                    advance(block.n_masks(scoring))
-                    n_left -= 1
-                if waiting:
-                    following = waiting.popleft()
-                    pending = worker.score.remote(with_own_memory(following), scoring)
-                    self.running[pending] = (worker, following)
+                    done(block.piece, *result)
+                    advance(len(result[0]))
         finally:
-            for worker, _ in self.running.values():
+            for worker, _ in self.asked:
                 self.ray.kill(worker)
+
+    def _ask(self, worker: Any, block: Work, scoring: Scoring) -> tuple[Any, Work]:
+        return worker.score.remote(with_own_memory(block), scoring), block
+
+    def _answered(self) -> tuple[Any, deque[tuple[Any, Work | None]]]:
+        """A worker whose oldest answer is there: it answers in turn, and dies at the oldest piece."""
+        pending = [answer for _, asked in self.asked for answer, _ in asked]
+        (ready,), _ = self.ray.wait(pending, num_returns=1)
+        return next(each for each in self.asked if any(answer == ready for answer, _ in each[1]))
 
     def _start_worker(self) -> None:
         worker = self.start()
-        self.running[worker.load.remote(*self.loading)] = (worker, None)
+        self.asked.append((worker, deque([(worker.load.remote(*self.loading), None)])))
 
     def _answer(self, pending: Any, work: Work | None) -> Any:
         """The answer of a worker, or _DIED."""
@@ -101,7 +127,7 @@ class WorkerPool:
             return _DIED
         if work is None:
             self.deaths.pop(None, None)
-        return answer
+        return answer if work is not None else (answer,)
 
     def count_death(self, error: Exception, work: Work | None) -> None:
         """Count the death of a worker at a block, or while it loaded the model."""
