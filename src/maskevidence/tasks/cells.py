@@ -79,6 +79,16 @@ def cells(
     return Result(found.page(), content, [] if options.out is None else _write(found, content, options.out))
 
 
+def read_page(folder: Path) -> bytes:
+    """The page in a folder that `cells --out` wrote."""
+    from maskevidence.runs.blocks import read_sealed
+    from maskevidence.support.files import reading
+
+    read_sealed(folder / RESULT, "find the cells again with --overwrite")
+    with reading(folder / PAGE):
+        return (folder / PAGE).read_bytes()
+
+
 def _write(found: "WrongCells", content: dict[str, Any], out: Path) -> list[str]:
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
@@ -87,7 +97,7 @@ def _write(found: "WrongCells", content: dict[str, Any], out: Path) -> list[str]
     from maskevidence.support.files import write_atomic
 
     with rewritten(out, RESULT):
-        write_atomic(out / TABLE, found.to_csv())
+        write_atomic(out / TABLE, found.to_frame().to_csv(index=False))
         write_report(found.page(), out / PAGE)
         write_sealed(out / RESULT, content)
     return written(out, (TABLE, PAGE, RESULT))
