@@ -1,6 +1,7 @@
 """maskevidence cells: the table, the page and the JSON of a run, and the calls as holes of impute."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,13 @@ def test_calls_that_are_not_in_the_table_are_refused(folder: Path, run: CommandL
     (folder / "found" / "cells.csv").write_text(cells.replace(",True,", ",TRUE,"))  # as spreadsheets write it
     assert run(*filling, "--out", "mended.csv").code == 0
     assert (pd.read_csv("mended.csv")["c"][:12] != table["c"][:12]).all()
+
+
+def test_the_page_of_cells_needs_no_matplotlib(
+    folder: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert run(*WORDS, "--out", "found").code == 0
 
 
 def test_a_report_on_wrong_cells_is_their_page(folder: Path, run: CommandLine) -> None:

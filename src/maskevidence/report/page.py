@@ -22,7 +22,7 @@ from maskevidence.report.reading import ReportedRun, noun_of
 from maskevidence.report.selection import ReportedSelection
 from maskevidence.runs import compare_runs
 from maskevidence.runs.directory import MODEL
-from maskevidence.show.parts import Page, Table
+from maskevidence.show.parts import Page, Picture, Table
 from maskevidence.show.words import (
     NOT_KNOWN,
     capital,
@@ -80,7 +80,8 @@ def render(
     reported: Sequence[ReportedRun] | ReportedSelection | Page, observations: int = OBSERVATIONS
 ) -> str:
     """The page as HTML; see `write_report`."""
-    import_extra("matplotlib", "plots", "the report")
+    if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
+        import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
         parts = [*filter(None, [reported.aside]), *reported.parts, *notes(reported.notes)]
         return document(reported.headline, [Section("numbers", "", parts)])
