@@ -11,6 +11,7 @@ kernel-gaussian; the mixed one, and ionosphere, whose cells repeat a few values,
 most of the time. lace is among the others where it can be imported.
 """
 
+import argparse
 import importlib.util
 import math
 import resource
@@ -228,7 +229,7 @@ def called_at(p_values: np.ndarray, rate: float) -> np.ndarray:
     return p_values <= (p_sorted[kept[-1]] if len(kept) else -1.0)
 
 
-def measure(table: Table, seed: int, shares: tuple[float, ...]) -> list[dict[str, Any]]:
+def measure(table: Table, seed: int, shares: tuple[float, ...], folds: int) -> list[dict[str, Any]]:
     """Every way and share on one division of the rows, and the clean rows.
 
     One call judges the tables of all settings: with trusted rows, the p-value of a cell does not depend on
@@ -255,7 +256,7 @@ def measure(table: Table, seed: int, shares: tuple[float, ...]) -> list[dict[str
     stacked = np.concatenate([values for _, _, values, _ in settings])
     all_rows = Table(table.name, stacked, table.columns, np.arange(len(stacked)), levels=table.levels)
     start = time.process_time()
-    found = me.wrong_cells(word, all_rows, rate=RATE, trusted=trusted)
+    found = me.wrong_cells(word, all_rows, rate=RATE, trusted=trusted, folds=folds)
     seconds = (time.process_time() - start) / len(settings)
     parts = (np.split(of, len(settings)) for of in (found.suspicion, found.p_values))
     results = []
@@ -283,15 +284,16 @@ def mean(values: list[float], digits: int = 3) -> str:
 
 
 def tables(
-    names: list[str], seeds: int, shares: tuple[float, ...], minutes: float, quick: bool
+    names: list[str], shares: tuple[float, ...], seeds: int, options: argparse.Namespace
 ) -> tuple[Any, list[Target]]:
     """All settings of all tables; no division is begun after some minutes."""
     given, began = {name: load(name) for name in names}, time.monotonic()
     numbers: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     seed = 0
-    while seed < seeds and time.monotonic() - began < 60 * minutes:
+    while seed < seeds and time.monotonic() - began < 60 * options.minutes:
         for name, table in given.items():
-            numbers[name] += measure(table.take(np.arange(120)) if quick else table, seed, shares)
+            some = table.take(np.arange(120)) if options.quick else table
+            numbers[name] += measure(some, seed, shares, options.folds)
         seed += 1
     print(f"{seed} divisions of the rows\n")
     targets, powers, clean, curves = list[Target](), list[float](), list[bool](), list[list[str]]()
@@ -408,6 +410,7 @@ def main() -> int:
     parser.add_argument(
         "--seeds", type=int, default=20, help="divisions of the rows, each with its own errors"
     )
+    parser.add_argument("--folds", type=int, default=5, help="fits for each division")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no division after so long")
     parser.add_argument("--tables", default=",".join(TABLES), help="names of tables between commas")
     parser.add_argument("--shares", default="0.01,0.02", help="shares of wrong cells between commas")
@@ -423,7 +426,7 @@ def main() -> int:
     numbers: dict[str, Any] = {}
     targets: list[Target] = []
     if "tables" in options.parts:
-        numbers["tables"], targets = tables(names, seeds, shares, options.minutes, options.quick)
+        numbers["tables"], targets = tables(names, shares, seeds, options)
     if "oracle" in options.parts:
         numbers["oracle"] = oracle(seeds, options.quick)
     if "speed" in options.parts:
