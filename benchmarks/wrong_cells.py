@@ -7,9 +7,12 @@ row, a decimal shifted by one place, two cells of a row swapped, another digit. 
 order of the cells is compared with that of a robust z-score, an isolation forest of the rows (ties by
 z-score), residuals of extremely randomised trees, and one look at the model's surprisal. All learn from the
 trusted rows. Power and false calls are those at a rate of 10 %. Tables of numbers are judged by
-kernel-gaussian, the mixed one by a network that is fitted to half of the trusted rows.
+kernel-gaussian; the mixed one, and ionosphere, whose cells repeat a few values, by a network, whose fits take
+most of the time. lace is among the others where it can be imported.
 """
 
+import argparse
+import importlib.util
 import math
 import resource
 import sys
@@ -29,13 +32,19 @@ from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.metrics import average_precision_score
 
 import maskevidence as me
+from maskevidence.comparing.cell_search import OUTSIDE, facts_of
 from maskevidence.data import Table
 
-RATE = 0.1
+RATE, RATES = 0.1, (0.05, 0.1, 0.2, 0.3)
+LOW_POWER = 0.3
 WAYS = ("another row", "decimal", "swap", "digit")
 N_TRUSTED = 300
 MIXED = "horse-colic"
 TABLES = ("breast cancer", "diabetes", "wine", "winequality-red", "ionosphere", MIXED)
+BY_NETWORK = (
+    "ionosphere",
+    MIXED,
+)  # words and holes; cells that repeat one value, of which a density is blind
 FEW = 6  # values of a column of codes
 OURS, ONE_LOOK = "one after the other", "one look"
 
@@ -149,18 +158,58 @@ def trees(trusted: np.ndarray) -> Score:
     return score
 
 
+def lace_surprisal(trusted: np.ndarray) -> Score:
+    """lace's surprisal of the cells of rows that join a fitted cross-categorization, less its usual one."""
+    import lace
+
+    def frame(rows: np.ndarray, first: str) -> pandas.DataFrame:
+        names = [f"c{j}" for j in range(rows.shape[1])]
+        return pandas.DataFrame(rows, [f"{first}{i}" for i in range(len(rows))], names)
+
+    varying = np.flatnonzero(np.nanstd(trusted, axis=0) > 0)  # lace refuses others
+    engine = lace.Engine.from_df(frame(trusted, "trusted").iloc[:, varying], n_states=8)
+    engine.update(200, quiet=True)
+
+    def of(rows: pandas.DataFrame) -> np.ndarray:
+        surprisals = np.where(rows.isna(), np.nan, 0.0)
+        for j in varying.tolist():
+            seen = list(rows.index[rows.iloc[:, j].notna()])
+            found = engine.surprisal(f"c{j}", rows=seen).to_pandas().set_index("index")["surprisal"]
+            surprisals[:, j] = found.reindex(rows.index)
+        return surprisals
+
+    usual = np.nanmedian(of(frame(trusted, "trusted")), axis=0)
+
+    def score(rows: np.ndarray) -> np.ndarray:
+        joined = frame(rows, "row")
+        engine.append_rows(joined.iloc[:, varying])
+        surprisals = of(joined)
+        engine.remove_rows(list(joined.index))
+        return surprisals - usual
+
+    return score
+
+
 ANCHORS: dict[str, Callable[[np.ndarray], Score]] = {
     "z-score": z_score,
     "IsolationForest": forest,
     "ExtraTrees residual": trees,
 }
+if importlib.util.find_spec("lace"):
+    ANCHORS["lace"] = lace_surprisal
 
 
 def surprisal(model: Any, trusted: np.ndarray) -> Score:
-    """-log p(cell | the rest of its row), less the median of its column in the trusted rows."""
+    """-log p(cell | the rest of its row), less the median of its column in the trusted rows.
+
+    A value that the column cannot hold is certainly wrong, and a hole for the rest of its row.
+    """
+    facts = facts_of(model, trusted)
 
     def of(rows: np.ndarray) -> np.ndarray:
-        tokens, out = me.Tokens.from_array(rows), np.full(rows.shape, np.nan)
+        outside = facts.faults(rows) == OUTSIDE
+        rows = np.where(outside, np.nan, rows)
+        tokens, out = me.Tokens.from_array(rows, empty_rows=True), np.where(outside, np.inf, np.nan)
         for j in range(rows.shape[1]):
             there = torch.nonzero(tokens.maskable[:, j])[:, 0]
             masked = torch.zeros((len(there), tokens.width), dtype=torch.bool)
@@ -173,41 +222,57 @@ def surprisal(model: Any, trusted: np.ndarray) -> Score:
     return lambda rows: of(rows) - usual
 
 
-def measure(table: Table, seed: int, shares: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Every way and share on one division of the rows, and the calls of clean rows."""
+def called_at(p_values: np.ndarray, rate: float) -> np.ndarray:
+    """The cells that Benjamini and Hochberg call wrong."""
+    p_sorted = np.sort(p_values[~np.isnan(p_values)])
+    kept = np.flatnonzero(p_sorted <= rate * np.arange(1, len(p_sorted) + 1) / len(p_sorted))
+    return p_values <= (p_sorted[kept[-1]] if len(kept) else -1.0)
+
+
+def measure(table: Table, seed: int, shares: tuple[float, ...], folds: int) -> list[dict[str, Any]]:
+    """Every way and share on one division of the rows, and the clean rows.
+
+    One call judges the tables of all settings: with trusted rows, the p-value of a cell does not depend on
+    the other rows of its table. Benjamini and Hochberg's procedure then calls the cells of each table.
+    """
     order = np.random.default_rng(seed).permutation(len(table))
     n = min(N_TRUSTED, len(table) // 2)
     trusted, rows = table.take(np.sort(order[:n])), table.take(np.sort(order[n:]))
-    if table.levels:
-        fit, trusted = trusted.take(np.arange(n)[::2]), trusted.take(np.arange(n)[1::2])
-        model: Any = me.models.MaskedNetwork(len(table.columns))
-        model.declare(table)
-        model.fit(fit)
-        fitted = model
+    fitted: Any
+    if table.name in BY_NETWORK:
+        word, fitted = "masked-net", me.models.MaskedNetwork(len(table.columns))
+        fitted.declare(table)
     else:
-        model, fit = "kernel-gaussian", trusted
-        fitted = me.models.KernelGaussian(len(table.columns), n_centres=1).fit(trusted)
+        word, fitted = "kernel-gaussian", me.models.KernelGaussian(len(table.columns), n_centres=1)
+    fitted.fit(trusted)
     anchors = {ONE_LOOK: surprisal(fitted, trusted.values)}
-    anchors |= {name: learn(fit.values) for name, learn in ANCHORS.items()}
-    results = []
-    for way, share in [("clean", 0.0), *((way, share) for way in WAYS for share in shares)]:
-        given, wrong = rows, np.zeros(rows.values.shape, dtype=bool)
-        if share:
+    anchors |= {name: learn(trusted.values) for name, learn in ANCHORS.items()}
+    clean = ("clean", 0.0, rows.values, np.zeros(rows.values.shape, dtype=bool))
+    settings: list[tuple[str, float, np.ndarray, np.ndarray]] = [clean]
+    for way in WAYS:
+        for share in shares:
             given, wrong = spoilt(rows, way, share, seed)
-        start = time.process_time()
-        found = me.wrong_cells(model, given, rate=RATE, trusted=trusted)
-        seconds = time.process_time() - start
-        n_false, n_right = int((found.called & ~wrong).sum()), int((found.called & wrong).sum())
-        entry = {"way": way, "share": share, "seed": seed, "calls": n_false + n_right, "seconds": seconds}
+            settings.append((way, share, given.values, wrong))
+    stacked = np.concatenate([values for _, _, values, _ in settings])
+    all_rows = Table(table.name, stacked, table.columns, np.arange(len(stacked)), levels=table.levels)
+    start = time.process_time()
+    found = me.wrong_cells(word, all_rows, rate=RATE, trusted=trusted, folds=folds)
+    seconds = (time.process_time() - start) / len(settings)
+    parts = (np.split(of, len(settings)) for of in (found.suspicion, found.p_values))
+    results = []
+    for (way, share, values, wrong), suspicion, p_values in zip(settings, *parts, strict=True):
+        entry: dict[str, Any] = {"way": way, "share": share, "seed": seed, "seconds": seconds}
+        calls = [called_at(p_values, rate) for rate in RATES]
+        entry["calls"] = [int(called.sum()) for called in calls]
+        entry["false"] = [float((called & ~wrong).sum() / max(1, called.sum())) for called in calls]
         if share:
-            seen = ~np.isnan(given.values)
-            scores = {OURS: found.suspicion} | {name: of(given.values) for name, of in anchors.items()}
+            seen = ~np.isnan(values)
+            scores = {OURS: suspicion} | {name: of(values) for name, of in anchors.items()}
             entry["precision"] = {
                 name: average_precision_score(wrong[seen], np.nan_to_num(score[seen], posinf=1e300))
                 for name, score in scores.items()
             }
-            entry["power"] = n_right / wrong.sum()
-        entry["false"] = n_false / max(1, n_false + n_right)
+            entry["power"] = [float(called[wrong].mean()) for called in calls]
         results.append(entry)
     return results
 
@@ -218,35 +283,56 @@ def mean(values: list[float], digits: int = 3) -> str:
     return f"{np.mean(values):.{digits}f} ± {error:.{digits}f}"
 
 
-def tables(names: list[str], seeds: int, shares: tuple[float, ...], quick: bool) -> tuple[Any, list[Target]]:
-    """All settings of all tables."""
-    numbers, targets, powers, clean = {}, [], [], []
-    for name in names:
-        table = load(name)
-        table = table.take(np.arange(120)) if quick else table
-        runs = [entry for seed in range(seeds) for entry in measure(table, seed, shares)]
-        numbers[name] = runs
-        methods = [OURS, ONE_LOOK, *ANCHORS]
+def tables(
+    names: list[str], shares: tuple[float, ...], seeds: int, options: argparse.Namespace
+) -> tuple[Any, list[Target]]:
+    """All settings of all tables; no division is begun after some minutes."""
+    given, began = {name: load(name) for name in names}, time.monotonic()
+    numbers: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    seed = 0
+    while seed < seeds and time.monotonic() - began < 60 * options.minutes:
+        for name, table in given.items():
+            some = table.take(np.arange(120)) if options.quick else table
+            numbers[name] += measure(some, seed, shares, options.folds)
+        seed += 1
+    print(f"{seed} divisions of the rows\n")
+    targets, powers, clean, curves = list[Target](), list[float](), list[bool](), list[list[str]]()
+    methods = [OURS, ONE_LOOK, *ANCHORS]
+    at = RATES.index(RATE)
+    for name, runs in numbers.items():
         rows = []
         for share in shares:
             for way in WAYS:
                 these = [run for run in runs if run["way"] == way and run["share"] == share]
                 cells = [f"{np.mean([run['precision'][method] for run in these]):.3f}" for method in methods]
-                false, power = ([run[key] for run in these] for key in ("false", "power"))
+                false, power = ([run[key][at] for run in these] for key in ("false", "power"))
                 rows.append([f"{share:.0%}, {way}", *cells, mean(false), mean(power)])
                 error = np.std(false, ddof=1) / math.sqrt(len(false)) if len(false) > 1 else 0.0
                 most = RATE + 2 * float(error)
                 targets.append(Target(f"{name}, {way}, {share:.0%}: false", float(np.mean(false)), high=most))
                 powers.append(float(np.mean(power)))
-        n_holes = int(np.isnan(table.values).sum())
-        title = f"{name}: {table.values.shape[0]} rows, {table.values.shape[1]} columns, {n_holes} holes"
-        show(title, ["spoilt", *methods, "false calls", "power"], rows)
+                if np.mean(power) < LOW_POWER:
+                    of_rates = zip(
+                        *(np.mean([run[key] for run in these], 0) for key in ("power", "false")), strict=True
+                    )
+                    curves.append(
+                        [f"{name}, {share:.0%}, {way}", *(f"{p:.2f} ({f:.2f})" for p, f in of_rates)]
+                    )
+        n_holes = int(np.isnan(given[name].values).sum())
+        title = f"{name}: {given[name].values.shape[0]} rows, {given[name].values.shape[1]} columns"
+        show(f"{title}, {n_holes} holes", ["spoilt", *methods, "false calls", "power"], rows)
         average = {m: np.mean([run["precision"][m] for run in runs if run["share"]]) for m in methods}
         best = max((each for each in methods if each != OURS), key=lambda each: average[each])
-        ratio = float(average[OURS] / average[best])
-        targets.append(Target(f"{name}: average precision over that of {best}", ratio, low=1.5))
-        clean += [run["calls"] == 0 for run in runs if run["way"] == "clean"]
-        print(f"CPU seconds of a call, fits included: {np.median([run['seconds'] for run in runs]):.1f}\n")
+        ratios = {each: float(average[OURS] / average[each]) for each in methods[1:]}
+        targets.append(Target(f"{name}: average precision over that of {best}", ratios[best], low=1.5))
+        print("average precision over that of", ", ".join(f"{each} {r:.2f}" for each, r in ratios.items()))
+        n_calls = [run["calls"][at] for run in runs if run["way"] == "clean"]
+        clean += [n == 0 for n in n_calls]
+        print(f"clean rows: calls in {sum(n > 0 for n in n_calls)} of {len(n_calls)}, at most {max(n_calls)}")
+        print(f"CPU seconds a table, fits shared: {np.median([run['seconds'] for run in runs]):.1f}\n")
+    if curves:
+        title = f"Power (false calls) by rate, where the power at {RATE:g} is below {LOW_POWER:g}"
+        show(title, ["table and setting", *(f"rate {rate:g}" for rate in RATES)], curves)
     targets.append(Target("power, mean over all settings", float(np.mean(powers)), low=0.3))
     targets.append(Target("share of clean tables without a call", float(np.mean(clean)), low=0.9))
     return numbers, targets
@@ -262,7 +348,7 @@ def factors(n: int, seed: int, d: int = 12, noise: float = 0.6) -> tuple[np.ndar
 
 def oracle(seeds: int, quick: bool) -> dict[str, Any]:
     """Power against rate: a model fitted to the trusted rows, and the density that the rows come from."""
-    rates, n = (0.05, 0.1, 0.2, 0.3), 60 if quick else 300
+    rates, n = RATES, 60 if quick else 300
     power: dict[str, list[list[float]]] = {"kernel-gaussian": [], "the density itself": []}
     false: dict[str, list[list[float]]] = {name: [] for name in power}
     for seed in range(seeds):
@@ -324,6 +410,8 @@ def main() -> int:
     parser.add_argument(
         "--seeds", type=int, default=20, help="divisions of the rows, each with its own errors"
     )
+    parser.add_argument("--folds", type=int, default=5, help="fits for each division")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no division after so long")
     parser.add_argument("--tables", default=",".join(TABLES), help="names of tables between commas")
     parser.add_argument("--shares", default="0.01,0.02", help="shares of wrong cells between commas")
     parser.add_argument("--parts", default="tables,oracle,speed", help="tables, oracle, speed between commas")
@@ -338,7 +426,7 @@ def main() -> int:
     numbers: dict[str, Any] = {}
     targets: list[Target] = []
     if "tables" in options.parts:
-        numbers["tables"], targets = tables(names, seeds, shares, options.quick)
+        numbers["tables"], targets = tables(names, shares, seeds, options)
     if "oracle" in options.parts:
         numbers["oracle"] = oracle(seeds, options.quick)
     if "speed" in options.parts:

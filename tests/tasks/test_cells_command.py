@@ -1,6 +1,7 @@
 """maskevidence cells: the table, the page and the JSON of a run, and the calls as holes of impute."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame = pd.DataFrame(x, columns=list("abcd"))
     frame.insert(0, "who", [f"p{k}" for k in range(400)])
     frame[:200].to_csv(tmp_path / "trusted.csv", index=False)
+    frame[["who", "a", "b"]].to_csv(tmp_path / "narrow.csv", index=False)
+    frame[:3].to_csv(tmp_path / "short.csv", index=False)
+    pd.DataFrame({"a": [1] * 9, "b": [2] * 9}).to_csv(tmp_path / "same.csv", index=False)
     frame.loc[200:211, "c"] += 30
     frame.loc[250, "d"] = np.nan
     frame[200:].to_csv(tmp_path / "t.csv", index=False)
@@ -91,6 +95,14 @@ def test_another_folder_is_not_overwritten(folder: Path, run: CommandLine) -> No
         ((*WORDS, "--trusted", "none.csv"), "there is no file 'none.csv'"),
         (("cells", "gpt2", "t.csv"), "gpt2"),
         (("cells", "gaussian", "t.csv"), "who"),
+        (
+            (*WORDS, "--trusted", "narrow.csv"),
+            "the trusted rows have the columns a, b, the table has a, b, c, d",
+        ),
+        ((*WORDS, "--trusted", "short.csv"), "3 trusted rows for 5 folds"),
+        (("cells", "ppca:9", "t.csv", "--drop", "who"), "n_components=9 with n_features=4"),
+        (("cells", "gaussian", "same.csv"), "no column has two different values"),
+        ((*WORDS, "--out", "t.csv"), "'t.csv' is a file; give a folder"),
         (("impute", "gaussian", "t.csv", "--drop", "who", "--wrong", "t.csv"), "is not a cells.csv"),
         (("impute", "gaussian", "t.csv", "--drop", "who", "--wrong", "none.csv"), "none.csv"),
     ],
@@ -102,8 +114,43 @@ def test_bad_input_has_one_line(folder: Path, run: CommandLine, words: tuple[str
     assert result.err.count("\n") == 1
 
 
-def test_calls_of_another_table_are_refused(folder: Path, run: CommandLine) -> None:
+def test_calls_that_are_not_in_the_table_are_refused(folder: Path, run: CommandLine) -> None:
     assert run(*WORDS, *TRUSTED, "--out", "found").code == 0
-    pd.DataFrame({"x": range(9), "y": [3, 1, 2] * 3}).to_csv("u.csv", index=False)
-    result = run("impute", "gaussian", "u.csv", "--wrong", "found/cells.csv")
-    assert "is in this table" in result.err
+    n = int(pd.read_csv("found/cells.csv")["called"].sum())
+    filling = ("impute", "gaussian", "u.csv", "--id-column", "who", "--wrong", "found/cells.csv")
+    table = pd.read_csv("t.csv")
+    changed = table.copy()
+    changed.loc[3, "c"] = 1.5
+    for frame, words in (
+        (table[5:], f" of the {n} wrong cells"),
+        (table[:9], f" of the {n} wrong cells"),
+        (table.drop(columns="c"), f" of the {n} wrong cells"),
+        (changed, f"1 of the {n} wrong cells of 'found/cells.csv' is not in this table, such as c = "),
+    ):
+        frame.to_csv("u.csv", index=False)
+        error = run(*filling, "--overwrite").error
+        assert words in error
+        assert "give the table of that run" in error
+    table.to_csv("u.csv", index=False)
+    cells = (folder / "found" / "cells.csv").read_text()
+    (folder / "found" / "cells.csv").write_text(cells.replace(",True,", ",TRUE,"))  # as spreadsheets write it
+    assert run(*filling, "--out", "mended.csv").code == 0
+    assert (pd.read_csv("mended.csv")["c"][:12] != table["c"][:12]).all()
+
+
+def test_the_page_of_cells_needs_no_matplotlib(
+    folder: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert run(*WORDS, "--out", "found").code == 0
+
+
+def test_a_report_on_wrong_cells_is_their_page(folder: Path, run: CommandLine) -> None:
+    assert run(*WORDS, *TRUSTED, "--out", "found").code == 0
+    assert run("report", "found", "--out", "page.html").code == 0
+    assert (folder / "page.html").read_bytes() == (folder / "found" / "cells.html").read_bytes()
+    assert "a page of its own" in run("report", "found", "found").error
+    (folder / "found" / "cells.html").unlink()
+    assert "cells.html" in run("report", "found").error
+    (folder / "found" / "cells.json").write_text("{}")
+    assert "was changed after it was written; find the cells again" in run("report", "found").error

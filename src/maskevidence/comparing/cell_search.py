@@ -1,12 +1,11 @@
 """The search for wrong cells: the most surprising one is hidden, and the rest of its row judged again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
-from torch import Tensor
 
 from maskevidence.model import HasValuesOf, to_device_of
 from maskevidence.scores.ask import Asker, MaskedRows, RowIndex
@@ -14,6 +13,7 @@ from maskevidence.tokens import Tokens
 
 Rows = Float64[np.ndarray, "N D"]
 Cells = Bool[np.ndarray, "N D"]
+Ints = Int64[np.ndarray, " n"]
 
 FAULTS = ("", "unknown word", "beyond the range", "off the grid")
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
@@ -141,8 +141,7 @@ class CellJudge:
 
     def log_wrong(self, rows: Rows) -> Rows:
         """log q of each cell, in the measure of the model, nats."""
-        facts = self.facts
-        marginal = self.log_given(rows, np.ones(rows.shape, dtype=bool))
+        facts, marginal = self.facts, self.log_given(rows, np.ones(rows.shape, dtype=bool))
         with np.errstate(invalid="ignore"):
             far = (rows - facts.centre) / (2 * facts.scale)
             wide = -np.log(2 * np.pi * facts.scale) - np.log1p(far**2)
@@ -151,46 +150,38 @@ class CellJudge:
                     wide[:, j] = -np.log(len(values)) if len(values) > 2 else marginal[:, j]
             return np.logaddexp(np.log(1 - _WIDE) + marginal, np.log(_WIDE) + wide)
 
-    def log_given(self, rows: Rows, hidden: Cells) -> Rows:
-        """log p of the hidden cells of each row given the others, nats; NaN for holes and visible cells."""
-        masks = hidden & ~np.isnan(rows)
-        asked = np.flatnonzero(masks.any(1))
-        answers = np.full(rows.shape, np.nan)
-        if len(asked):
-            answers[asked] = self._ask(self._tokens(rows), asked, masks[asked])
+    def log_given(self, rows: Rows, masks: Cells) -> Rows:
+        """log p of the masked cells of each row given the others, nats; NaN for holes and visible cells."""
+        masks = masks & ~np.isnan(rows)
+        row, answers = np.flatnonzero(masks.any(axis=1)), np.full(rows.shape, np.nan)
+        for part, answer in self._ask(rows, row, masks.sum(1)[row], lambda part: masks[row[part]]):
+            answers[row[part]] = answer
         return np.where(masks, answers, np.nan)
 
     def _alone(self, rows: Rows, hidden: Cells) -> Rows:
         """log p of each cell that is not hidden, given the others that are not; NaN elsewhere."""
-        answers = np.full(rows.shape, np.nan)
-        if not len(rows):
-            return answers
-        tokens = self._tokens(rows)
-        for j in range(rows.shape[1]):
-            asked = np.flatnonzero(~hidden[:, j] & ~np.isnan(rows[:, j]))
-            masks = hidden[asked] & ~np.isnan(rows[asked])
-            masks[:, j] = True
-            answers[asked, j] = self._ask(tokens, asked, masks)[:, j]
-        return answers
+        seen, answers = ~np.isnan(rows), np.full(rows.shape, np.nan)
+        column, row = np.nonzero((seen & ~hidden).T)  # rows with equal masks are neighbours
 
-    def _tokens(self, rows: Rows) -> Tokens:
-        """The rows on the model's device."""
-        return to_device_of(self.asker.model, Tokens.from_array(rows, empty_rows=True))
+        def masks(part: RowIndex) -> Cells:
+            masked = hidden[row[part]] & seen[row[part]]
+            masked[np.arange(len(masked)), column[part]] = True
+            return masked
+
+        for part, answer in self._ask(rows, row, hidden.sum(1)[row] + 1, masks):
+            answers[row[part], column[part]] = answer[np.arange(len(answer)), column[part]]
+        return answers
 
     def _ask(
-        self, tokens: Tokens, asked: Int64[np.ndarray, " n"], masks: Bool[np.ndarray, "n D"]
-    ) -> Float64[np.ndarray, "n D"]:
-        """The model's answers for masks of some rows."""
-        if not len(asked):
-            return np.zeros(masks.shape)
-        answers = np.zeros(masks.shape)
-
-        def some(part: RowIndex) -> Bool[Tensor, "b D"]:
-            return torch.from_numpy(masks[part]).to(tokens.values.device)
-
-        for answer in self.asker.conditionals(MaskedRows(tokens, asked, masks.sum(1), some)):
-            answers[answer.part] = answer.log_probs.double().cpu().numpy()
-        return answers
+        self, rows: Rows, row: Ints, n_hidden: Ints, masks: Callable[[RowIndex], Cells]
+    ) -> Iterator[tuple[RowIndex, Rows]]:
+        """The model's answers for masks of some rows, call by call."""
+        if not len(row):
+            return
+        tokens = to_device_of(self.asker.model, Tokens.from_array(rows, empty_rows=True))
+        contexts = MaskedRows(tokens, row, n_hidden, lambda part: torch.from_numpy(masks(part)))
+        for answer in self.asker.conditionals(contexts):
+            yield answer.part, answer.log_probs.double().cpu().numpy()
 
 
 def _beside_others(suspicion: Rows) -> Rows:

@@ -1,6 +1,6 @@
 """The cells of a table that look wrong, as a result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,24 +10,8 @@ from maskevidence.data.table import Table as Data
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import MINUS, count
-from maskevidence.support.files import csv_text
 
 _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a model expects in the place of a cell, given the rest of its row."""
-
-    value: float | None = None  # of a number: the median
-    low: float | None = None  # the ends of a 90 % interval
-    high: float | None = None
-    likelier: tuple[tuple[str, float], ...] = ()  # of other columns: words and their probabilities
-
-    def __str__(self) -> str:
-        if self.value is not None:
-            return f"{self.value:.4g} ({self.low:.4g} to {self.high:.4g})".replace("-", MINUS)
-        return ", ".join(f"{word} {share:.2g}" for word, share in self.likelier)
 
 
 @dataclass(frozen=True)
@@ -39,11 +23,13 @@ class WrongCell:
         label: the name of the row, or its position.
         column: its column.
         value: a number, or a word.
+        expected: of a number, the median of what the model expects given the rest of the row.
+        low, high: the ends of the 90 % interval.
+        likelier: of other cells, the likelier values and their probabilities, by 100 draws.
         suspicion: log q(value) - log p(value | the rest of the row), nats; 100 for a value that the column
             cannot hold.
         p_value: the share of clean cells that are as suspicious.
         called: whether it is among those called wrong.
-        expected: what the model expects in its place.
         fault: of its form: "unknown word", "beyond the range" or "off the grid" of the column; "" for none.
         suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
     """
@@ -52,19 +38,15 @@ class WrongCell:
     label: str
     column: str
     value: float | str
+    expected: float | None
+    low: float | None
+    high: float | None
+    likelier: str
     suspicion: float
     p_value: float
     called: bool
-    expected: Expected
     fault: str
     suggestion: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The cell as JSON values."""
-        expected = vars(self.expected) | {"likelier": str(self.expected) if self.expected.likelier else ""}
-        return {name: value for name, value in vars(self).items() if name != "expected"} | {
-            "expected" if name == "value" else name: value for name, value in expected.items()
-        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,18 +85,14 @@ class WrongCells(Shown):
         return Page(line, headline, aside, [part for part in parts if part.rows], notes)
 
     def _suspicious(self) -> Table:
-        shown = self.cells[:_MOST_CELLS]
-        rows = [
-            [
-                cell.label,
-                cell.column,
-                _written(cell.value),
-                str(cell.expected),
-                "; ".join(filter(None, ["wrong" if cell.called else "", cell.fault, cell.suggestion])),
-                f"{cell.p_value:.2g}",
-            ]
-            for cell in shown
-        ]
+        shown, rows = self.cells[:_MOST_CELLS], []
+        for cell in shown:
+            expected = cell.likelier
+            if cell.expected is not None:
+                expected = f"{cell.expected:.4g} ({cell.low:.4g} to {cell.high:.4g})".replace("-", MINUS)
+            remarks = "; ".join(filter(None, ["wrong" if cell.called else "", cell.fault, cell.suggestion]))
+            value = _written(cell.value)
+            rows.append([cell.label, cell.column, value, expected, remarks, f"{cell.p_value:.2g}"])
         title = f"The {count(len(rows), 'most suspicious cell')}"
         bold = {(k, 2) for k, cell in enumerate(shown) if cell.called}
         headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
@@ -123,17 +101,23 @@ class WrongCells(Shown):
     def _worst_rows(self) -> Table:
         """Part of the table: the rows with the most suspicious cells, these in colour."""
         places = {int(key): k for k, key in enumerate(self.table.ids)}
-        worst = list(dict.fromkeys(places[cell.row] for cell in self.cells))[:_MOST_ROWS]
-        of_cells = {cell.column for cell in self.cells if places[cell.row] in worst}
-        columns = [j for j, name in enumerate(self.table.columns) if name in of_cells][:_MOST_COLUMNS]
-        listed = {(places[cell.row], cell.column) for cell in self.cells}
-        rows, marked = [], set()
-        for k, i in enumerate(worst):
-            rows.append([name_of_row(self.table, i), *(_written(_value(self.table, i, j)) for j in columns)])
-            marked |= {(k, m + 1) for m, j in enumerate(columns) if (i, self.table.columns[j]) in listed}
-        bold = {(k, m) for k, m in marked if self.called[worst[k], columns[m - 1]]}
-        headings = ["row", *(self.table.columns[j] for j in columns)]
-        return Table(headings, rows, "The worst rows, suspicious cells in colour", bold=bold, marked=marked)
+        listed = dict.fromkeys(
+            (places[cell.row], self.table.columns.index(cell.column)) for cell in self.cells
+        )
+        worst = list(dict.fromkeys(i for i, _ in listed))[:_MOST_ROWS]
+        columns = sorted({j for i, j in listed if i in worst})[:_MOST_COLUMNS]
+        values, names = self.table.values, [self.table.columns[j] for j in columns]
+        rows = [
+            [name_of_row(self.table, i), *(_written(value_of(self.table, j, values[i, j])) for j in columns)]
+            for i in worst
+        ]
+        of_page = {
+            (i, j): (worst.index(i), 1 + columns.index(j)) for i, j in listed if i in worst and j in columns
+        }
+        marked = set(of_page.values())
+        bold = {place for cell, place in of_page.items() if self.called[cell]}
+        title = "The worst rows, suspicious cells in colour"
+        return Table(["row", *names], rows, title, bold=bold, marked=marked)
 
     def _by_column(self) -> Table:
         """The share of each column's cells that are called wrong."""
@@ -153,24 +137,14 @@ class WrongCells(Shown):
             "n_cells": int((~np.isnan(self.suspicion)).sum()),
             "n_called": int(self.called.sum()),
             "n_trusted": self.n_trusted,
-            "cells": [cell.to_dict() for cell in self.cells],
+            "cells": [dict(vars(cell)) for cell in self.cells],
             "notes": list(self.notes),
         }
 
     def columns(self) -> Columns:
         """The listed cells, one a row."""
-        rows = [cell.to_dict() for cell in self.cells]
-        return Columns({name: [row[name] for row in rows] for name in _COLUMNS})
-
-    def to_csv(self) -> str:
-        """The listed cells, one a row; `impute --wrong` reads it."""
-        return csv_text(_COLUMNS, zip(*self.columns().values.values(), strict=True))
-
-
-_COLUMNS = (
-    *("row", "label", "column", "value", "expected", "low", "high", "likelier"),
-    *("suspicion", "p_value", "called", "fault", "suggestion"),
-)
+        names = [field.name for field in fields(WrongCell)]
+        return Columns({name: [getattr(cell, name) for cell in self.cells] for name in names})
 
 
 def name_of_row(table: Data, row: int) -> str:
@@ -180,10 +154,12 @@ def name_of_row(table: Data, row: int) -> str:
     return str(table.ids[row]) if table.lines is None else table.place(row)
 
 
-def _value(table: Data, row: int, column: int) -> float | str:
-    """A cell as a number or a word."""
-    value, words = float(table.values[row, column]), table.levels.get(table.columns[column])
-    return value if words is None or np.isnan(value) else words[int(value)]
+def value_of(table: Data, column: int, value: float) -> float | str:
+    """A value of a column as a number or a word."""
+    words = table.levels.get(table.columns[column])
+    if words is None or np.isnan(value):
+        return float(value)
+    return words[int(value)] if value < len(words) else "another word"
 
 
 def _written(value: float | str) -> str:

@@ -1,5 +1,6 @@
 """Which cells of a table are wrong, at a stated rate of false discoveries."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.comparing.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
 from maskevidence.comparing.choosing import as_table, varying_columns
-from maskevidence.comparing.found_cells import Expected, WrongCell, WrongCells, name_of_row
+from maskevidence.comparing.found_cells import WrongCell, WrongCells, name_of_row, value_of
 from maskevidence.data.table import Table, with_columns_of, with_levels_of
 from maskevidence.errors import InputError
 from maskevidence.evidence.imputation import HasDrawMissing
@@ -18,12 +19,13 @@ from maskevidence.models.base import TableModel
 from maskevidence.models.by_name import parse_model
 from maskevidence.models.fingerprints import share_fitted
 from maskevidence.models.reshaped import Reshaped
+from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens, column_names
 
 _MOST_LISTED = 1000
 _MOST_LIKELIER = 3  # words
-_DRAWS = 100  # for the interval of an expected value
+_DRAWS = 100  # of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
 
 
@@ -40,16 +42,14 @@ def wrong_cells(
     """Find the cells of a table that are probably wrong: typing errors, swapped columns, wrong units.
 
     Each cell x_j is judged by log q(x_j) - log p(x_j | the rest of its row), where q is the distribution of
-    a wrong cell; see `CellJudge`. A wrong cell makes its neighbours look wrong, so the most surprising cell
-    is hidden and the rest of the row judged again, one cell after the other.
+    a wrong cell; the most surprising cell is hidden and the rest of the row judged again, as `CellJudge`
+    says. Trusted rows go through the same search. The p-value of a cell with suspicion s is its rank among
+    the cells of these rows and of its own, (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of
+    them), and the procedure of Benjamini and Hochberg calls cells wrong.
 
-    Trusted rows go through the same search. The p-value of a cell with suspicion s is its rank among the
-    cells of these rows and of its own, (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them),
-    and the procedure of Benjamini and Hochberg calls cells wrong.
-
-    Without trusted rows, a p-value is the share of the table's own cells that are as suspicious. Beyond the
-    90 % quantile it is the tail of a generalised Pareto distribution through the 90, 96 and 98 % quantiles,
-    which at most 2 % of wrong cells leave as they are. The rate then rests on that tail.
+    Without trusted rows, a p-value is the share of the table's own cells that are as suspicious, beyond the
+    90 % quantile by the tail of a generalised Pareto distribution, which at most 2 % of wrong cells leave as
+    it is. The rate then rests on that tail.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
@@ -84,14 +84,16 @@ def wrong_cells(
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
     if whole_number("seed", seed) < 0 or whole_number("folds", folds) < 2:
         raise InputError(f"seed={seed}, folds={folds}; give a seed of 0 or more and 2 folds or more")
-    if isinstance(model, str):
-        given, coded, sittings, notes = _by_word(model, table, trusted, folds, seed, batch_size)
+    rows, known = as_table(table), None if trusted is None else as_table(trusted)
+    build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
+    if build is None:
+        given, coded, sittings, notes = _by_model(fitted, rows, known, batch_size)
     else:
-        given, coded, sittings, notes = _by_model(model, table, trusted, batch_size)
-    judged = Judged(*(np.zeros(coded.shape, kind) for kind in (np.float64, np.bool_, np.int64)))
-    for sitting in sittings:
-        for whole, part in zip(judged, sitting.judge.search(coded[sitting.places]), strict=True):
-            whole[sitting.places] = part
+        given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
+    judged = Judged(*(np.zeros(coded.values.shape, kind) for kind in (np.float64, np.bool_, np.int64)))
+    for each in sittings:
+        for whole, part in zip(judged, each.judge.search(coded.values[each.places]), strict=True):
+            whole[each.places] = part
     if trusted is None:
         p_values = _by_the_tail(judged.suspicion)
         notes.append(
@@ -100,17 +102,11 @@ def wrong_cells(
     else:
         clean = [each.judge.search(each.clean).suspicion for each in sittings if len(each.clean)]
         p_values = _ranks(judged.suspicion, np.concatenate(clean))
-    called = _called(p_values, rate)
-    tested = _Tested(p_values, called, _listed(judged, called))
-    cells = [
-        cell
-        for each in sittings
-        if len(each.places)
-        for cell in _described(each, given, coded, judged, tested, seed)
-    ]
-    cells.sort(key=lambda cell: (-cell.suspicion, cell.row, cell.column))
     n_trusted = sum(len(each.clean) for each in sittings)
-    return WrongCells(tuple(cells), given, judged.suspicion, p_values, called, rate, n_trusted, tuple(notes))
+    found = WrongCells(
+        (), given, judged.suspicion, p_values, _called(p_values, rate), rate, n_trusted, tuple(notes)
+    )
+    return replace(found, cells=_described(found, coded, sittings, judged, seed))
 
 
 class _Sitting(NamedTuple):
@@ -121,27 +117,18 @@ class _Sitting(NamedTuple):
     clean: Rows  # the trusted rows that it judges
 
 
-class _Tested(NamedTuple):
-    """The cells that are called wrong, and the cells that are described."""
-
-    p_values: Rows
-    called: Bool[np.ndarray, "N D"]
-    listed: Int64[np.ndarray, "n 2"]  # row and column
+# the table, the table in the codes of the model, who judges which rows, and notes
+_Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 
-_Prepared = tuple[Table, Rows, list[_Sitting], list[str]]
-
-
-def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
-    """The table, and the same table in the codes of the fitted model that judges it."""
+def _by_model(model: Any, table: Table, trusted: Table | None, batch_size: int | None) -> _Prepared:
+    """The table as a fitted model reads it, which judges all rows."""
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
-    coded = with_levels_of(rows, levels).values
-    known = coded if trusted is None else with_levels_of(_columns_of(model, trusted), levels).values
-    facts = facts_of(model, known, [rows.columns.index(name) for name in levels])
-    judge = CellJudge(model, facts, batch_size)
+    coded = with_levels_of(rows, levels)
+    known = coded if trusted is None else with_levels_of(_columns_of(model, trusted), levels)
     marks = getattr(model, "fitted_rows", "")
-    share = share_fitted(marks, Tokens.from_array(known, empty_rows=True)) if marks else 0.0
+    share = share_fitted(marks, Tokens.from_array(known.values, empty_rows=True)) if marks else 0.0
     if share and trusted is not None:
         raise InputError(
             f"the model was fitted to {share:.0%} of the trusted rows; give rows that it has not seen, or a "
@@ -149,33 +136,42 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
         )
     if share:
         notes.append("the model was fitted to these rows: wrong cells surprise it less; give a MODEL word")
-    clean = known[:0] if trusted is None else known
-    return rows, coded, [_Sitting(judge, np.arange(len(coded)), clean)], notes
+    facts = facts_of(model, known.values, [rows.columns.index(name) for name in levels])
+    clean = known.values[:0] if trusted is None else known.values
+    sitting = _Sitting(CellJudge(model, facts, batch_size), np.arange(len(rows)), clean)
+    return rows, coded, [sitting], notes
 
 
 def _by_word(
-    word: str, table: object, trusted: object, folds: int, seed: int, batch_size: int | None
+    build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
 ) -> _Prepared:
-    """The same for a MODEL word, fitted by folds: no row is judged by a model that was fitted to it."""
-    build, saved = parse_model(word)
-    if build is None:
-        return _by_model(saved, table, trusted, batch_size)
-    rows, example = as_table(table), build(2)
-    base = rows if trusted is None else as_table(trusted)
+    """The same by new models: no row is judged by a model that was fitted to it."""
+    (folds, seed), base = folding, table if trusted is None else trusted
+    if sorted(base.columns) != sorted(table.columns):
+        raise InputError(
+            f"the trusted rows have the columns {', '.join(base.columns)}, the table has "
+            f"{', '.join(table.columns)}; give rows with the same columns, or drop the others"
+        )
+    example = build(len(base.columns))
     if base.levels and not example.takes_words:
         raise InputError(
-            f"column {next(iter(base.levels))!r} holds words, which {word} cannot take; give masked-net, or "
-            "leave such columns out"
+            f"column {next(iter(base.levels))!r} holds words, which {type(example).__name__} cannot take; "
+            "give masked-net, or leave such columns out"
         )
     if len(base) < folds:
-        raise InputError(f"{len(base)} rows for {folds} folds; give more rows, or fewer folds")
+        raise InputError(
+            f"{count(len(base), 'row' if trusted is None else 'trusted row')} for {folds} folds; give more "
+            "rows, or fewer folds"
+        )
     parts = np.array_split(np.random.default_rng(seed).permutation(len(base)), folds)
     kept = list(base.columns)
     if not example.keeps_units:
         kept = [name for name, other in zip(kept, varying_columns(base.values, parts), strict=True) if other]
+    if not kept:
+        raise InputError("no column has two different values in every fold; give rows that differ")
     notes = [f"left out, since it does not vary: {name}" for name in base.columns if name not in kept]
-    rows, base = rows.select(kept), base.select(kept)
-    coded = with_levels_of(rows, base.levels).values
+    rows, base = table.select(kept), base.select(kept)
+    coded = with_levels_of(rows, base.levels)
 
     def judge(out: Int64[np.ndarray, " n"]) -> CellJudge:
         """A judge that was fitted to all rows but these."""
@@ -189,19 +185,17 @@ def _by_word(
         return CellJudge(fitted, facts, batch_size)
 
     if trusted is None:
-        sittings = [_Sitting(judge(part), part, coded[:0]) for part in parts]
-    else:  # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
-        others = np.array_split(np.random.default_rng(seed).permutation(len(coded)), folds)
-        sittings = [
-            _Sitting(judge(part), other, base.values[part]) for part, other in zip(parts, others, strict=True)
-        ]
-    return rows, coded, sittings, notes
+        return rows, coded, [_Sitting(judge(part), part, base.values[:0]) for part in parts], notes
+    # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
+    others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), folds)
+    pairs = zip(parts, others, strict=True)
+    return rows, coded, [_Sitting(judge(part), other, base.values[part]) for part, other in pairs], notes
 
 
-def _columns_of(model: Any, data: object) -> Table:
+def _columns_of(model: Any, table: Table) -> Table:
     """A table with the columns of a model."""
-    table, names = as_table(data), getattr(model, "columns", None)
-    if names is not None and column_names(data) is not None:
+    names = getattr(model, "columns", None)
+    if names is not None and column_names(table) is not None:
         return with_columns_of(table, names)
     if isinstance(model, TableModel):
         model.check_width(len(table.columns))
@@ -247,69 +241,58 @@ def _called(p_values: Rows, rate: float) -> Bool[np.ndarray, "N D"]:
     return p_values <= (ordered[kept[-1]] if len(kept) else -1.0)
 
 
-def _listed(judged: Judged, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "n 2"]:
-    """Row and column of the cells that are called, hidden or faulty, the most suspicious first."""
-    places = np.argwhere((called | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion))
-    order = np.argsort(-judged.suspicion[tuple(places.T)], kind="stable")
-    return places[order[:_MOST_LISTED]]
-
-
 def _described(
-    sitting: _Sitting, given: Table, coded: Rows, judged: Judged, tested: _Tested, seed: int
-) -> list[WrongCell]:
-    """The listed cells of a sitting, with what its model expects in their place."""
-    places = tested.listed[np.isin(tested.listed[:, 0], sitting.places)]
-    row, column = places.T
-    hidden, rows = judged.hidden[row], np.where(judged.fault[row] == OUTSIDE, np.nan, coded[row])
-    hidden[np.arange(len(row)), column] = True
-    expected = _expected(sitting.judge, np.where(hidden, np.nan, rows), column, seed)
-    suggestions = _suggested(sitting.judge, rows, hidden, column, tested.called[row, column], given.columns)
-    found = []
-    for k, (i, j) in enumerate(places.tolist()):
-        words, value = given.levels.get(given.columns[j]), float(given.values[i, j])
-        found.append(
+    found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, seed: int
+) -> tuple[WrongCell, ...]:
+    """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there."""
+    listed = (found.called | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
+    places = np.argwhere(listed)
+    order = np.argsort(-judged.suspicion[listed], kind="stable")[:_MOST_LISTED]
+    row, column = places[order].T
+    rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
+    blank = np.where(hidden, np.nan, rows)
+    blank[np.arange(len(row)), column] = np.nan
+    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
+    suggestions = [""] * len(row)
+    for each in sittings:
+        these, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
+        is_number[these] = each.judge.facts.numbers[column[these]]
+        if len(these) and isinstance(model, HasDrawMissing):
+            (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+            of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
+            drawn[these] = of_cells.reshape(-1, _DRAWS)
+        these = these[is_number[these] & found.called[row[these], column[these]]]
+        made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
+        for k, suggestion in zip(these.tolist(), made, strict=True):
+            suggestions[k] = suggestion
+    cells, table = [], found.table
+    for k, (i, j) in enumerate(zip(row.tolist(), column.tolist(), strict=True)):
+        known = not np.isnan(drawn[k]).any()
+        ends = np.quantile(drawn[k], (0.5, 0.05, 0.95)).tolist() if known and is_number[k] else [None] * 3
+        cells.append(
             WrongCell(
-                row=int(given.ids[i]),
-                label=name_of_row(given, i),
-                column=given.columns[j],
-                value=value if words is None else words[int(value)],
-                suspicion=float(judged.suspicion[i, j]),
-                p_value=float(tested.p_values[i, j]),
-                called=bool(tested.called[i, j]),
-                expected=expected[k],
+                row=int(table.ids[i]),
+                label=name_of_row(table, i),
+                column=table.columns[j],
+                value=value_of(table, j, table.values[i, j]),
+                expected=ends[0],
+                low=ends[1],
+                high=ends[2],
+                likelier=_likelier(coded, j, drawn[k]) if known and not is_number[k] else "",
+                suspicion=float(found.suspicion[i, j]),
+                p_value=float(found.p_values[i, j]),
+                called=bool(found.called[i, j]),
                 fault=FAULTS[judged.fault[i, j]],
                 suggestion=suggestions[k],
             )
         )
-    return found
+    return tuple(cells)
 
 
-def _expected(judge: CellJudge, blank: Rows, column: Int64[np.ndarray, " n"], seed: int) -> list[Expected]:
-    """What the model expects of a hidden cell of each row: an interval by draws, or the likelier words."""
-    model, answers = judge.asker.model, [Expected()] * len(blank)
-    levels, names = getattr(model, "levels", {}), getattr(model, "columns", None)
-    number = np.flatnonzero(judge.facts.numbers[column])
-    if len(number) and isinstance(model, HasDrawMissing):
-        (drawn,) = model.draw_missing(np.repeat(blank[number], _DRAWS, axis=0), 1, seed)
-        of_cells = drawn[np.arange(len(drawn)), np.repeat(column[number], _DRAWS)].reshape(-1, _DRAWS)
-        for k, ends in zip(number, np.quantile(of_cells, (0.5, 0.05, 0.95), axis=1).T, strict=True):
-            value, low, high = map(float, ends)
-            answers[k] = Expected(value, low, high)
-    for j in np.unique(column).tolist():
-        these, values = np.flatnonzero(column == j), judge.facts.values[j]
-        if values is None:
-            continue
-        probes = np.repeat(blank[these], len(values), axis=0)
-        probes[:, j] = np.tile(values, len(these))
-        asked = np.zeros(probes.shape, dtype=bool)
-        asked[:, j] = True
-        shares = np.exp(judge.log_given(probes, asked)[:, j]).reshape(-1, len(values))
-        words = levels.get(names[j]) if names else None
-        for k, of_values in zip(these, shares, strict=True):
-            best = np.argsort(-of_values, kind="stable")[:_MOST_LIKELIER]
-            named = [f"{values[v]:g}" if words is None else words[int(values[v])] for v in best]
-            answers[k] = Expected(likelier=tuple(zip(named, of_values[best].tolist(), strict=True)))
-    return answers
+def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:
+    """The words that were drawn most often, and their shares."""
+    words = Counter(value_of(coded, column, code) for code in draws.tolist())
+    return ", ".join(f"{word} {n / len(draws):.2g}" for word, n in words.most_common(_MOST_LIKELIER))
 
 
 def _suggested(
@@ -317,32 +300,26 @@ def _suggested(
     rows: Rows,
     hidden: Bool[np.ndarray, "n D"],
     column: Int64[np.ndarray, " n"],
-    called: Bool[np.ndarray, " n"],
     names: Sequence[str],
 ) -> list[str]:
-    """The unit, or the swap of two numbers, that makes a called cell ordinary given its row; "" for none."""
-    numbers, tries, probes = judge.facts.numbers, list[tuple[int, str, list[int]]](), list[Any]()
-    for k, j in enumerate(column.tolist()):
-        if not (called[k] and numbers[j]):
-            continue
-        for unit, factor in _UNITS.items():
-            tries.append((k, unit, [j]))
-            probes.append(rows[k].copy())
-            probes[-1][j] *= factor
-            if "2.54" in unit and judge.facts.decimals[j] is not None:
-                probes[-1][j] = np.round(probes[-1][j], judge.facts.decimals[j])
-        for other in np.flatnonzero(numbers & ~np.isnan(rows[k]) & (rows[k] != rows[k, j])).tolist():
-            tries.append((k, f"swap with {names[other]!r}", [j, other]))
-            probes.append(rows[k].copy())
-            probes[-1][[j, other]] = rows[k, [other, j]]
+    """The unit, or the swap of two numbers, that makes a number ordinary given its row; "" for none."""
+    facts, tries, probes = judge.facts, list[tuple[int, str]](), list[np.ndarray]()
+    for k, (row, j) in enumerate(zip(rows, column.tolist(), strict=True)):
+        meant = [(unit, row[j] * factor, j) for unit, factor in _UNITS.items()]
+        others = np.flatnonzero(facts.numbers & ~np.isnan(row) & (row != row[j])).tolist()
+        meant += [(f"swap with {names[other]!r}", row[other], other) for other in others]
+        for name, value, other in meant:
+            probe, decimals = row.copy(), facts.decimals[j] if other == j and "2.54" in name else None
+            probe[other], probe[j] = row[j], value if decimals is None else value.round(decimals)
+            tries.append((k, name))
+            probes.append(probe)
     answers = [""] * len(rows)
     if not tries:
         return answers
-    tried, changed = np.stack(probes), np.zeros((len(probes), len(numbers)), dtype=bool)
-    for place, (_, _, columns) in enumerate(tries):
-        changed[place, columns] = True
-    suspicion = judge.log_wrong(tried) - judge.log_given(tried, hidden[[k for k, _, _ in tries]] | changed)
-    ordinary = (~changed | ((suspicion < 0) & (judge.facts.faults(tried) == 0))).all(axis=1)
+    tried, of_row = np.stack(probes), np.array([k for k, _ in tries])
+    changed = (tried != rows[of_row]) & ~np.isnan(tried)
+    suspicion = judge.log_wrong(tried) - judge.log_given(tried, hidden[of_row] | changed)
+    ordinary = (~changed | ((suspicion < 0) & (facts.faults(tried) == 0))).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
     for place in np.argsort(-total, kind="stable").tolist():  # the most ordinary one last
         if ordinary[place]:

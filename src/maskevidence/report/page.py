@@ -22,7 +22,7 @@ from maskevidence.report.selection_page import ReportedSelection
 from maskevidence.report.shown_observations import section_of_observations
 from maskevidence.runs import compare_runs
 from maskevidence.runs.directory import MODEL
-from maskevidence.show.parts import Page, Table
+from maskevidence.show.parts import Page, Picture, Table
 from maskevidence.show.words import (
     NOT_KNOWN,
     capital,
@@ -78,7 +78,8 @@ def check_report_file(path: Path) -> None:
 
 def render(reported: Sequence[ReportedRun] | ReportedSelection | Page, observations: int = N_SHOWN) -> str:
     """The page as HTML; see `write_report`."""
-    import_extra("matplotlib", "plots", "the report")
+    if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
+        import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
         parts = [*filter(None, [reported.aside]), *reported.parts, *notes(reported.notes)]
         return document(reported.headline, [Section("numbers", "", parts)])

@@ -1,6 +1,7 @@
 """maskevidence cells: the cells of a table that are probably wrong."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
@@ -78,6 +79,16 @@ def cells(
     return Result(found.page(), content, [] if folder is None else _write(found, content, folder))
 
 
+def read_page(folder: Path) -> bytes:
+    """The page in a folder that `cells --out` wrote."""
+    from maskevidence.runs.blocks import read_sealed
+    from maskevidence.support.files import reading
+
+    read_sealed(folder / RESULT, "find the cells again with --overwrite")
+    with reading(folder / PAGE):
+        return (folder / PAGE).read_bytes()
+
+
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
@@ -85,7 +96,7 @@ def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder")
     from maskevidence.support.files import write_atomic
 
     with folder.rewritten():
-        write_atomic(folder.path / TABLE, found.to_csv())
+        write_atomic(folder.path / TABLE, found.to_frame().to_csv(index=False))
         write_report(found.page(), folder.path / PAGE)
         write_sealed(folder.path / RESULT, content)
     return folder.written()

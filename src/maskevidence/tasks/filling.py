@@ -1,6 +1,7 @@
 """The missing values of a table, filled by a model; the table is written as it was otherwise."""
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from maskevidence.comparing.found_cells import value_of
 from maskevidence.data.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
     FALSE,
@@ -38,7 +40,8 @@ from maskevidence.inputs.rows import (
 from maskevidence.model import HasValuesOf
 from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel
-from maskevidence.support.checks import word_of
+from maskevidence.show.words import count
+from maskevidence.support.checks import plain_number, word_of
 from maskevidence.support.files import reading as reading_file
 from maskevidence.support.provenance import origin
 from maskevidence.tokens import Tokens
@@ -132,19 +135,35 @@ def _without_wrong(table: Table, file: Path) -> Table:
     values, place = table.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
     with reading_file(file):
         lines = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    if lines and not {"row", "column", "called"} <= lines[0].keys():
+    if lines and not {"row", "column", "value", "called"} <= lines[0].keys():
         raise InputError(
             f"{str(file)!r} is not a cells.csv that `maskevidence cells --out` wrote; give that file"
         )
-    called = [line for line in lines if line["called"] == "True"]
-    found = [line for line in called if line["row"] in place and line["column"] in table.columns]
-    if called and not found:
+    called, others = [line for line in lines if line["called"].lower() == "true"], list[str]()
+    for line in called:
+        row, column, text = line["row"], line["column"], line["value"]
+        if row in place and column in table.columns:
+            i, j = place[row], table.columns.index(column)
+            value = value_of(table, j, table.values[i, j])
+            if text == value or (isinstance(value, float) and _number(text) == value):
+                values[i, j] = np.nan
+                continue
+        others.append(f"{column} = {text} of row {row} (from 0)")
+    if others:
         raise InputError(
-            f"none of the wrong cells of {str(file)!r} is in this table; give the table of that run"
+            f"{len(others):,} of the {count(len(called), 'wrong cell')} of {str(file)!r} "
+            f"{'is' if len(others) == 1 else 'are'} not in this table, such as {others[0]}; give the table "
+            "of that run, or write False for them in the column called"
         )
-    for line in found:
-        values[place[line["row"]], table.columns.index(line["column"])] = np.nan
     return replace(table, values=values)
+
+
+def _number(text: str) -> float:
+    """A number as it was written; NaN for other text."""
+    try:
+        return plain_number(text)
+    except ValueError:
+        return math.nan
 
 
 def _fit(model: TableModel, table: Table) -> TableModel:

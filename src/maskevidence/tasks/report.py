@@ -14,7 +14,8 @@ from maskevidence.tasks.result import Result
 
 def report(
     runs: Annotated[
-        list[Path], Argument("RUN...", "One or more run directories, or the folder of a selection.")
+        list[Path],
+        Argument("RUN...", "One or more run directories, or the folder of a selection or of wrong cells."),
     ],
     out: Annotated[Path, Option("The page, a file ending in .html.", "FILE", writes="file")] = Path(
         "report.html"
@@ -24,13 +25,14 @@ def report(
         Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0),
     ] = 5,
 ) -> Result:
-    """Write one self-contained page about a run, several, a selection or mutants; it needs no network.
+    """Write one self-contained page about runs, a selection, mutants or wrong cells; it needs no network.
 
     The page shows the numbers with both errors, the curves, the comparison of runs on the same data, the
     hardest and easiest observations, and how the runs were made. The observations are read again from
     their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
     shows what is finished. Of a selection, it shows the candidates, how well the chosen model
-    fills the holes of the table, and outlying rows; of mutants, their scores by site and residue.
+    fills the holes of the table, and outlying rows; of mutants, their scores by site and residue; of wrong
+    cells, the page that `cells` wrote.
 
     Examples:
 
@@ -42,12 +44,15 @@ def report(
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY
     from maskevidence.report import read_runs, read_selection, read_variants, write_report
     from maskevidence.report.page import check_report_file
+    from maskevidence.support.files import write_atomic
+    from maskevidence.tasks.cells import RESULT, read_page
 
     check_report_file(out)
     about, reported = count(len(runs), "run"), None
     readers: dict[str, tuple[str, Callable[[Path], Any]]] = {
         SELECTION: ("selection", read_selection),
         SUMMARY: ("table of mutants", read_variants),
+        RESULT: ("table of wrong cells", read_page),
     }
     for sign, folder in product(readers, runs):
         if (folder / sign).is_file():
@@ -55,7 +60,10 @@ def report(
             if len(runs) > 1:
                 raise InputError(f"{str(folder)!r} is a {noun}, which has a page of its own; give it alone")
             about, reported = f"a {noun}", read(folder)
-    write_report(reported or read_runs(runs), out, observations=observations)
+    if isinstance(reported, bytes):
+        write_atomic(out, reported)
+    else:
+        write_report(reported or read_runs(runs), out, observations=observations)
     size = out.stat().st_size
     written = f"Written: {out} ({size / 1e6:.1f} MB); open it in a browser"
     content = {"runs": list(map(str, runs)), "out": str(out), "bytes": size}
