@@ -14,6 +14,8 @@ looked at once.
 - mixture: products of Bernoullis, by EM, the best of 10, 30 and 100 components.
 - LearnSPN: Gens and Domingos (2013), as in deeprob-kit (`pip install --no-deps deeprob-kit`); left out where
   that is not installed.
+- lace: cross-categorisation (Mansinghka et al. 2016), 8 chains of 200 steps on `train`, `valid` is not looked
+  at (`pip install pylace==0.10.1`); left out where that is not installed.
 
 Two further tables are drawn from a known sparse density, which stands beside the models as "truth": few rows
 of many columns, each of which depends on two of the twenty columns before it.
@@ -144,6 +146,22 @@ def learn_spn(train: Rows) -> Iterator[tuple[str, Model]]:
         )
 
 
+def lace(train: Rows) -> Iterator[tuple[str, Model]]:
+    """lace refuses a constant column: it is scored as in `independent`."""
+    from lace import Engine
+
+    varies = train.min(0) < train.max(0)
+    ((_, constant),) = independent(train[:, ~varies])
+    names = [f"column {place}" for place in range(varies.sum())]
+
+    def frame(x: Rows) -> pandas.DataFrame:
+        return pandas.DataFrame(x[:, varies] == 1, [f"row {number}" for number in range(len(x))], names)
+
+    engine = Engine.from_df(frame(train), n_states=8, rng_seed=0)
+    engine.update(200, quiet=True)
+    yield "8 chains", lambda x: engine.logp(frame(x)).to_numpy() + constant(x[:, ~varies])
+
+
 def chosen(candidates: Iterator[tuple[str, Model]], valid: Rows, test: Rows) -> Result:
     """The candidate that is best on the valid part, on the test part."""
     start, best = time.perf_counter(), (-np.inf, "", None)
@@ -222,10 +240,12 @@ def main() -> int:
         others = {"independent": independent, "Chow-Liu": chow_liu, "mixture": mixture}
         for other, candidates in others.items():
             results[other] = chosen(candidates(train), valid, test)
-        try:
-            results["LearnSPN"] = chosen(learn_spn(train), valid, test)
-        except ImportError:
-            print("LearnSPN is left out: deeprob-kit is not installed", file=sys.stderr)
+        optional = {"LearnSPN": (learn_spn, "deeprob-kit"), "lace": (lace, "pylace")}
+        for other, (candidates, package) in optional.items():
+            try:
+                results[other] = chosen(candidates(train), valid, test)
+            except ImportError:
+                print(f"{other} is left out: {package} is not installed", file=sys.stderr)
         if truth is not None:
             results["truth"] = chosen(iter([("", truth.log_density)]), valid, test)
         title = f"{name}: {train.shape[1]} columns, {len(train):,} / {len(valid):,} / {len(test):,} rows"

@@ -109,7 +109,7 @@ class PaperFigure:
             if figure is not None:
                 contents |= {f"{self.name}.{kind}": picture(figure, kind) for kind in ("png", "pdf")}
         except ImportError:
-            missing = "; no picture: it needs matplotlib, pip install 'maskevidence[plots]'"
+            missing = "; no picture: it needs matplotlib, pip install '.[plots]'"
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             (out / name).write_bytes(content)

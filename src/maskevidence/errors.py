@@ -51,6 +51,12 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} {given!r}{hint} Known: {', '.join(names)}")
 
 
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+    """The error for a package that is not installed: what needs it, and how it is installed."""
+    how = f"in the folder of the repository, install it with: pip install '.[{extra}]'"
+    return MissingExtraError(f"{purpose} needs {package}, which is not installed; {how}")
+
+
 def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
     """Import an optional dependency, or say which extra installs it.
 
@@ -67,12 +73,9 @@ def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
         Traceback (most recent call last):
         ...
         maskevidence.errors.MissingExtraError: drawing a curve needs no_such_module, which is not installed; \
-install it with: pip install 'maskevidence[plots]'
+in the folder of the repository, install it with: pip install '.[plots]'
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"{purpose} needs {module.split('.')[0]}, which is not installed; "
-            f"install it with: pip install 'maskevidence[{extra}]'"
-        ) from error
+        raise missing_extra(module.split(".")[0], extra, purpose) from error

@@ -22,16 +22,19 @@ def blocks(part: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PARTS[part], re.M | re.S)
 
 
-def typed(part: str, run: CommandLine) -> None:
-    """Type the lines of shell of a part."""
+def typed(part: str, run: CommandLine) -> str:
+    """Type the lines of shell of a part, and give what the commands print, without line breaks."""
     (block,) = blocks(part, "sh")
+    said = []
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for line in re.split(r"\n(?=maskevidence )", block.strip()):
         if line.startswith("maskevidence "):
             done = run(*shlex.split(line)[1:])
             assert done.code == 0, (line, done.err)
+            said += done.out.split()
         else:
             subprocess.run(["sh", "-c", line], check=True, env=os.environ | {"PATH": path})
+    return " ".join(said)
 
 
 def test_it_is_short_and_in_its_order() -> None:
@@ -51,15 +54,20 @@ def test_the_table_with_holes(run: CommandLine, tmp_path: Path, monkeypatch: pyt
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    typed("A table with holes", run)
-    assert {"table.csv", "filled.csv", "runs/chosen/selection.json"} <= files_in(tmp_path)
-    lines = [Path(name).read_text().splitlines() for name in ("table.csv", "filled.csv")]
+    said = typed("A table with holes", run)
+    (shown,) = blocks("A table with holes", "text")
+    assert all(line in said for line in shown.splitlines())
+    assert {"wine.csv", "filled.csv", "runs/chosen/selection.json"} <= files_in(tmp_path)
+    lines = [Path(name).read_text().splitlines() for name in ("wine.csv", "filled.csv")]
     assert any(",," in line for line in lines[0])
     assert len(lines[0]) == len(lines[1])
     assert not any(",," in line for line in lines[1])
+    alcohol, error = float(lines[1][2].split(",")[0]), float(lines[1][2].split(",")[13])
+    assert f"is filled with {alcohol:.1f} ± {error:.1f}." in README
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")  # the small one has few words
 def test_the_two_berts(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small BERTs lie in folders with the names of those on the hub."""
     pytest.importorskip("transformers")

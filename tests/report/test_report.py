@@ -457,7 +457,7 @@ def test_the_missing_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     message = run("report", folder / "ppca-1", "--out", tmp_path / "r.html").error
-    assert "pip install 'maskevidence[plots]'" in message
+    assert "pip install '.[plots]'" in message
 
 
 def test_runs_are_named_by_the_ends_of_their_paths(folder: Path, tmp_path: Path) -> None:

@@ -291,7 +291,8 @@ class TestCommand:
             assert error.startswith(f"no Ray cluster answers at '{address}'; start one with `ray start")
         monkeypatch.setitem(sys.modules, "ray", None)
         assert run(*words, "ray").error == (
-            "--engine ray needs ray, which is not installed; install it with: pip install 'maskevidence[ray]'"
+            "--engine ray needs ray, which is not installed; "
+            "in the folder of the repository, install it with: pip install '.[ray]'"
         )
         assert not (tmp_path / "a").exists()
 

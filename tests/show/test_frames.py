@@ -119,5 +119,5 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     for module in [module for module in sys.modules if module.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(me.MissingExtraError, match=f"pip install 'maskevidence\\[{extra}\\]'"):
+    with pytest.raises(me.MissingExtraError, match=f"pip install '\\.\\[{extra}\\]'"):
         getattr(shown[name], call)()

@@ -127,7 +127,7 @@ class TestScore:
         result = run("score", "gaussian", a_table(tmp_path), "--out", tmp_path / "a")
         assert result.code == 0
         assert "curve.png was not drawn" in result.out
-        assert "maskevidence[plots]" in "".join(result.out.split())
+        assert "pipinstall'.[plots]'" in "".join(result.out.split())
         assert (tmp_path / "a" / "curve.csv").exists()
         assert not (tmp_path / "a" / "curve.png").exists()
 

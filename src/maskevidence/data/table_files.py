@@ -25,7 +25,7 @@ from maskevidence.data.sources import (
     utf_8_text,
 )
 from maskevidence.data.table import Table, column_of, note_on_codes, place_of
-from maskevidence.errors import InputError, MissingExtraError
+from maskevidence.errors import InputError, missing_extra
 from maskevidence.support.checks import MAX_WHOLE, NUMBER, typed, word_of
 from maskevidence.support.files import reading, write_atomic
 
@@ -136,10 +136,7 @@ def digits() -> Table:
     """
     package = find_spec("sklearn")
     if package is None or package.origin is None:
-        raise MissingExtraError(
-            "the digits data set needs scikit-learn, which is not installed; "
-            "install it with: pip install 'maskevidence[sklearn]'"
-        )
+        raise missing_extra("scikit-learn", "sklearn", "the digits data set")
     # read here, since sklearn.datasets takes seconds to import
     file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     values = np.loadtxt(file, delimiter=",")[:, :-1]
