@@ -33,6 +33,7 @@ _MOST_MARKED = 40  # points of a line that are marked
 _MOST_IN_SVG = 150  # points of a line in a page
 _WRITTEN = 200  # cells of a grid that hold their numbers
 _TITLE_WIDTH = 84  # characters
+_TURN = "the difference changes its sign"
 _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
 
 
@@ -57,6 +58,10 @@ def _(picture: Lines, axes: Any) -> None:
         marker = MARKERS[number % len(MARKERS)] if n_points < _MOST_MARKED else None
         style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker, "markersize": 4}
         axes.plot(line.x, line.y, label=_label(line.label), **style)
+        for x in line.turns:
+            words = None if _TURN in in_legend else _TURN
+            axes.axvline(x, color=colour, linewidth=1.2, linestyle=":", label=words)
+            in_legend.add(_TURN)
     if picture.zero:
         axes.axhline(0.0, color="0.5", linewidth=1, linestyle="--")
     if picture.mark is not None:
