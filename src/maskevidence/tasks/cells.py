@@ -85,9 +85,10 @@ def _write(found: "WrongCells", content: dict[str, Any], out: Path) -> list[str]
     from maskevidence.runs.blocks import write_sealed
     from maskevidence.runs.lock import rewritten
     from maskevidence.support.files import write_atomic
+    from maskevidence.support.provenance import made_of
 
     with rewritten(out, RESULT):
         write_atomic(out / TABLE, found.to_csv())
-        write_report(found.page(), out / PAGE)
+        write_report(replace(found.page(), made=made_of(content)), out / PAGE)
         write_sealed(out / RESULT, content)
     return written(out, (TABLE, PAGE, RESULT))
