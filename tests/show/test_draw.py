@@ -114,5 +114,6 @@ def test_the_names_of_outliers_do_not_overlap() -> None:
     figure = Figure(figsize=(3, 3))
     axes = figure.subplots()
     draw(Histogram(values, "nats", named=named), axes)
+    figure.draw_without_rendering()
     first, second = (text.get_window_extent() for text in axes.texts)
     assert not first.overlaps(second)
