@@ -7,6 +7,9 @@ import pytest
 import torch
 
 import maskevidence as me
+from maskevidence.show.pictures import Lines
+
+TURN = "the difference changes its sign"
 
 
 class ByRate(torch.nn.Module):
@@ -39,6 +42,18 @@ def test_a_comparison_says_where_the_models_change_places() -> None:
     places = r"first is ahead by 1\.0.* per hidden token from 0 to 40 % hidden, second by .* from 40 to 100 %"
     assert any(re.fullmatch(places, note) for note in notes)
     assert any(note.startswith("at up to 20 % hidden, first is ahead of second by 1.0") for note in notes)
+
+
+def test_the_picture_marks_where_the_models_change_places() -> None:
+    """At the rate of the sentence, on the axis of the picture: here sizes of 40 tokens."""
+    (behind,) = compared(ByRate(-1.0, -5.0), ByRate(-2.0, -3.0)).behind
+    picture, _ = behind.picture()
+    assert isinstance(picture, Lines)
+    assert [line.turns for line in picture.lines] == [[pytest.approx(0.4 * 40)]]
+    axes = behind.plot()
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_label() == TURN] == [pytest.approx(16.0)]
+    (ahead,) = compared(ByRate(-1.0, -3.0), ByRate(-2.0, -8.0)).behind
+    assert [line.turns for line in ahead.picture()[0].lines] == [[]]  # type: ignore[union-attr]
 
 
 def test_one_model_ahead_everywhere_changes_no_place() -> None:

@@ -158,7 +158,7 @@ def test_a_run_has_one_colour_in_all_curves(folder: Path) -> None:
     comparison = me.compare({run.name: run.estimate for run in both})  # type: ignore[arg-type]
     curves, differences = map(picture_of, figures_of_curves(both, comparison))
     assert [(line.label, line.number) for line in curves.lines] == [("ppca-1", 0), ("ppca-2", 1)]
-    assert [(line.label, line.number) for line in differences.lines] == [("ppca-1", 0)]
+    assert [(line.label, line.number) for line in differences.lines] == [("ppca-2 minus ppca-1", 0)]
 
 
 def test_runs_on_the_same_rows_are_compared(folder: Path) -> None:

@@ -105,3 +105,15 @@ def test_few_points_have_bars(n_points: int, is_a_band: bool) -> None:
     draw(lines("a", n_points=n_points), axes)
     kinds = {type(collection).__name__ for collection in axes.collections}
     assert kinds == ({"FillBetweenPolyCollection"} if is_a_band else {"LineCollection"})
+
+
+def test_the_names_of_outliers_do_not_overlap() -> None:
+    """Two long names, one far below and one far above, which would meet in the middle."""
+    values = np.array([*np.linspace(-0.1, 0.1, 50), -1.0, 1.0])
+    named = [(-1.0, "tr|A0A0Q5ADI8|A0A0Q5ADI8_9MICO sequence"), (1.0, "tr|A0A090VCV5|A0A090VCV5_9FLAO")]
+    figure = Figure(figsize=(3, 3))
+    axes = figure.subplots()
+    draw(Histogram(values, "nats", named=named), axes)
+    figure.draw_without_rendering()
+    first, second = (text.get_window_extent() for text in axes.texts)
+    assert not first.overlaps(second)

@@ -102,3 +102,26 @@ def test_a_selection_on_80_columns_has_whole_names_in_one_table(width: int) -> N
         line = next(line for line in lines if name in line)
         assert all(number in line for number in numbers)
     assert "smallest" in file.getvalue()
+
+
+@pytest.mark.parametrize("width", [50, 80, 100, 120])
+def test_sentences_beside_each_other_are_folded_and_not_cut(width: int) -> None:
+    """As the claims of the paper's figures, their verdicts and what was measured."""
+    rows = [
+        [
+            "K=50, P=2: the score falls from about 50 % on (a window chosen after)",
+            "does not hold",
+            "2.5 nats",
+        ],
+        ["it converges", "too short to tell", "5 % of the fall is lost after a rate of 0.870 (se 0.02)"],
+    ]
+    file = StringIO()
+    Console(file=file, width=width).print(
+        FittingTable(Table(["claim", "verdict", "seen"], rows, "", (0, 1, 2)))
+    )
+    text = file.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    expected = sorted(word for row in rows for cell in row for word in cell.split())
+    assert not [word for word in expected if word not in text.split()]
+    if width >= 80:
+        assert "too short to tell" in text

@@ -48,6 +48,7 @@ def test_the_calls_are_written_shown_and_filled(folder: Path, run: CommandLine) 
     assert page.count("<mark>") >= 12
     assert "p200" in page
     assert "% of such calls are false on average" in page
+    assert all(made in page for made in ("How it was made", "maskevidence cells", "t.csv", "torch "))
     filling = ("impute", "gaussian", "t.csv", "--id-column", "who", "--wrong", "found/cells.csv")
     assert run(*filling, "--out", "mended.csv").code == 0
     given, mended = pd.read_csv("t.csv"), pd.read_csv("mended.csv")

@@ -122,6 +122,23 @@ def test_categories_are_filled_by_the_likeliest(folder: Path, run: CommandLine) 
     assert (filled["colour"] == truth).mean() == 1.0
 
 
+def test_two_values_filled_with_numbers_between_them_are_noted(
+    folder: Path, run: CommandLine, frame: pd.DataFrame
+) -> None:
+    frame = frame.assign(sex=np.where(frame["b"].fillna(0) > 0, 2.0, 1.0)).drop(columns=["n", "same"])
+    frame.loc[[2, 5], "sex"] = NAN
+    frame.to_csv("sex.csv", index=False)
+    result = run("impute", "gaussian", "sex.csv", "--out", "g.csv", *USED, "--json", "r.json")
+    assert result.code == 0, result.err
+    new = pd.read_csv("g.csv")["sex"][[2, 5]]
+    assert not new.isin([1, 2]).any()
+    (note,) = (each for each in json.loads(Path("r.json").read_text())["notes"] if "two values" in each)
+    assert f"sex (1 or 2, filled with {new.min():.3g} to {new.max():.3g})" in note
+    result = run("impute", "masked-net:8x1", "sex.csv", "--out", "n.csv", *USED)
+    assert result.code == 0, result.err
+    assert "two values" not in result.out
+
+
 def test_a_table_without_holes_is_written_as_it_is(folder: Path, run: CommandLine) -> None:
     (folder / "w.csv").write_text("a;b\n1;2\n3;5\n4;9\n")
     result = run("impute", "gaussian", "w.csv", "--out", "f.csv")

@@ -10,6 +10,7 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.report import read_variants
+from maskevidence.show.parts import Table
 from maskevidence.show.pictures import ColourGrid
 from protein_models import protein_model
 
@@ -68,7 +69,10 @@ def test_a_table_of_mutants_with_measurements(
     assert "holds another scoring of variants" in run(*words, "--out", tmp_path / "out").error
     reported = run("report", tmp_path / "out", "--out", tmp_path / "page.html")
     assert reported.code == 0, reported.err
-    assert (tmp_path / "page.html").read_text().count("<svg") == 2
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == page[page.index('class="beside"') :].count("<svg") == 2
+    for made in ("maskevidence variants", "Model", str(model), "Data", "dms.csv", "Wild type", "torch "):
+        assert made in page
     joint, effect = (part for part in read_variants(tmp_path / "out").parts if isinstance(part, ColourGrid))
     assert joint.rows == effect.rows == [f"{WILD_TYPE[j]}{j + 24}" for j in range(5)]
     assert joint.columns == effect.columns == ["G", "W"]
@@ -85,6 +89,20 @@ def test_a_table_of_mutants_with_measurements(
     plan = run(*words, "--plan", "--conventions", "all", "--json", "-")
     assert json.loads(plan.out)["plan"]["passes"] > 100
     assert "scores" not in json.loads(plan.out)
+
+
+def test_scores_that_are_one_number_have_one_correlation(
+    run: CommandLine, model: Path, world: Path, tmp_path: Path
+) -> None:
+    """With one mutated site, all conventions but `unmasked` are the same score."""
+    words = ("variants", model, world / "dms.csv", "--wild-type", world / "wt.fasta", "--start", 24)
+    result = run(*words, "--limit", 10, "--measured", "effect", "--out", tmp_path / "out")
+    assert result.code == 0, result.err
+    table = next(part for part in read_variants(tmp_path / "out").parts if isinstance(part, Table))
+    assert [row[0] for row in table.rows] == [
+        "wild-type-fill, mutant-fill, match-fill, mask-fill, joint, joint-mixture",
+        "unmasked",
+    ]
 
 
 def test_whole_sequences_and_their_insertions(run: CommandLine, model: Path, world: Path) -> None:

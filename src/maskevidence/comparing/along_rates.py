@@ -1,12 +1,16 @@
 """At which mask rates one of two models is ahead; with learned conditionals, they can change places."""
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
 from maskevidence.evidence.curve import LOW_RATE, Curve
+from maskevidence.show.pictures import Lines
 from maskevidence.show.words import number
 
 _BINS = 10
@@ -40,8 +44,8 @@ def notes_on_rates(curve: Curve, first: str, second: str) -> list[str]:
         at up to 20 % hidden, a is ahead of b by 0.50 ± 0.05 nats per hidden token
     """
     bins = _binned(curve)
-    turns, half = _turns(bins, first, second), _half(bins)
-    notes = [turns] if turns is not None else []
+    runs, half = _runs(bins), _half(bins)
+    notes = [_who_is_ahead(runs, first, second)] if _places(runs) else []
     if half is not None:
         notes.append(
             f"{100 * half[0]:.0f} to {100 * half[1]:.0f} % hidden hold more than half of what {first} and "
@@ -63,6 +67,31 @@ def notes_on_rates(curve: Curve, first: str, second: str) -> list[str]:
     return notes
 
 
+def turns(curve: Curve) -> tuple[float, ...]:
+    """The rates, ascending in [0, 1], at which the difference of two curves changes its sign.
+
+    They are those of the sentence of `notes_on_rates`; a turn between two ranges is in the middle.
+
+    Example:
+        >>> zero, size = np.zeros(10), np.arange(1.0, 11)
+        >>> score = np.where(size < 7, 0.5, -4.0)
+        >>> turns(Curve(10, size, size / 10, score, zero + 0.01, zero + 9, zero + 0.05, np.full(10, 8)))
+        (0.6,)
+    """
+    return _places(_runs(_binned(curve)))
+
+
+def with_turns(picture: Lines, at: Mapping[str, Sequence[float]]) -> Lines:
+    """The picture of differences of curves, with a mark at the rates at which each changes its sign.
+
+    Args:
+        at: the rates by the label of a line.
+    """
+    scale = 100.0 if picture.top is None else 100.0 / picture.top[1]  # by rate in %, or by size
+    lines = [replace(line, turns=[scale * rate for rate in at.get(line.label, ())]) for line in picture.lines]
+    return replace(picture, lines=lines)
+
+
 def _binned(curve: Curve) -> list[_Bin]:
     place = np.clip(np.ceil(curve.rate * _BINS - 1e-9) - 1, 0, _BINS - 1).astype(np.int64)
     return [_mean(curve, place == k, k / _BINS, (k + 1) / _BINS) for k in np.unique(place).tolist()]
@@ -73,8 +102,8 @@ def _mean(curve: Curve, points: Bool[np.ndarray, " n_points"], low: float, high:
     return _Bin(low, high, difference, mask_se if math.isnan(data_se) else math.hypot(mask_se, data_se))
 
 
-def _turns(bins: list[_Bin], first: str, second: str) -> str | None:
-    """The rates at which each model is ahead beyond the errors; None if the same one is ahead everywhere."""
+def _runs(bins: list[_Bin]) -> list[list[_Bin]]:
+    """Neighbouring bins in which the same model is ahead beyond the errors."""
     runs: list[list[_Bin]] = []
     for each in bins:
         if not _beyond_error(each):
@@ -83,8 +112,20 @@ def _turns(bins: list[_Bin], first: str, second: str) -> str | None:
             runs[-1].append(each)
         else:
             runs.append([each])
-    if len({run[0].difference > 0 for run in runs}) < 2:
-        return None
+    return runs
+
+
+def _places(runs: list[list[_Bin]]) -> tuple[float, ...]:
+    """Where another model is ahead than before."""
+    return tuple(
+        (before[-1].high + after[0].low) / 2
+        for before, after in pairwise(runs)
+        if before[0].difference * after[0].difference < 0
+    )
+
+
+def _who_is_ahead(runs: list[list[_Bin]], first: str, second: str) -> str:
+    """The rates at which each model is ahead, and by how much."""
     words: list[str] = []
     for run in runs:
         sizes = sorted(abs(each.difference) for each in run)

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Integer
 
-from maskevidence.comparing.along_rates import notes_on_rates
+from maskevidence.comparing.along_rates import notes_on_rates, turns, with_turns
 from maskevidence.comparing.comparable import check_comparable, in_same_tokens
 from maskevidence.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.errors import InputError
@@ -72,6 +72,8 @@ class Difference(Shown):
         tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
             (standard_errors.py), in `unit`.
         no_interval: why the difference has no interval; None if both estimates have intervals.
+        turns: the rates at which the difference changes its sign; only of learned conditionals, for which
+            two models can change places.
         whole: whether the observation is a whole data set (`evidence_of_rows`) and no sample of others: the
             error is then that of the masks.
     """
@@ -97,6 +99,7 @@ class Difference(Shown):
     tails: Tails = (0.0, 0.0)
     no_interval: str | None = None
     whole: bool = False
+    turns: tuple[float, ...] = ()
 
     @property
     def standard_error(self) -> float | None:
@@ -196,7 +199,8 @@ class Difference(Shown):
         """The difference by mask size; for models with other masks, the differences of the observations."""
         names, title = f"{self.first} minus {self.second}", f"{verdict(self, self._digits, typeset)}."
         if self.curve is not None:
-            return curve_lines({names: self.curve}, "difference of the scores", zero=True), title
+            lines = curve_lines({names: self.curve}, "difference of the scores", zero=True)
+            return with_turns(lines, {names: self.turns}), title
         return Histogram(self.per_observation, f"{names}  ({self.unit})", zero=True), title
 
     @property
@@ -527,12 +531,14 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     if blind:
         no_interval = f"the error of the conditionals of {' and '.join(blind)} is not known"
         notes.append(f"the difference between {first} and {second} has no interval: {no_interval}")
+    changes: tuple[float, ...] = ()
     if (
         paired.curve is not None
         and "learned" in (a.conditionals, b.conditionals)
         and len(paired.curve.rate) > 1
     ):
         notes += notes_on_rates(paired.curve, first, second)
+        changes = turns(paired.curve)
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations
     sign = np.sign(paired.per_observation)
@@ -551,6 +557,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         notes=tuple(notes),
         no_interval=no_interval,
         whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
+        turns=changes,
     )
 
 

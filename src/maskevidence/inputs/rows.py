@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
 from maskevidence.data.image_files import IMAGE_SETS, are_pixels, is_image_source, read_images
 from maskevidence.data.sources import is_remote
-from maskevidence.data.table import Table, binarise, place_of, with_columns_of, with_levels_of
+from maskevidence.data.table import Table, binarise, column_of, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
     SUFFIXES,
     ColumnSelection,
@@ -36,11 +36,13 @@ from maskevidence.models.cell_mass import CellMass, check_cells
 from maskevidence.models.network.columns import columns_of, declared_columns
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
+from maskevidence.show.words import MINUS
 from maskevidence.support.checks import join_words
 from maskevidence.support.devices import choose_device
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
+_FEW = 5  # known values of a column, from which its two values say something
 _OF_FILES = ("one_hot", "delimiter", "missing", "categories", "numbers")  # fields of `TableOptions`
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
@@ -354,6 +356,40 @@ def note_on_units(rows: Table) -> list[str]:
         "PPCA has one noise variance for all columns, whose standard deviations range from "
         f"{spread.min():.2g} to {spread.max():.2g}: bring them to one scale, or use factor-analysis, which "
         "does not depend on units"
+    ]
+
+
+def note_on_pairs(rows: Table, filled: Float64[np.ndarray, "N D"] | None = None) -> list[str]:
+    """A note on columns of two values whose holes a model fills with other numbers, or none.
+
+    Args:
+        filled: the rows with their holes filled, of whose numbers the note gives the range.
+
+    Example:
+        >>> x = np.array([[1.0, 2.0, 1.0, 2.0, 2.0, np.nan]]).T
+        >>> note_on_pairs(Table("t", x, ("sex",), np.arange(6)), np.nan_to_num(x, nan=1.3))[0][:78]
+        'holes of columns with two values are filled with other numbers: sex (1 or 2, f'
+    """
+    of_words = {column_of(name, word) for name, words in rows.categories.items() for word in words}
+    named = []
+    for j, name in enumerate(rows.columns):
+        hole = np.isnan(rows.values[:, j])
+        known = rows.values[~hole, j]
+        pair = np.unique(known)
+        if not hole.any() or len(known) < _FEW or len(pair) != 2 or name in {*rows.levels, *of_words}:
+            continue
+        by = ""
+        if filled is not None:
+            new = filled[hole, j]
+            if np.isin(new, pair).all():
+                continue
+            by = f", filled with {new.min():.3g} to {new.max():.3g}".replace("-", MINUS)
+        named.append(f"{name} ({pair[0]:g} or {pair[1]:g}{by})")
+    if not named:
+        return []
+    return [
+        f"holes of columns with two values are filled with other numbers: {', '.join(named)}; masked-net "
+        "fills in the more probable of the two"
     ]
 
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from maskevidence.comparing.along_rates import with_turns
 from maskevidence.comparing.comparison import Comparison
 from maskevidence.evidence.curve import Curve, curve_lines
 from maskevidence.report.layout import Figure
 from maskevidence.report.reading import ReportedRun
 from maskevidence.show.parts import Table
-from maskevidence.show.pictures import FEWEST_IN_A_BAND, Floats, Line
+from maskevidence.show.pictures import FEWEST_IN_A_BAND, Floats, Line, Lines
 from maskevidence.show.words import NOT_KNOWN, typeset
 
 MAX_ROWS = 120
@@ -27,11 +28,15 @@ def figures_of_curves(runs: Sequence[ReportedRun], comparison: Comparison | None
     curves = {run.name: run.estimate.curve for run in runs if run.estimate is not None}
     figures = [_of_curves("Score by mask size", curves, "score", numbers)]
     behind = () if comparison is None else comparison.behind
-    below = {each.second: each.curve for each in behind if each.curve is not None}
+    below = {f"{each.first} minus {each.second}": each for each in behind if each.curve is not None}
     if below:
-        others = next(iter(below)) if len(below) == 1 else "each other run"
-        title = f"{behind[0].first} minus {others}"
-        figures.append(_of_curves(title, below, "difference of the scores", numbers, zero=True))
+        title = next(iter(below)) if len(below) == 1 else f"{behind[0].first} minus each other run"
+        differences = {label: each.curve for label, each in below.items() if each.curve is not None}
+        places = {label: numbers[each.second] for label, each in below.items()}
+        figure = _of_curves(title, differences, "difference of the scores", places, zero=True)
+        changes = {label: each.turns for label, each in below.items()}
+        assert isinstance(figure.picture, Lines)
+        figures.append(replace(figure, picture=with_turns(figure.picture, changes)))
     return figures
 
 

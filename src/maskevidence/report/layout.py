@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
+from itertools import groupby
 
 from maskevidence.show.draw import svg
 from maskevidence.show.html import table, text
 from maskevidence.show.parts import Picture, Table
+from maskevidence.show.pictures import ColourGrid
 from maskevidence.support.provenance import versions
 
 
@@ -69,7 +71,10 @@ def document(title: str, sections: Sequence[Section]) -> str:
 
 def _section(section: Section) -> str:
     title = f"<h2>{text(section.title)}</h2>" if section.title else ""
-    shown = (_shown(part, f"{section.key}-{place}", section) for place, part in enumerate(section.parts))
+    shown: list[str] = []
+    for grids, parts in groupby(enumerate(section.parts), lambda each: isinstance(each[1], ColourGrid)):
+        group = [_shown(part, f"{section.key}-{place}", section) for place, part in parts]
+        shown += ['<div class="beside">', *group, "</div>"] if grids and len(group) > 1 else group
     return f'<section id="{section.key}">\n{title}\n' + "\n".join(shown) + "\n</section>"
 
 
@@ -92,9 +97,10 @@ def _shown(part: Block, key: str, section: Section) -> str:
 
 
 def _drawn(picture: Picture, summary: str, key: str) -> str:
-    """A picture in a box that scrolls where it would get too small to read."""
+    """A picture in a box that scrolls where it would get too small to read, with a hint there."""
     box = f'<div class="picture" tabindex="0" role="group" aria-label="{text(summary)}">'
-    return f"{box}{svg(picture, summary, key)}</div>"
+    hint = '<p class="note hint">The picture goes on to the right: swipe or scroll it.</p>'
+    return f"{box}{svg(picture, summary, key)}</div>{hint}"
 
 
 def note(words: str) -> Html:

@@ -33,6 +33,7 @@ from maskevidence.show.words import (
     typeset,
 )
 from maskevidence.support.files import write_atomic
+from maskevidence.support.provenance import made_of
 
 N_SHOWN = 5
 _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds that are areas under curves
@@ -82,7 +83,10 @@ def render(reported: Sequence[ReportedRun] | ReportedSelection | Page, observati
         import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
         parts = [*filter(None, [reported.aside]), *reported.parts, *notes(reported.notes)]
-        return document(reported.headline, [Section("numbers", "", parts)])
+        made = Table((), list(reported.made.items()), words=(0, 1))
+        return document(
+            reported.headline, [Section("numbers", "", parts), Section("made", "How it was made", [made])]
+        )
     if isinstance(reported, ReportedSelection):
         return document(_title([reported.run]), _sections_of_selection(reported, observations))
     return document(_title(reported), _sections_of_runs(reported, observations))
@@ -115,7 +119,7 @@ def _sections_of_selection(selection: ReportedSelection, observations: int) -> l
     words = f"The {noun}s under the chosen model, which was fitted to all of them."
     return [
         Section("numbers", head.removesuffix("."), answer if rest else answer[1:]),
-        Section("holes", "Holes", [holes]),
+        Section("holes", "Holes", [holes, *notes(list(map(sentence, selection.on_pairs)))]),
         *section_of_observations(run, observations, noun, words),
         _how_made([run], noun, {"Selection": selection.compared}, page.notes),
     ]
@@ -278,8 +282,7 @@ def provenance(run: ReportedRun, noun: str = "observation") -> dict[str, str]:
     if manifest.model_fingerprint is not None:
         made["Fingerprint of the model"] = manifest.model_fingerprint[:16]
     made["Folder"] = str(run.folder)
-    made["Versions"] = ", ".join(f"{name} {value}" for name, value in manifest.versions.items())
-    return made
+    return made | made_of({"versions": manifest.versions})
 
 
 def _setting(value: object) -> str:

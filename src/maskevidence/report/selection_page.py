@@ -10,10 +10,10 @@ from jaxtyping import Float64
 from maskevidence.comparing.selection import SELECTION, page_of_selection, picture_of_selection
 from maskevidence.data.table import Table as Rows
 from maskevidence.data.table import with_levels_of
-from maskevidence.inputs.rows import by_cells, read, reading_from, use_saved
+from maskevidence.inputs.rows import by_cells, note_on_pairs, read, reading_from, use_saved
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize
-from maskevidence.model import base_measure_of
+from maskevidence.model import HasValuesOf, base_measure_of
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.report.layout import Figure
@@ -36,6 +36,7 @@ class ReportedSelection:
     figures: list[Figure]  # how far the candidates are behind, and their evidence by number of components
     # the missing values of each column, and how well such values are filled; None without holes
     holes: Table | None
+    on_pairs: list[str]  # a note on columns of two values that are filled with other numbers, or none
     run: ReportedRun  # the rows under the chosen model, which was fitted to them
     compared: str  # how many candidates were compared, and how
 
@@ -64,26 +65,29 @@ def read_selection(folder: Path) -> ReportedSelection:
     figures = [Figure(title, part, page.headline) for title, part in zip(titles, pictures, strict=True)]
     (candidates,) = (part for part in page.parts if isinstance(part, Table))
     run = ReportedRun(folder.name, manifest, estimate, 1, 1, folder)
-    return ReportedSelection(page, candidates, figures, _holes(model, table), run, compared)
-
-
-def _holes(model: TableModel, table: Rows) -> Table | None:
-    """The holes of each column, and the error where known values of it are hidden and filled."""
     rows = with_levels_of(table.select(list(model.columns or table.columns)), model.levels)
+    on_pairs = [] if isinstance(model, HasValuesOf) else note_on_pairs(rows)
+    return ReportedSelection(page, candidates, figures, _holes(model, rows), on_pairs, run, compared)
+
+
+def _holes(model: TableModel, rows: Rows) -> Table | None:
+    """The holes of each column, and the error where known values of it are hidden and filled."""
     missing = np.isnan(rows.values)
     cells = []
     for column in np.flatnonzero(missing.any(axis=0)).tolist():
         name = rows.columns[column]
         cells.append([name, f"{missing[:, column].sum():,}", *_errors(model, rows.values, column, name)])
     title = (
-        "Each known value was hidden once and filled like a hole: the median error, beside that of the "
-        "column's median; for words, the share filled right, beside that of the most frequent word."
+        "Each known value was hidden once and filled like a hole: the root mean square error (RMSE), beside "
+        "that of the column's mean; for words, the share filled right, beside that of the most frequent word."
     )
-    return Table(["column", "holes", "error when filled", "without a model"], cells, title) if cells else None
+    return (
+        Table(["column", "holes", "RMSE or share right", "without a model"], cells, title) if cells else None
+    )
 
 
 def _errors(model: TableModel, values: Float64[np.ndarray, "N D"], column: int, name: str) -> list[str]:
-    """The error of filled values, and that of the column's median, on values that are known."""
+    """The RMSE of filled values and of the column's mean; for words, the shares that are right."""
     known = ~np.isnan(values[:, column])
     if not known.any() or known.sum() * values.shape[1] ** 2 > MOST_WORK:
         return [NOT_KNOWN] * 2
@@ -95,4 +99,4 @@ def _errors(model: TableModel, values: Float64[np.ndarray, "N D"], column: int, 
         return [
             f"{100 * share:.0f} % right" for share in (np.mean(filled == truth), counts.max() / len(truth))
         ]
-    return [f"± {np.median(np.abs(truth - guess)):.3g}" for guess in (filled, np.median(truth))]
+    return [f"{math.sqrt(np.mean((truth - guess) ** 2)):.3g}" for guess in (filled, truth.mean())]

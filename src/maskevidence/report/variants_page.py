@@ -17,6 +17,7 @@ from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.pictures import ColourGrid
 from maskevidence.show.words import count, typeset
 from maskevidence.support.files import reading
+from maskevidence.support.provenance import made_of
 
 _ONE_SITE = re.compile(r"(\w)(\d+)(\w)")
 _REMEDY = "score again with --overwrite"
@@ -43,10 +44,14 @@ def read_variants(folder: Path) -> Page:
 
 def correlation_table(summary: Mapping[str, Any]) -> Table:
     """Spearman's rank correlations with what was measured, from a variants.json."""
-    rows = []
+    alike: dict[tuple[float, ...], list[str]] = {}  # one score, where one site is mutated
     for name, each in summary["correlations"].items():
-        value, low, high = (typeset(each[part], 3) for part in ("value", "low", "high"))
-        rows.append([name, value, f"{low} to {high}", f"{each['n']:,}"])
+        numbers = tuple(round(each[part], 6) for part in ("value", "low", "high", "n"))
+        alike.setdefault(numbers, []).append(name)
+    rows = []
+    for (*parts, n), names in alike.items():
+        value, low, high = (typeset(part, 3) for part in parts)
+        rows.append([", ".join(names), value, f"{low} to {high}", f"{n:,}"])
     headings = ["score", "correlation", "95 % interval", "mutants"]
     return Table(headings, rows, f"Spearman's rank correlation with {summary['measured']}")
 
@@ -60,32 +65,37 @@ def _page(
     parts: list[Part] = []
     if measured is not None:
         parts.append(correlation_table(summary))
-    for name in names:
-        centre = 0.0 if name == conventions[0] else float(np.nanmean(values[name]))
-        parts += _heat_map(mutants, values[name], name, centre)
+    parts += _heat_maps(mutants, {name: values[name] for name in names}, conventions[0])
     order = np.argsort(values[conventions[0]], kind="stable")[:_LOWEST]
     cells = [[mutants[k], *(typeset(float(values[name][k]), 3) for name in names)] for k in order.tolist()]
     parts.append(Table(["mutant", *names], cells, f"The lowest by {conventions[0]}, nats"))
     headline = f"{count(len(mutants), 'mutant')} scored by {count(len(conventions), 'convention')}"
-    return Page(headline, headline, parts=parts, notes=summary["notes"])
+    return Page(headline, headline, parts=parts, notes=summary["notes"], made=made_of(summary))
 
 
-def _heat_map(
-    mutants: Sequence[str], values: Float64[np.ndarray, " N"], name: str, centre: float
+def _heat_maps(
+    mutants: Sequence[str], columns_of: Mapping[str, Float64[np.ndarray, " N"]], convention: str
 ) -> list[Part]:
-    """A sentence and a grid of the substitutions at one site; nothing without any."""
+    """Grids of the substitutions at one site, and a sentence on each; nothing without any."""
     sites = {k: match for k, mutant in enumerate(mutants) if (match := _ONE_SITE.fullmatch(mutant))}
     if not sites:
         return []
     numbers = {int(match[2]): match[1] for match in sites.values()}
     rows, columns = sorted(numbers), sorted({match[3] for match in sites.values()})
-    grid = np.full((len(rows), len(columns)), np.nan)
-    for k, match in sites.items():
-        grid[rows.index(int(match[2])), columns.index(match[3])] = values[k]
-    largest = float(np.nanmax(np.abs(grid - centre))) or 1.0
     every = math.ceil(len(rows) / _LABELS)
     labels = [f"{numbers[site]}{site}" if place % every == 0 else "" for place, site in enumerate(rows)]
-    middle = "0" if centre == 0 else f"its mean, {typeset(centre, 3)}"
-    what = f"{name}, nats, mutant minus wild type" if centre == 0 else name
-    scale = f"{what}: the middle colour is {middle}; cells without a mutant are blank."
-    return [scale, ColourGrid(grid, labels, columns, name, "residue", "site", centre, largest)]
+    grids: list[Part] = []
+    middles = []
+    for name, values in columns_of.items():
+        grid = np.full((len(rows), len(columns)), np.nan)
+        for k, match in sites.items():
+            grid[rows.index(int(match[2])), columns.index(match[3])] = values[k]
+        centre = 0.0 if name == convention else float(np.nanmean(values))
+        words = f"{name}, nats, mutant minus wild type" if name == convention else name
+        largest = float(np.nanmax(np.abs(grid - centre))) or 1.0
+        middles.append(f"{'0' if centre == 0 else f'the mean, {typeset(centre, 3)}'} ({name})")
+        grids.append(ColourGrid(grid, labels, columns, words, "residue", "site", centre, largest))
+    return [
+        f"The middle colour stands for {' and '.join(middles)}. Cells without a mutant are blank.",
+        *grids,
+    ]

@@ -32,7 +32,9 @@ _NARROW, _WIDE = 0.45, 0.17  # opacity of a band that is in front, and of one be
 _MOST_MARKED = 40  # points of a line that are marked
 _MOST_IN_SVG = 150  # points of a line in a page
 _WRITTEN = 200  # cells of a grid that hold their numbers
+_TALL = 30  # rows of a grid
 _TITLE_WIDTH = 84  # characters
+_TURN = "the difference changes its sign"
 _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
 
 
@@ -57,6 +59,10 @@ def _(picture: Lines, axes: Any) -> None:
         marker = MARKERS[number % len(MARKERS)] if n_points < _MOST_MARKED else None
         style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker, "markersize": 4}
         axes.plot(line.x, line.y, label=_label(line.label), **style)
+        for x in line.turns:
+            label = None if _TURN in in_legend else _TURN
+            axes.axvline(x, color=colour, linewidth=1.2, linestyle=":", label=label)
+            in_legend.add(_TURN)
     if picture.zero:
         axes.axhline(0.0, color="0.5", linewidth=1, linestyle="--")
     if picture.mark is not None:
@@ -106,10 +112,15 @@ def _(picture: Histogram, axes: Any) -> None:
     axes.stairs(counts, edges, fill=True, color=COLOURS[0])
     axes.yaxis.get_major_locator().set_params(integer=True)
     middle = float(np.median(picture.values)) if picture.named else 0.0
+    height = 9
     for value, name in picture.named:
         axes.plot(value, 0, color=COLOURS[1], marker="D", markersize=6, linestyle="none", clip_on=False)
         side = "left" if value < middle else "right"
-        axes.annotate(_label(name), (value, 0), (0, 9), textcoords="offset points", ha=side, fontsize=8)
+        if not name:
+            continue
+        offset = {"xytext": (0, height), "textcoords": "offset points"}
+        axes.annotate(shortened(_label(name)), (value, 0), ha=side, fontsize=8, **offset)
+        height += 12  # each on a line of its own, since long names would meet
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
     axes.set_xlabel(_label(picture.x_label))
@@ -121,7 +132,8 @@ def _(picture: Histogram, axes: Any) -> None:
 def _(picture: ColourGrid, axes: Any) -> None:
     low, high = picture.centre - picture.reach, picture.centre + picture.reach
     image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
-    axes.figure.colorbar(image, ax=axes, label=_label(picture.words))
+    where = {"location": "top", "aspect": 30, "pad": 0.01} if _is_tall(picture) else {}
+    axes.figure.colorbar(image, ax=axes, label=_label(picture.words), **where)
     axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
     if picture.rows:
         axes.set_yticks(range(len(picture.rows)), [shortened(_label(name)) for name in picture.rows])
@@ -254,11 +266,18 @@ def _size(picture: Picture) -> tuple[float, float]:
     if isinstance(picture, Values):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
     if isinstance(picture, ColourGrid):
+        if _is_tall(picture):
+            return 1.4 + 0.21 * len(picture.columns), 2.2 + 0.22 * min(len(picture.values), 60)
         of_cell = (0.6, 0.28) if picture.values.size <= _WRITTEN else (0.26, 0.22)
         return 3.4 + of_cell[0] * len(picture.columns), 1.6 + of_cell[1] * min(len(picture.values), 60)
     if isinstance(picture, Strips):
         return max(6.4, 1.6 + 0.45 * len(picture.strips)), 4.8
     return _SIZE
+
+
+def _is_tall(picture: ColourGrid) -> bool:
+    """Whether a grid has so many rows that its colours are explained above it."""
+    return len(picture.values) > _TALL
 
 
 def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None) -> None:

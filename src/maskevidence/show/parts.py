@@ -3,8 +3,8 @@
 Bars and bands are 95 % intervals everywhere; ± is one standard error.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ class Page:
         aside: what follows the answer in plain letters, such as its unit.
         parts: tables, pictures and sentences, in their order.
         notes: what a reader needs to know besides the numbers, one sentence each.
+        made: the command, the model, the data and what else the result was made of, by name; shown where the
+            page is a file of its own.
     """
 
     line: str
@@ -76,3 +78,4 @@ class Page:
     aside: str = ""
     parts: Sequence[Part] = ()
     notes: Sequence[str] = ()
+    made: Mapping[str, str] = field(default_factory=dict)

@@ -33,6 +33,7 @@ class Line:
     y: Floats  # shape (n_points,); NaN where nothing is drawn
     bands: Sequence[Band] = ()  # around it, the widest first
     number: int = 0  # 0, 1, ...; decides the colour, so that a run has one colour in all pictures of a page
+    turns: Sequence[float] = ()  # ascending; where the line changes its sign for good, marked in its colour
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.table import Table as Grid
@@ -138,9 +139,10 @@ class FittingTable:
             if room is not None:
                 grid.add_column(textwrap.fill(column, width), justify=justify, width=width, overflow="fold")
             elif number in self._long:
-                grid.add_column(column, justify=justify, min_width=_LONG)
-            else:
-                grid.add_column(column, justify=justify, no_wrap=True)
+                grid.add_column(column, justify=justify, min_width=_LONG, overflow="fold")
+            else:  # rich takes the longest word as the least width, and cuts what is longer
+                cells = [column, *(row[number] for row in self.table.rows)]
+                grid.add_column(column, justify=justify, no_wrap=True, min_width=max(map(cell_len, cells)))
         for row in self.table.rows:
             grid.add_row(*row)
         return grid
@@ -148,7 +150,7 @@ class FittingTable:
     def _named_rows(self) -> Grid:
         """Rows of a name and a value, without headings."""
         grid = Grid(box=box.SIMPLE, show_header=False)
-        grid.add_column(style="bold", max_width=_NAMES)
+        grid.add_column(style="bold", max_width=_NAMES, overflow="fold")
         grid.add_column(overflow="fold")
         for row in self.table.rows:
             grid.add_row(*row)
@@ -160,7 +162,7 @@ class FittingTable:
         return {k for k in self.table.words if k and any(len(row[k]) > _LONG for row in self.table.rows)}
 
     def _widths(self, room: int | None) -> list[int]:
-        """The widths in the second form; names are widened first, then words and headings."""
+        """The widths in the second form; names are widened first, then words, sentences and headings."""
         parts = [
             [
                 part
@@ -175,6 +177,14 @@ class FittingTable:
         spare = 0 if room is None else room - sum(least) - _PADDING * len(least)
         names = sorted({0, *self.table.words})
         others = [(number, len(heading)) for number, heading in enumerate(self.table.columns)]
+        sentences = [number for number in names if whole[number] > _LONG]
+        if len(sentences) > 1:  # they share what the others leave
+            names = [number for number in names if number not in sentences]
+            left = max(0, spare - sum(max(0, whole[number] - least[number]) for number in names))
+            total = sum(whole[number] - least[number] for number in sentences)
+            for number in sentences:
+                wider = min(whole[number] - least[number], left * (whole[number] - least[number]) // total)
+                least[number], spare = least[number] + wider, spare - wider
         for number, wanted in [*((number, whole[number]) for number in names), *others]:
             wider = min(max(0, spare), max(0, wanted - least[number]))
             least[number], spare = least[number] + wider, spare - wider

@@ -4,6 +4,7 @@ import platform
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +26,21 @@ def versions() -> dict[str, str]:
 def origin() -> dict[str, Any]:
     """The versions and the command, as every result that is written names them."""
     return {"versions": versions(), "command": command()}
+
+
+def made_of(result: Mapping[str, Any]) -> dict[str, str]:
+    """What a saved result was made of, in the words of a page.
+
+    Args:
+        result: with `command` and `versions`, and where they are known `model` and `data`.
+
+    Example:
+        >>> made_of({"command": "maskevidence cells", "model": "gaussian", "versions": {"torch": "2"}})
+        {'Command': 'maskevidence cells', 'Model': 'gaussian', 'Versions': 'torch 2'}
+    """
+    named = {"command": "Command", "model": "Model", "data": "Data", "wild_type": "Wild type"}
+    made = {title: str(result[name]) for name, title in named.items() if name in result}
+    return made | {"Versions": ", ".join(f"{name} {value}" for name, value in result["versions"].items())}
 
 
 @cache  # to read them takes as long as to score a small table

@@ -94,9 +94,10 @@ def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder")
     from maskevidence.report import write_report
     from maskevidence.runs.blocks import write_sealed
     from maskevidence.support.files import write_atomic
+    from maskevidence.support.provenance import made_of
 
     with folder.rewritten():
         write_atomic(folder.path / TABLE, found.to_frame().to_csv(index=False))
-        write_report(found.page(), folder.path / PAGE)
+        write_report(replace(found.page(), made=made_of(content)), folder.path / PAGE)
         write_sealed(folder.path / RESULT, content)
     return folder.written()

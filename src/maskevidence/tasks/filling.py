@@ -30,6 +30,7 @@ from maskevidence.inputs.rows import (
     is_table_file,
     model_on,
     new_model,
+    note_on_pairs,
     note_on_units,
     raw_table,
     read,
@@ -107,6 +108,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         if isinstance(saved, MaskedNetwork):
             notes += saved.notes_on_unseen(tokens, given)
     notes += filling.notes
+    notes += note_on_pairs(table, filling.values[0])
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
     if not np.isnan(table.values).any():

@@ -87,7 +87,8 @@ def variants_command(
     )
     correlations, without = _correlations(scores, table.numbers, options)
     notes = [*of_letters, *loaded.notes, *scores.notes, *without]
-    summary = _summary(scores, correlations, notes, options.measured)
+    summary = {"model": model, "data": data, "wild_type": options.wild_type}
+    summary |= _summary(scores, correlations, notes, options.measured)
     page = replace(scores.page(), notes=notes)
     if options.measured is not None:
         page = replace(page, parts=[*page.parts, correlation_table(summary)])
