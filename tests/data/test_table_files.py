@@ -379,7 +379,7 @@ class TestFiles:
             with pytest.raises(me.InputError, match=re.escape(message)):
                 read_table(address)
         with pytest.raises(
-            me.MissingExtraError, match=r"begins with s3:// needs s3fs.*maskevidence\[remote\]"
+            me.MissingExtraError, match=r"begins with s3:// needs s3fs.*pip install '\.\[remote\]'"
         ):
             read_table("s3://bucket/t.csv")
 

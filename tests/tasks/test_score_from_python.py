@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ def test_a_new_model_leaves_out_what_is_constant(table: str) -> None:
     rows = me.data.read_table(table)
     model, dropped = new_model(lambda n: me.models.PPCA(n, 1), rows, rows)
     assert (model.n_features, model.columns, dropped) == (3, ["a", "b", "c"], ["same"])
-    model, dropped = new_model(lambda n: me.models.BernoulliPCA(n, 1), rows, rows)
+    binary = replace(rows, values=(rows.values > 0).astype(float))
+    model, dropped = new_model(lambda n: me.models.BernoulliPCA(n, 1), binary, binary)
     assert (model.n_features, dropped) == (4, [])
     same = rows.select(["same"])
     with pytest.raises(me.InputError, match="is constant; there is nothing to train on"):

@@ -407,9 +407,9 @@ def fit_held_out(
     With `cells`, a model that gives no mass of cells is refused before it is fitted.
     """
     train, test = table.split(test_fraction, seed)
-    model, dropped = new_model(build, train, table)
     if cells:
-        check_cells(model)
+        check_cells(build(len(table.columns)))
+    model, dropped = new_model(build, train, table)
     columns = [column for column in table.columns if column not in dropped]
     model.fit(train.select(columns).values)
     test = test.select(columns)

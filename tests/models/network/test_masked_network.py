@@ -271,12 +271,15 @@ def test_training_is_deterministic_and_resumes_to_the_same_bits(tmp_path: Path) 
     assert all(torch.equal(states[0][name], value) for name, value in resumed.state_dict().items())
 
 
+@pytest.mark.parametrize("wide", [False, True])
 def test_a_fit_finds_its_pace_and_resumes_to_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: bool
 ) -> None:
     monkeypatch.setattr(masked_network, "_STEPS", 100)
-    x = _mixed_rows(90)
-    first = me.models.MaskedNetwork(4, 16, 1).fit(x)
+    x = np.tile(_mixed_rows(90), 25) if wide else _mixed_rows(90)
+    first = me.models.MaskedNetwork(x.shape[1], 16, 1).fit(x)
+    zero = (first.network.skip.weight == 0).float().mean()
+    assert (zero > 0.1) == wide  # few rows of many columns keep most weights at 0
     assert first.history is not None
     assert len(first.history) == 5
     assert first.history.paced
@@ -290,12 +293,28 @@ def test_a_fit_finds_its_pace_and_resumes_to_the_same_bits(
 
     options = {"checkpoint": tmp_path, "checkpoint_every": 1}
     with pytest.raises(Stopped):
-        me.models.MaskedNetwork(4, 16, 1).fit(x, callbacks=[stop], **options)
-    resumed = me.models.MaskedNetwork(4, 16, 1).fit(x, **options)
+        me.models.MaskedNetwork(x.shape[1], 16, 1).fit(x, callbacks=[stop], **options)
+    resumed = me.models.MaskedNetwork(x.shape[1], 16, 1).fit(x, **options)
     assert resumed.history is not None
     assert resumed.history.resumed_from == 2
     states = first.state_dict(), resumed.state_dict()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_a_step_shrinks_some_weights_and_not_the_others() -> None:
+    """AdamW's step, then max(|w| - rate * shrinkage, 0) with the sign of w."""
+    weights = [torch.nn.Parameter(torch.tensor([0.5, -0.5, 0.001])) for _ in range(3)]
+    plain = torch.optim.AdamW(weights[:1], lr=0.01)
+    shrinking = masked_network._ShrinkingAdamW(
+        [{"params": weights[1:2]}, {"params": weights[2:], "shrinkage": 20.0}], lr=0.01
+    )
+    for optimizer, some in ((plain, weights[:1]), (shrinking, weights[1:])):
+        for weight in some:
+            weight.grad = torch.tensor([1.0, 1.0, 0.0])
+        optimizer.step()
+    step = weights[0].data
+    assert torch.equal(weights[1].data, step)
+    torch.testing.assert_close(weights[2].data, step.sign() * (step.abs() - 0.2).clamp(min=0))
 
 
 @pytest.mark.slow

@@ -52,6 +52,7 @@ _FEWEST_HELD_OUT, _MOST_HELD_OUT = 20, 10_000
 _WIDENING_ROWS = 1_000
 _MOST_OF_GAUSSIAN = 60  # encoded inputs: its matrices cost their third power
 _WARM_UP = 0.05  # of the steps
+_SHRINKAGE = 0.5  # of a step, times the square root of the share of the rows in a batch
 
 
 class MaskedNetwork(TableModel):
@@ -86,7 +87,8 @@ class MaskedNetwork(TableModel):
     Source:
         Uria, Murray, Larochelle (2014), A Deep and Tractable Density Estimator (EoNADE, training over all
         orders); Salimans et al. (2017), PixelCNN++ (mixtures of logistics over cells); Guo et al. (2017), On
-        Calibration of Modern Neural Networks (a scale chosen by held-out rows).
+        Calibration of Modern Neural Networks (a scale chosen by held-out rows); Ravikumar, Wainwright and
+        Lafferty (2010), High-dimensional Ising model selection using l1-regularized logistic regression.
 
     Example:
         >>> import maskevidence as me
@@ -276,8 +278,9 @@ class MaskedNetwork(TableModel):
         AdamW takes the steps, each on two masks for each of its rows, which together hide every cell. After
         20 to 100 steps comes a look at the held-out rows, always under the same masks. Where their area
         stands still, training goes on from the best weights at a quarter of the learning rate, and ends at
-        the third time, or after 4,000 steps and fewer for wide tables; the best weights are kept. Then the
-        scales of all numbers are multiplied by the factor with the highest area of the same rows.
+        the third time, or after 4,000 steps and fewer for wide tables; the best weights are kept. With fewer
+        rows than inputs, most weights into the outputs are kept at 0 (an L1 penalty). Then the scales of all
+        numbers are multiplied by the factor with the highest area of the same rows.
 
         Args:
             x: shape (N, D), NaN where a value is missing; a `Table`, a data frame or an array. Columns of
@@ -309,17 +312,16 @@ class MaskedNetwork(TableModel):
         test = test[_random_rows(test, seed)[:_MOST_HELD_OUT].sort().values]
         if self.gaussian is not None:
             self._fit_gaussian(train, seed)
+        length = self._length(len(train), epochs, batch_size)
         self.history = fit(
             self,
             train,
             objective or MaskedObjective(_Complements(2), seed=seed),
-            optimizer=torch.optim.AdamW(
-                self.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True
-            ),
+            optimizer=self._optimizer(len(train), length["batch_size"], learning_rate, weight_decay),
             seed=seed,
             held_out=test,
             evidence_every=0,
-            **{**self._length(len(train), epochs, batch_size), **options},
+            **{**length, **options},
         )
         self.n_iterations = len(self.history)
         if self.cells.number:
@@ -347,6 +349,16 @@ class MaskedNetwork(TableModel):
             "schedule": schedule,
             "pace": Pace(*_PACE),
         }
+
+    def _optimizer(self, n_rows: int, batch_size: int, rate: float, decay: float) -> torch.optim.AdamW:
+        """AdamW; with fewer rows than inputs, most weights into the outputs stay 0, as in the lasso."""
+        shrunk = [self.network.skip.weight, self.network.deep[-1].weight]
+        few = n_rows < self.cells.n_encoded
+        others = [p for p in self.parameters() if not (few and any(p is each for each in shrunk))]
+        groups: list[dict[str, Any]] = [{"params": others}]
+        if few:
+            groups.append({"params": shrunk, "shrinkage": _SHRINKAGE * math.sqrt(batch_size / n_rows)})
+        return _ShrinkingAdamW(groups, lr=rate, weight_decay=decay, fused=True)
 
     def _fit_gaussian(self, train: Tokens, seed: int) -> None:
         """Fit the Gaussian whose answers are inputs."""
@@ -527,6 +539,18 @@ class _Network(nn.Module):
 
     def forward(self, x: Float[Tensor, "B I"]) -> Float[Tensor, "B O"]:
         return self.deep(x) + self.spread(self.skip(x)) + self.bias
+
+
+class _ShrinkingAdamW(torch.optim.AdamW):
+    """AdamW that moves the weights of a group towards 0 by its `shrinkage` times the rate, and not past 0."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        for group in self.param_groups:
+            for weight in group["params"] if "shrinkage" in group else ():
+                weight.copy_(nn.functional.softshrink(weight, group["lr"] * group["shrinkage"]))
+        return loss
 
 
 class _Block(nn.Module):
