@@ -22,6 +22,9 @@ network of an earlier revision, from the file that `--json` of this command wrot
 
 sizes: training with masks of uniform size and with masks of 15 %; both keep the epoch with the highest area.
 
+ablation: the network without atoms, without the Gaussian's answer, with independent masks in place of pairs
+that hide every cell, and the mean density of three networks, each less the default on the same rows.
+
 gap: importance bound or, with at most 10 columns, exact order mixture, less the area, before and after the
 training; coverage of the 95 % intervals of `estimate_evidence`, whose exact value an enumeration gives.
 
@@ -29,11 +32,13 @@ rows: the fit to 10,000, 100,000 and 1,000,000 rows of ten columns from a known 
 1,000 further rows beside the exact value, the peak of the memory during the fit, and what the rows take.
 """
 
+import copy
 import json
 import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +55,7 @@ import maskevidence as me
 from _mixed_tables import DROPPED, IMPUTERS, PYDATASET, MixedTable, mixed_table
 from maskevidence.integrations.sklearn import FactorAnalysis, GaussianDensity, KernelGaussianDensity
 
-PARTS = ("tables", "sizes", "gap", "rows")
+PARTS = ("tables", "sizes", "ablation", "gap", "rows")
 HIDDEN_SHARES, DRAWS, MOST_TEST, MOST_TRAIN = (0.2, 0.5), 100, 1_000, 5_000
 COMPONENTS = (1, 2, 4, 6)
 MOST_COLUMNS = 10  # of an exact order mixture
@@ -71,6 +76,13 @@ class IndependentColumns(me.models.MaskedNetwork):
 
     def _answer(self, values: Tensor, visible: Tensor, ids: Tensor | None = None) -> Tensor:
         return self.outputs.expand(len(values), -1)
+
+
+class WithoutAtoms(me.models.MaskedNetwork):
+    """A masked network whose numbers have no probability of their own for frequent values."""
+
+    def _build(self, columns: Any, n_rows: int = 0) -> None:
+        super()._build([replace(column, atoms=()) for column in columns], n_rows)
 
 
 def split_rows(table: MixedTable, split: int, quick: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -296,6 +308,63 @@ def sizes_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
     return []
 
 
+def ablation_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
+    lines, numbers["ablation"] = [], {}
+    for name in options.tables:
+        table = mixed_table(name)
+        if table is None:
+            continue
+        splits = [ablations(table, split, options) for split in range(options.seeds)]
+        numbers["ablation"][name] = splits
+        for variant in splits[0]:
+            shown = [
+                cell([split[variant][key] for split in splits], 4) for key in ("area", "rmse", "rmse_50")
+            ]
+            lines.append((name, variant, *shown))
+    title = f"Less the default network, mean ± standard error over splits 0 to {options.seeds - 1}"
+    show(title, ("table", "network", "area, nats a row", "RMSE, 20 %", "RMSE, 50 %"), lines)
+    return []
+
+
+def ablations(table: MixedTable, split: int, options: Any) -> dict[str, dict[str, float]]:
+    """The numbers of other networks less those of the default on a split."""
+    train, test = split_rows(table, split, options.quick)
+    train = train[:MOST_TRAIN]
+
+    def fitted(
+        kind: Any = me.models.MaskedNetwork, seed: int = split, gaussian: bool | None = None, **fit: Any
+    ) -> Any:
+        model = kind(table.values.shape[1], gaussian=gaussian)
+        model.declare(table.values, dict(enumerate(table.kinds)))
+        return model.fit(train, seed=seed, **fit, **epochs_of(options))
+
+    default = fitted()
+    variants = {
+        "no atoms": [fitted(WithoutAtoms)],
+        "no Gaussian's answer": [fitted(gaussian=False)],
+        "independent masks": [fitted(objective=me.MaskedObjective(me.RandomSize(2), seed=split))],
+        "three networks": [default, fitted(seed=100 + split), fitted(seed=200 + split)],
+    }
+    reached = mean_of(table, train, test, split, [default])
+    others = {name: mean_of(table, train, test, split, models) for name, models in variants.items()}
+    return {name: {key: each[key] - reached[key] for key in reached} for name, each in others.items()}
+
+
+def mean_of(table: MixedTable, train: np.ndarray, test: np.ndarray, split: int, models: list[Any]) -> Any:
+    """Area and errors of filled numbers of the mean density of some networks."""
+    mean = copy.copy(models[0])
+    mean.log_conditionals = lambda *asked: (
+        torch.logsumexp(torch.stack([model.log_conditionals(*asked) for model in models]), 0)
+        - math.log(len(models)) * asked[1]
+    )
+    area = me.estimate_evidence(mean, test, "random-size:32", check=False).log_evidence
+
+    def fill(shown: np.ndarray) -> np.ndarray:
+        return np.mean([model.impute(shown).values for model in models], 0)
+
+    return {"area": area, **filling(table, train, test, split, fill)}
+
+
 def gap_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
     lines, targets, numbers["gap"] = [], [], {}
     n_rows, n_seeds = (3, 4) if options.quick else (100, 400)
@@ -408,7 +477,7 @@ def main() -> int:
     parser.add_argument("--first-split", type=int, default=10, help="the number of the first one")
     parser.add_argument("--network-alone", action="store_true", help="no other methods in the part tables")
     parser.add_argument("--beside", help="numbers of an earlier revision, written by --json")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds of the part sizes")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of the part sizes, splits of ablation")
     parser.add_argument("--epochs", type=int, help="epochs of each training; by default the model's own")
     options = parser.parse_args()
     options.tables = options.tables.split(",")
@@ -418,7 +487,7 @@ def main() -> int:
     print(machine())
     numbers: dict[str, Any] = {}
     targets = []
-    for part, run in zip(PARTS, (tables_part, sizes_part, gap_part, rows_part), strict=True):
+    for part, run in zip(PARTS, (tables_part, sizes_part, ablation_part, gap_part, rows_part), strict=True):
         if part in options.parts.split(","):
             targets += run(options, numbers)
     return finish(numbers, targets, options.json)
