@@ -3,9 +3,11 @@
 import csv
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from jaxtyping import Bool, Int64
 from scipy.stats import norm
 
 import maskevidence as me
@@ -84,26 +86,45 @@ def test_there_is_no_area_without_all_sizes(design: MaskDesign) -> None:
     assert curve_from_scores(toy_record(design, np.full(3, 6), 0), design, "own").area is None
 
 
+def mean_over_sizes(table: me.ScoreTable, where: Bool[np.ndarray, " n"]) -> float:
+    """The mean over the sizes of an observation of its mean score at each."""
+    size, score = table.size[where], table.score[where]
+    return float(np.mean([score[size == each].mean() for each in np.unique(size)]))
+
+
 class TestVaryingLengths:
     lengths = np.array([3, 20, 7, 20, 11])
 
     @pytest.mark.parametrize("design", [me.EverySize(2), me.RandomSize(8)], ids=lambda design: design.name)
-    def test_points_are_rates_in_bins_of_a_twentieth(self, design: MaskDesign) -> None:
-        table = toy_record(design, self.lengths, 1)
+    @pytest.mark.parametrize(("lengths", "n"), [(lengths, 5), (lengths + 8, 10), (lengths + 30, 20)])
+    def test_points_are_rates_in_bins(
+        self, design: MaskDesign, lengths: Int64[np.ndarray, " 5"], n: int
+    ) -> None:
+        """Of a twentieth, or so wide that a short observation has a size in each."""
+        table = toy_record(design, lengths, 1)
         curve = curve_from_scores(table, design, "own")
         assert curve.n_tokens is None
         assert curve.area is None
         assert np.isnan(curve.size).all()
         rate = table.size / table.n_tokens
-        bins = [(rate > low + 1e-12) & (rate <= low + 0.05 + 1e-12) for low in np.arange(20) / 20]
+        bins = [(rate > low + 1e-12) & (rate <= low + 1 / n + 1e-12) for low in np.arange(n) / n]
         bins = [members for members in bins if members.any()]
         np.testing.assert_allclose(curve.rate, [rate[members].mean() for members in bins])
         assert curve.n_masks.tolist() == [int(members.sum()) for members in bins]
         for score, members in zip(curve.score, bins, strict=True):
-            each = [table.score[members & (table.id == i)].mean() for i in np.unique(table.id[members])]
+            each = [mean_over_sizes(table, members & (table.id == i)) for i in np.unique(table.id[members])]
             expected = table.score[members].mean() if design.pooled else np.mean(each)
             assert score == pytest.approx(expected, rel=1e-12)
         assert (curve.rate[1:] > curve.rate[:-1]).all()
+
+    def test_rows_of_different_length_make_no_zig_zag(self) -> None:
+        """Short rows score lower at every size: in bins that some of them miss, the curve would jump."""
+        lengths = np.tile([8, 9, 10], 30)
+        table = toy_record(me.EverySize(4), lengths, 1)
+        table = replace(table, score=-table.n_tokens - table.size / table.n_tokens)
+        curve = curve_from_scores(table, me.EverySize(4), "own")
+        assert (np.diff(curve.score) < 0).all()
+        np.testing.assert_allclose(curve.score, -9 - curve.rate, atol=0.05)
 
     def test_points_of_rates_are_the_rates(self) -> None:
         design = me.Rates((0.3, 0.6), masks_per_size=2)

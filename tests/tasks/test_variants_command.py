@@ -156,15 +156,19 @@ def test_scores_without_a_correlation_are_noted(run: CommandLine, model: Path, t
 
 def test_a_model_is_trained_on_sequences(run: CommandLine, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    records = [f">p{k}\n{''.join(rng.choice(list('MKTAYI'), size=60 + k))}" for k in range(12)]
+    records = [f">p{k}\n{''.join(rng.choice(list('ACDEFGHIKLMNPQRSTVWY'), size=60 + k))}" for k in range(12)]
     (tmp_path / "family.fasta").write_text("\n".join(records))
     words = ("train", "masked-lm", tmp_path / "family.fasta", "--steps", 2, "--batch-size", 2)
     result = run(*words, "--out", tmp_path / "model")
     assert result.code == 0, result.err
     written = json.loads((tmp_path / "model" / "train.json").read_text())
     assert (written["n_train"], written["n_test"]) == (11, 1)
+    said = " ".join(result.out.split())
+    assert all(words in said for words in ("11 proteins to train on", "1 protein, ", "71 residues"))
+    assert "nats per residue" in said
+    assert "tokens alone" not in said
     model = me.models.MaskedLM.from_pretrained(tmp_path / "model", device="cpu")
-    assert (model.max_tokens, len(model.tokenizer)) == (73, 11)
+    assert (model.max_tokens, len(model.tokenizer)) == (73, 25)
     (tmp_path / "one.csv").write_text("mutant\nM1K\nK2A\n")
     mutants = ("variants", tmp_path / "model", tmp_path / "one.csv", "--wild-type", "MKTAY")
     assert run(*mutants).code == 0

@@ -13,13 +13,13 @@ from maskevidence.evidence.curve import LOW_RATE, Curve
 from maskevidence.show.pictures import Lines
 from maskevidence.show.words import number
 
-_BINS = 10
+_BINS, _FEW_BINS = 10, 5  # of the rates; the second for curves of fewer than ten points
 _TWO_SIDED = 1.96
 _QUANTILE = 2.81  # of the normal distribution for 99.5 %: 95 % for all bins together
 
 
 class _Bin(NamedTuple):
-    """The mean difference of the scores in a tenth of the rates."""
+    """The mean difference of the scores in a tenth or a fifth of the rates."""
 
     low: float  # the rates from here
     high: float  # to here
@@ -93,8 +93,9 @@ def with_turns(picture: Lines, at: Mapping[str, Sequence[float]]) -> Lines:
 
 
 def _binned(curve: Curve) -> list[_Bin]:
-    place = np.clip(np.ceil(curve.rate * _BINS - 1e-9) - 1, 0, _BINS - 1).astype(np.int64)
-    return [_mean(curve, place == k, k / _BINS, (k + 1) / _BINS) for k in np.unique(place).tolist()]
+    n = _BINS if len(curve.rate) >= _BINS else _FEW_BINS
+    place = np.clip(np.ceil(curve.rate * n - 1e-9) - 1, 0, n - 1).astype(np.int64)
+    return [_mean(curve, place == k, k / n, (k + 1) / n) for k in np.unique(place).tolist()]
 
 
 def _mean(curve: Curve, points: Bool[np.ndarray, " n_points"], low: float, high: float) -> _Bin:

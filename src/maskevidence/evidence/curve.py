@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.evidence.control_variates import SizeCurves
 from maskevidence.evidence.gains import with_all_hidden
-from maskevidence.evidence.predicted_points import predicted_points
+from maskevidence.evidence.predicted_points import PointOf, predicted_points
 from maskevidence.evidence.standard_errors import (
     ErrorSums,
     MeanWithErrors,
@@ -29,7 +29,8 @@ from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import typeset
 from maskevidence.support.files import csv_text
 
-RATE_BINS = 20
+RATE_BINS = (20, 10, 5)  # of which 20 % is an end
+_SHORT = 0.05  # share of the observations that may be too short to have a size in every bin
 LOW_RATE = 0.2  # about the largest share of tokens that masked language models are mostly trained to predict
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
@@ -39,7 +40,8 @@ class Curve(Shown):
     """S(x; M) by mask size, averaged over observations; NaN for values that are not known.
 
     If all observations have D tokens, each point is a size. If D varies, each point is a rate: one of the
-    design's rates, or a bin of width 1/20.
+    design's rates, or a bin of width 1/20, or of 1/10 or 1/5 where more than 5 % of the observations have
+    fewer than 20 or 10 tokens: in narrower bins, these would be in some points and not in others.
 
     Attributes:
         n_tokens: D, or None if it varies.
@@ -199,9 +201,10 @@ def curve_from_scores(
     by_stratum = n_tokens is None and isinstance(design, Rates)
     of_point: type[_Pooled | _ByRow] = _Pooled if design.pooled else _ByRow
     points: dict[int, _Pooled | _ByRow] = {}
+    point_of = _point_of(n_tokens, scores)
     for _, table in scores:
         summation = design.summation(table.n_tokens, table.draw, table.size)
-        point = summation.stratum if by_stratum else _points(n_tokens, table)
+        point = summation.stratum if by_stratum else point_of(table.size, table.n_tokens)
         order = np.argsort(point, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(point[order])) + 1):
             number = int(point[part[0]])
@@ -229,18 +232,18 @@ def curve_from_scores(
     )
 
 
-def _points(n_tokens: int | None, table: ScoreTable) -> Integer[np.ndarray, " n_masks"]:
-    """The point of each mask on the curve: its size, or a bin of rates if the numbers of tokens differ."""
-    return table.size if n_tokens is not None else _bins(table.size, table.n_tokens)
-
-
-def _bins(size: Integer[np.ndarray, " n"], n_tokens: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
-    return np.ceil(size / n_tokens * RATE_BINS - 1e-9).astype(np.int64)
+def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
+    """The point of a mask on the curve: its size, or a bin of rates if the numbers of tokens differ."""
+    if n_tokens is not None:
+        return lambda size, _: size
+    short = np.quantile(scores.n_tokens, _SHORT, method="lower")
+    n_bins = next((n for n in RATE_BINS if n <= short), RATE_BINS[-1])
+    return lambda size, length: np.ceil(size / length * n_bins - 1e-9).astype(np.int64)
 
 
 def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:
     """The curve of random sizes: a point for every size or bin, whether a mask has it or not."""
-    points = predicted_points(scores, design, curves, _bins if n_tokens is None else lambda size, _: size)
+    points = predicted_points(scores, design, curves, _point_of(n_tokens, scores))
     resolved = (design.n_replicates >= design.min_replicates) & ~np.array(
         [
             equal_by_chance(se**2, mean)

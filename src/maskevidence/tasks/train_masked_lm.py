@@ -22,6 +22,7 @@ from maskevidence.models.text.encoding import EncodedTexts
 from maskevidence.models.text.loading import load_tokenizer
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import SIZES, frequency_score, new_bert, word_pieces
+from maskevidence.models.text.pieces import reads_residues
 from maskevidence.models.text.vocabulary import letter_tokenizer
 from maskevidence.runs.folder import locked
 from maskevidence.tasks.result import Result
@@ -108,6 +109,7 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
             n_train=len(encoded.tokens),
             n_test=0 if held_out is None else len(held_out),
             held_out=numbers,
+            of_residues=reads_residues(model.tokenizer),
             notes=[*texts.notes, *encoded.notes],
         )
 

@@ -151,21 +151,22 @@ def _page_of_rows(result: Mapping[str, Any]) -> Page:
 def _page_of_texts(result: Mapping[str, Any]) -> Page:
     """The held-out evidence of a masked language model, beside what the frequencies of tokens give."""
     recipe = result["recipe"]
+    noun, token = ("protein", "residue") if result.get("of_residues") else ("text", "token")
     title = (
         f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
-        f"steps of {recipe['batch_size']} texts, {result['n_train']:,} texts to train on"
+        f"steps of {recipe['batch_size']} {noun}s, {result['n_train']:,} {noun}s to train on"
     )
     more: list[Part] = []
     held_out, notes = result["held_out"], []
     if held_out is not None and "frequencies_per_token" in held_out:
         frequencies = held_out["frequencies_per_token"]
-        more.append(f"the frequencies of tokens alone give {typeset(frequencies, 4)} nats per token")
+        more.append(f"the frequencies of {token}s alone give {typeset(frequencies, 4)} nats per {token}")
         if held_out["per_token"] < frequencies + _LITTLE:
             notes.append(
                 "the model does hardly better than these, so that it has not learnt from the context; "
                 "give more --steps or another --learning-rate"
             )
-    return _page_of_transformer(title, result, "text", "held out:", more, notes)
+    return _page_of_transformer(title, result, noun, "held out:", more, notes, token)
 
 
 def _page_of_images(result: Mapping[str, Any]) -> Page:
@@ -205,6 +206,7 @@ def _page_of_transformer(
     heading: str,
     more: Sequence[Part],
     notes: Sequence[str] = (),
+    token: str = "token",
 ) -> Page:
     """The notes of a training and, below a heading, the held-out estimate."""
     of_training = [*result["notes"], *_notes_on_devices(result)]
@@ -212,6 +214,6 @@ def _page_of_transformer(
         of_training.append(f"resumed from the checkpoint after step {result['resumed_from']}")
     if result["held_out"] is None:
         return Page("", title, parts=["nothing was held out"], notes=of_training)
-    page = page_of_numbers(result["held_out"], noun)
+    page = page_of_numbers(result["held_out"], noun, token)
     parts = [heading, f"{page.headline} {page.aside}", *page.parts, *more]
     return Page("", title, parts=parts, notes=[*of_training, *page.notes, *notes])
