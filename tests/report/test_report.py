@@ -34,7 +34,7 @@ from maskevidence.report.reading import (
     read_back,
     read_runs,
 )
-from maskevidence.report.shown_observations import card, find_extremes
+from maskevidence.report.shown_observations import _cells, card, find_extremes
 from maskevidence.runs import RunDirectory
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable
@@ -467,3 +467,12 @@ def test_runs_are_named_by_the_ends_of_their_paths(folder: Path, tmp_path: Path)
     assert names == ["a/same", "b/same"]
     twice = read_runs([folder / "ppca-1", folder / "ppca-1"])
     assert [reported.name for reported in twice] == ["ppca-1", "ppca-1 (2)"]
+
+
+def test_categories_of_a_row_are_shown_as_words() -> None:
+    row = RowContent(("colour", "size", "shape"), np.array([1.0, 2.5, np.nan]), {"colour": ("blue", "red")})
+    assert _cells(row, [-1.0, -2.0]) == [
+        ("colour", "red", -1.0),
+        ("size", "2.5", -2.0),
+        ("shape", "missing", None),
+    ]

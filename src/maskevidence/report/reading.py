@@ -1,8 +1,8 @@
 """The runs of a report, and their observations read again from the source and checked against the run."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -41,6 +41,7 @@ class RowContent:
 
     columns: tuple[str, ...]  # D names
     values: Float64[np.ndarray, " D"]  # NaN where missing
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns of words
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _of_table(rows: Table, everything: Table) -> Contents:
             return None
         values = rows.values[place[number]]
         if shape is None:
-            return RowContent(rows.columns, values)
+            return RowContent(rows.columns, values, rows.levels)
         pixels = np.array([_pixel(column) for column in rows.columns])
         level = np.full(shape, low)
         level[tuple(pixels.T)] = values

@@ -253,13 +253,20 @@ def _chips(cells: Sequence[_Cell], shades: Shades | None) -> str:
     return f'<ul class="chips">{"".join(chips)}</ul>'
 
 
+def _value(value: float, words: Sequence[str] | None) -> str:
+    """A number, or the word that it stands for."""
+    if words is not None and value < len(words):
+        return words[int(value)]
+    return f"{value:.6g}".replace("-", MINUS)
+
+
 def _cells(row: RowContent, scores: Sequence[float] | None) -> list[_Cell]:
     """The cells of a row; scores are of those that are not missing."""
     left = iter(scores or ())
     return [
         (column, "missing", None)
         if math.isnan(value)
-        else (column, f"{value:.6g}".replace("-", MINUS), next(left, None))
+        else (column, _value(value, row.levels.get(column)), next(left, None))
         for column, value in zip(row.columns, row.values.tolist(), strict=True)
     ]
 
