@@ -1,14 +1,16 @@
 """Damaged, missing and duplicated parts are detected, and only they are scored again."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas
 import pytest
 from pyarrow import parquet
 
 import maskevidence as me
-from maskevidence.runs import Recording, RunDirectory, read_run, record_run
-from maskevidence.runs.parts import list_parts
+from maskevidence.runs import Recording, RunDirectory, parts, read_run, record_run
+from maskevidence.runs.parts import Part, list_parts, read_part
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows
 
 
@@ -35,6 +37,28 @@ class TestDamage:
         model, tokens = make_model(), make_tokens()
         assert record_run(folder, make_manifest(model, tokens, me.EverySize(2)), model, tokens) == n_rows
         pandas.testing.assert_frame_equal(read_rows(folder.path), before, check_exact=True)
+
+    def test_many_scores_are_read_part_after_part(
+        self, folder: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Few are read once and kept; of many, each look at all masks reads the files again."""
+        read: list[Path] = []
+
+        def noted(part: Part) -> Any:
+            read.append(part.path)
+            return read_part(part)
+
+        monkeypatch.setattr(parts, "read_part", noted)
+        few = read_run(folder.path).estimate
+        few.columns()
+        n_parts = len(list_parts(folder.scores))
+        assert len(read) == n_parts > 1
+        monkeypatch.setattr(parts, "MASKS_AT_ONCE", 10)
+        many = read_run(folder.path).estimate
+        assert len(read) > 2 * n_parts
+        assert (many.log_evidence, many.mask_se, many.tails) == (few.log_evidence, few.mask_se, few.tails)
+        np.testing.assert_array_equal(many.per_observation, few.per_observation)
+        assert many.curve.to_csv() == few.curve.to_csv()
 
     def test_missing_and_duplicated_scores_are_refused(self, folder: RunDirectory) -> None:
         part = list_parts(folder.scores)[5]

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError
-from maskevidence.masks.drawing import compact
+from maskevidence.masks.drawing import MASKS_AT_ONCE, compact
 from maskevidence.runs.blocks import Piece, seal_of_piece
 from maskevidence.scores.record import HiddenTokens, Scores, ScoreTable
 from maskevidence.support.files import reading, write_atomic
@@ -120,7 +120,8 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
 def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
     """The scores of parts, read part after part, and how many times the model was called for them.
 
-    Parts that have observations in common, as those of a run that was extended, are read together.
+    Few scores stay in memory. Parts that have observations in common, as those of a run that was extended,
+    are read together.
     """
     ranges, tables = [], []
     rows: list[tuple[Any, ...]] = []
@@ -133,13 +134,13 @@ def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
         each = table.id[first], table.n_tokens[first], None if table.n_bytes is None else table.n_bytes[first]
         rows.append(each)
         ranges.append((int(table.id[0]), int(table.id[-1]), part))
-        if table.hidden is not None or table.log_mixture is not None:
+        if n_masks <= MASKS_AT_ONCE or table.hidden is not None or table.log_mixture is not None:
             tables.append(table)
-    if tables:
+    if len(tables) == len(parts):  # few enough to be kept, or needed all at once
         return Scores.of(ScoreTable.merged(tables)), n_calls
     ids, n_tokens = (np.concatenate(column) for column in list(zip(*rows, strict=True))[:2])
     n_bytes = None if any(each[2] is None for each in rows) else np.concatenate([each[2] for each in rows])
-    del rows
+    del rows, tables
     ids, first = np.unique(ids, return_index=True)
     n_bytes = None if n_bytes is None else n_bytes[first]
     groups: list[list[Part]] = []
