@@ -7,9 +7,10 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from maskevidence.data.table import Table as Data
+from maskevidence.data.table import cell_value
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.shown import Columns, Shown
-from maskevidence.show.words import MINUS, count
+from maskevidence.show.words import MINUS, cell_text, count
 
 _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
 
@@ -91,7 +92,7 @@ class WrongCells(Shown):
             if cell.expected is not None:
                 expected = f"{cell.expected:.4g} ({cell.low:.4g} to {cell.high:.4g})".replace("-", MINUS)
             remarks = "; ".join(filter(None, ["wrong" if cell.called else "", cell.fault, cell.suggestion]))
-            value = _written(cell.value)
+            value = cell_text(cell.value)
             rows.append([cell.label, cell.column, value, expected, remarks, f"{cell.p_value:.2g}"])
         title = f"The {count(len(rows), 'most suspicious cell')}"
         bold = {(k, 2) for k, cell in enumerate(shown) if cell.called}
@@ -108,7 +109,7 @@ class WrongCells(Shown):
         columns = sorted({j for i, j in listed if i in worst})[:_MOST_COLUMNS]
         values, names = self.table.values, [self.table.columns[j] for j in columns]
         rows = [
-            [name_of_row(self.table, i), *(_written(value_of(self.table, j, values[i, j])) for j in columns)]
+            [name_of_row(self.table, i), *(cell_text(value_of(self.table, j, values[i, j])) for j in columns)]
             for i in worst
         ]
         of_page = {
@@ -156,14 +157,4 @@ def name_of_row(table: Data, row: int) -> str:
 
 def value_of(table: Data, column: int, value: float) -> float | str:
     """A value of a column as a number or a word."""
-    words = table.levels.get(table.columns[column])
-    if words is None or np.isnan(value):
-        return float(value)
-    return words[int(value)] if value < len(words) else "another word"
-
-
-def _written(value: float | str) -> str:
-    """A cell of the page."""
-    if isinstance(value, str):
-        return value
-    return "missing" if np.isnan(value) else f"{value:.6g}".replace("-", MINUS)
+    return cell_value(value, table.levels.get(table.columns[column]))

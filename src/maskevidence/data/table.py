@@ -146,6 +146,18 @@ def place_of(row: int, lines: Sequence[int] | None) -> str:
     return f"row {row} (from 0)" if lines is None else f"line {lines[row]}"
 
 
+def cell_value(value: float, words: Sequence[str] | None) -> float | str:
+    """A cell as a number, or as the word whose position it is.
+
+    Example:
+        >>> cell_value(1.0, ["blue", "red"]), cell_value(2.0, ["blue", "red"]), cell_value(1.0, None)
+        ('red', 'another word', 1.0)
+    """
+    if words is None or np.isnan(value):
+        return float(value)
+    return words[int(value)] if value < len(words) else "another word"
+
+
 def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
     """A sentence on each value that stands far from all others of its column and may mean "missing".
 

@@ -18,7 +18,7 @@ from maskevidence.models.fingerprints import fingerprint
 from maskevidence.report.reading import ImageContent, ReportedRun, RowContent, Unavailable
 from maskevidence.report.token_shades import scores_of_tokens
 from maskevidence.runs.directory import MODEL
-from maskevidence.show.words import MINUS
+from maskevidence.show.words import cell_text
 from maskevidence.tokens import Tokens
 
 OUTLYING = 3.5  # robust standard deviations from the median
@@ -85,7 +85,7 @@ def unlikely_cells(
         order = np.argsort(-np.nan_to_num(suspicion, nan=-np.inf), kind="stable")[:_NAMED]
         cells = [j for k, j in enumerate(order.tolist()) if not k or hidden[j]]
         row = rows[place]
-        named = (f"{row.columns[j]} = {row.values[j]:.4g}".replace("-", MINUS) for j in cells)
+        named = (f"{row.columns[j]} = {cell_text(row.cell(j), 4)}" for j in cells)
         unlikely[place] = f": {', '.join(named)}"
     return unlikely
 

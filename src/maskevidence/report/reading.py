@@ -11,7 +11,7 @@ from jaxtyping import Float64, Integer, UInt8
 
 from maskevidence import inputs
 from maskevidence.data.image_files import PIXEL, Images, are_pixels
-from maskevidence.data.table import Table
+from maskevidence.data.table import Table, cell_value
 from maskevidence.errors import MaskEvidenceError
 from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
 from maskevidence.masks.drawing import n_masks
@@ -42,6 +42,10 @@ class RowContent:
     columns: tuple[str, ...]  # D names
     values: Float64[np.ndarray, " D"]  # NaN where missing
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns of words
+
+    def cell(self, column: int) -> float | str:
+        """A cell as a number or a word."""
+        return cell_value(self.values[column], self.levels.get(self.columns[column]))
 
 
 @dataclass(frozen=True)

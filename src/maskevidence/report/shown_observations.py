@@ -31,7 +31,7 @@ from maskevidence.report.token_shades import (
 )
 from maskevidence.show.html import text
 from maskevidence.show.pictures import Histogram
-from maskevidence.show.words import MINUS, capital, count, typeset
+from maskevidence.show.words import capital, cell_text, count, typeset
 
 NAMED = 8  # outliers that are named on each side
 
@@ -253,21 +253,12 @@ def _chips(cells: Sequence[_Cell], shades: Shades | None) -> str:
     return f'<ul class="chips">{"".join(chips)}</ul>'
 
 
-def _value(value: float, words: Sequence[str] | None) -> str:
-    """A number, or the word that it stands for."""
-    if words is not None and value < len(words):
-        return words[int(value)]
-    return f"{value:.6g}".replace("-", MINUS)
-
-
 def _cells(row: RowContent, scores: Sequence[float] | None) -> list[_Cell]:
     """The cells of a row; scores are of those that are not missing."""
     left = iter(scores or ())
     return [
-        (column, "missing", None)
-        if math.isnan(value)
-        else (column, _value(value, row.levels.get(column)), next(left, None))
-        for column, value in zip(row.columns, row.values.tolist(), strict=True)
+        (column, cell_text(row.cell(j)), None if missing else next(left, None))
+        for j, (column, missing) in enumerate(zip(row.columns, np.isnan(row.values), strict=True))
     ]
 
 

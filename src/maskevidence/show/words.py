@@ -170,6 +170,18 @@ def digits_for(*errors: float | None) -> int:
     return min(4, max(2, -math.floor(math.log10(min(positive))))) if positive else 2
 
 
+def cell_text(value: float | str, digits: int = 6) -> str:
+    """A cell of a table on a page.
+
+    Example:
+        >>> cell_text("red"), cell_text(2.5), cell_text(math.nan)
+        ('red', '2.5', 'missing')
+    """
+    if isinstance(value, str):
+        return value
+    return "missing" if math.isnan(value) else f"{value:.{digits}g}".replace("-", MINUS)
+
+
 def count(n: int, noun: str) -> str:
     """A number of things.
 

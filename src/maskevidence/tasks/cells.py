@@ -93,11 +93,12 @@ def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder")
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
     from maskevidence.runs.blocks import write_sealed
-    from maskevidence.support.files import write_atomic
+    from maskevidence.support.files import csv_text, write_atomic
     from maskevidence.support.provenance import made_of
 
+    columns = found.columns().values
     with folder.rewritten():
-        write_atomic(folder.path / TABLE, found.to_frame().to_csv(index=False))
+        write_atomic(folder.path / TABLE, csv_text(columns, zip(*columns.values(), strict=True)))
         write_report(replace(found.page(), made=made_of(content)), folder.path / PAGE)
         write_sealed(folder.path / RESULT, content)
     return folder.written()
