@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.evidence.control_variates import Prediction, SizeCurves, logit_rate, predict_by_size
-from maskevidence.evidence.score_means import mean_of_scores
+from maskevidence.evidence.control_variates import (
+    Prediction,
+    SizeCurves,
+    fitted_curves,
+    logit_rate,
+    predict_by_size,
+)
+from maskevidence.evidence.score_means import curves_of, mean_of_scores
 from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import drawn_masks
+from maskevidence.scores.record import Scores
 from maskevidence.tokens import positions
 
 LENGTHS = np.array([3, 6, 6, 4])
@@ -53,7 +60,9 @@ def test_a_prediction_has_not_seen_the_masks_of_its_replicate() -> None:
     changed = me.ScoreTable(
         table.id, table.draw, table.size, table.n_tokens, table.score + 5.0 * (replicate == 2) * table.size
     )
-    before, after = (predict_by_size(one, replicate, 4) for one in (table, changed))
+    before, after = (
+        predict_by_size(one, replicate, 4, fitted_curves(one, replicate, 4)) for one in (table, changed)
+    )
     of_two = replicate == 2
     expected = [p.curves.at(table.size, table.n_tokens, p.fold) + p.level for p in (before, after)]
     np.testing.assert_allclose(expected[0][of_two], expected[1][of_two], rtol=0, atol=1e-12)
@@ -93,7 +102,7 @@ def test_curves_are_those_of_plain_least_squares(monkeypatch: pytest.MonkeyPatch
         me.RandomSize(8, 4), lengths, lambda row, size, rng: row + np.log(size) + rng.normal(size=len(row))
     )
     replicate = table.draw % 4
-    curves = predict_by_size(table, replicate, 4).curves
+    curves = fitted_curves(table, replicate, 4)
     for fold in range(4):
         slow = slow_curve(table.select(replicate != fold), curves.knots, strength)
         found = curves.values[fold]
@@ -108,7 +117,7 @@ def test_what_follows_from_the_size_alone_leaves_the_error() -> None:
 
     table = record(me.RandomSize(8), lengths, score)
     replicate = table.draw % 8
-    prediction = predict_by_size(table, replicate, 8)
+    prediction = predict_by_size(table, replicate, 8, fitted_curves(table, replicate, 8))
     each = prediction.contributions(table, np.full(len(table), 30 / 8), np.full(len(table), 8))
     within = np.bincount(table.id * 8 + replicate, weights=8 * each).reshape(40, 8).std(axis=1, ddof=1)
     assert within.mean() < 1.2 * 30 * 0.05  # of the noise alone; without the curve it is about 180
@@ -125,7 +134,7 @@ def test_few_masks_of_long_observations_do_not_make_the_error_larger() -> None:
             lambda row, size, rng: 0.3 * row - 3 + rng.normal(size=len(row)) / np.sqrt(size),
             seed,
         )
-        prediction = predict_by_size(table, table.draw % 8, 8)
+        prediction = predict_by_size(table, table.draw % 8, 8, fitted_curves(table, table.draw % 8, 8))
         weight, n_draws = np.full(len(table), 135 / 8), np.full(len(table), 8)
         plain.append((weight * table.score).sum())
         ours.append(prediction.contributions(table, weight, n_draws).sum())
@@ -151,10 +160,14 @@ def test_a_curve_of_many_masks_is_fitted_to_rows_from_everywhere(monkeypatch: py
     """Rows at the end have another curve, as in a table that is sorted by a column."""
     lengths = np.full(200, 12)
     table = record(me.RandomSize(8), lengths, lambda row, size, rng: np.where(row < 100, 1.0, 3.0) * size)
-    whole = predict_by_size(table, table.draw % 8, 8).curves.values
-    monkeypatch.setattr("maskevidence.evidence.control_variates.MAX_MASKS", len(table) // 4)
-    part = predict_by_size(table, table.draw % 8, 8).curves.values
-    slopes = [(values[:, -1] - values[:, 0]) / 11 for values in (whole, part)]
+    scores, design, key = Scores.of(table), me.RandomSize(8), MaskKey(0)
+    whole = curves_of(scores, design, key)
+    monkeypatch.setattr("maskevidence.evidence.score_means.MAX_MASKS", len(table) // 4)
+    part = curves_of(scores, design, key)
+    assert whole is not None
+    assert part is not None
+    assert not np.array_equal(whole.values, part.values)
+    slopes = [(curves.values[:, -1] - curves.values[:, 0]) / 11 for curves in (whole, part)]
     np.testing.assert_allclose(slopes, 2.0, atol=0.15)
 
 
@@ -164,5 +177,5 @@ def test_a_curve_needs_8_degrees_of_freedom() -> None:
         row, draw = (grid.ravel() for grid in np.indices((n_rows, 4)))
         size = (row + draw) % 2 + 1
         table = me.ScoreTable(row, draw, size, np.full(len(row), 2), -3.0 * size)
-        curves = predict_by_size(table, draw, 4).curves
+        curves = fitted_curves(table, draw, 4)
         assert np.allclose(curves.values, 0.0) == flat

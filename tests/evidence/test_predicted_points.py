@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.evidence.control_variates import predict_by_size
+from maskevidence.evidence.control_variates import fitted_curves
 from maskevidence.evidence.curve import Curve, curve_from_scores
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.drawing import drawn_masks
@@ -23,7 +23,7 @@ def curve_of(lengths: np.ndarray, seed: int, *, heavy: bool = False) -> Curve:
     rate = drawn.size / lengths[drawn.row]
     score = rng.normal(size=len(lengths))[drawn.row] * 0.5 - rate**2 + noise / np.sqrt(drawn.size)
     table = me.ScoreTable(drawn.row, drawn.draw, drawn.size, lengths[drawn.row], score).sorted()
-    return curve_from_scores(table, DESIGN, "own", predict_by_size(table, table.draw % 8, 8).curves)
+    return curve_from_scores(table, DESIGN, "own", fitted_curves(table, table.draw % 8, 8))
 
 
 @pytest.mark.parametrize("varying", [False, True])

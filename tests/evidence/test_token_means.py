@@ -9,7 +9,7 @@ import pytest
 
 import maskevidence as me
 from maskevidence.errors import InputError
-from maskevidence.evidence.control_variates import Prediction, predict_by_size
+from maskevidence.evidence.control_variates import Prediction, fitted_curves, predict_by_size
 from maskevidence.evidence.result import summarize_scores
 from maskevidence.evidence.score_means import mean_of_scores
 from maskevidence.evidence.token_means import _Cells, _Effects, token_controls
@@ -87,7 +87,7 @@ def slow_controls(table: me.ScoreTable, prediction: Prediction) -> np.ndarray:
 def test_controls_are_those_of_plain_loops(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """All rows at once; and four at a time, where the variances come from every third row."""
     table = record()
-    prediction = predict_by_size(table, table.draw % 4, 4)
+    prediction = predict_by_size(table, table.draw % 4, 4, fitted_curves(table, table.draw % 4, 4))
     monkeypatch.setattr("maskevidence.evidence.token_means.MAX_CELLS", at_once)
     found = token_controls(table, prediction)
     if at_once > 100:
@@ -99,7 +99,7 @@ def test_controls_are_those_of_plain_loops(monkeypatch: pytest.MonkeyPatch, at_o
 def test_a_control_has_not_seen_its_replicate() -> None:
     """It follows from the tokens that a mask hides, and not from what they scored."""
     table = record()
-    prediction = predict_by_size(table, table.draw % 4, 4)
+    prediction = predict_by_size(table, table.draw % 4, 4, fitted_curves(table, table.draw % 4, 4))
     assert table.hidden is not None
     of_two = np.repeat(prediction.fold == 2, table.size)
     packed = table.hidden.packed(table.size)
@@ -115,7 +115,7 @@ def test_the_expectation_of_a_control_is_0_at_every_size() -> None:
     """One mask of a replicate takes the place of another: the mean over all of a size, by enumeration."""
     table = record()
     replicate = table.draw % 4
-    prediction = predict_by_size(table, replicate, 4)
+    prediction = predict_by_size(table, replicate, 4, fitted_curves(table, replicate, 4))
     assert table.hidden is not None
     packed = table.hidden.packed(table.size)
     mask = int(np.flatnonzero((table.n_tokens == 6) & (table.size == 3))[0])

@@ -124,19 +124,19 @@ def predict_by_size(
     table: ScoreTable,
     replicate: Integer[np.ndarray, " n_masks"],
     n_replicates: int,
-    curves: SizeCurves | None = None,
+    curves: SizeCurves,
 ) -> Prediction:
     """Predict the score of each mask from its size: a curve that is shared, and a level for each observation.
 
     Args:
-        table: a sorted record.
-        curves: the curves, where the table has only some of the observations; by default `fitted_curves`.
+        table: a sorted record of some or all observations.
+        curves: those of `fitted_curves`.
 
     Example:
         >>> row, draw = (grid.ravel() for grid in np.indices((4, 4)))
         >>> size = (row + draw) % 4 + 1
         >>> table = ScoreTable(row, draw, size, np.full(16, 4), -row - 0.5 * size)
-        >>> prediction = predict_by_size(table, draw, 4)
+        >>> prediction = predict_by_size(table, draw, 4, fitted_curves(table, draw, 4))
         >>> bool(np.abs(prediction.residuals(table)).max() < 1e-6)
         True
         >>> each = prediction.contributions(table, np.ones(16), np.full(16, 4))
@@ -145,9 +145,6 @@ def predict_by_size(
     """
     fold, n_folds = replicate % MAX_FOLDS, min(n_replicates, MAX_FOLDS)
     row = table.observation
-    if curves is None:
-        some = row % math.ceil(len(table) / MAX_MASKS) == 0
-        curves = fitted_curves(table.select(some), replicate[some], n_replicates)
     level = np.empty(len(table))
     for number in range(n_folds):
         here, others = fold == number, np.flatnonzero(fold != number)

@@ -25,6 +25,7 @@ from maskevidence.evidence.standard_errors import (
     cell_variances,
     equal_by_chance,
     totals_of_cells,
+    variances_of_cells,
 )
 from maskevidence.evidence.token_means import token_controls
 from maskevidence.masks.design import MaskDesign, MaskKey, Summation
@@ -86,8 +87,7 @@ def mean_of_scores(
             contribution, observation * n_strata + stratum, unit, n_units, summation.unseen
         )
         drops.add(totals / n, correction)
-        variance = totals.var(axis=1, ddof=1) * n_units * correction
-        by_row[rows] = np.bincount(cells // n_strata, weights=variance)
+        by_row[rows] = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
     enough = design.unknown_error(scores.n_tokens, key.masks) is None
     mean = sums.mean_with_errors(enough_masks=enough)
     if conditionals == "exact" and isinstance(design, LogSizes):

@@ -153,8 +153,7 @@ class ErrorSums:
         single = self._own / n  # v̄
         mask_variance, square = self._own / n**2, self._squares / n**4
         if self.joint:
-            totals, correction = self.shared.table()
-            parts = totals.var(axis=1, ddof=1) * self.n_replicates * correction / n**2
+            parts = variances_of_cells(*self.shared.table()) / n**2
             mask_variance, square = float(parts.sum()), float((parts**2).sum())
         if equal_by_chance(mask_variance, mean):
             return unknown
@@ -228,8 +227,14 @@ def cell_variances(
 
     It is multiplied by the finite-population correction of the cell, the largest one of its masks.
     """
-    _, totals, correction = totals_of_cells(contribution, cell, replicate, n_replicates, unseen)
-    return totals.var(axis=1, ddof=1) * n_replicates * correction
+    return variances_of_cells(*totals_of_cells(contribution, cell, replicate, n_replicates, unseen)[1:])
+
+
+def variances_of_cells(
+    totals: Float64[np.ndarray, "n_cells R"], correction: Float64[np.ndarray, " n_cells"]
+) -> Float64[np.ndarray, " n_cells"]:
+    """The variance of the sum of each cell, from the sums of its replicates and its correction."""
+    return totals.var(axis=1, ddof=1) * totals.shape[1] * correction
 
 
 def totals_of_cells(
@@ -325,10 +330,8 @@ def tails_of_each(
         [3.79, 0.45]
     """
     drops = Drops()
-    drop, light = (
-        drops.add(*totals_of_cells(contribution, cell, unit, int(unit.max()) + 1, unseen)[1:]),
-        drops.light(),
-    )
+    drop = drops.add(*totals_of_cells(contribution, cell, unit, int(unit.max()) + 1, unseen)[1:])
+    light = drops.light()
     n = int(observation.max()) + 1
     below, above = (
         math.sqrt(float((np.maximum(sign * drop - light, 0.0) ** 2).sum()) / n) for sign in (1.0, -1.0)

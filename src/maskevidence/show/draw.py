@@ -276,7 +276,7 @@ def _size(picture: Picture) -> tuple[float, float]:
 
 
 def _is_tall(picture: ColourGrid) -> bool:
-    """Whether a grid has so many rows that its colours are explained above it."""
+    """Whether a grid is so tall that its colour scale stands above it."""
     return len(picture.values) > _TALL
 
 

@@ -71,7 +71,7 @@ class WorkerPool:
     def score(
         self, n_workers: int, work: Iterable[Work], scoring: Scoring, advance: Advance, done: Done
     ) -> None:
-        """Score every piece once by up to so many workers, and stop them."""
+        """Score every piece once with at most `n_workers` workers, then stop the workers."""
         coming = iter(work)
         waiting = deque(islice(coming, n_workers))
         advance(0, "starting workers")

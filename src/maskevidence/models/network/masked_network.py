@@ -352,12 +352,16 @@ class MaskedNetwork(TableModel):
 
     def _optimizer(self, n_rows: int, batch_size: int, rate: float, decay: float) -> torch.optim.AdamW:
         """AdamW; with fewer rows than inputs, most weights into the outputs stay 0, as in the lasso."""
-        shrunk = [self.network.skip.weight, self.network.deep[-1].weight]
-        few = n_rows < self.cells.n_encoded
-        others = [p for p in self.parameters() if not (few and any(p is each for each in shrunk))]
-        groups: list[dict[str, Any]] = [{"params": others}]
-        if few:
-            groups.append({"params": shrunk, "shrinkage": _SHRINKAGE * math.sqrt(batch_size / n_rows)})
+        groups: list[dict[str, Any]] = [{"params": list(self.parameters())}]
+        if n_rows < self.cells.n_encoded:
+            shrunk = {id(layer.weight): layer.weight for layer in (self.network.skip, self.network.deep[-1])}
+            groups = [
+                {"params": [each for each in self.parameters() if id(each) not in shrunk]},
+                {
+                    "params": list(shrunk.values()),
+                    "shrinkage": _SHRINKAGE * math.sqrt(batch_size / n_rows),
+                },
+            ]
         return _ShrinkingAdamW(groups, lr=rate, weight_decay=decay, fused=True)
 
     def _fit_gaussian(self, train: Tokens, seed: int) -> None:
