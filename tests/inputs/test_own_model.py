@@ -119,6 +119,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("broken.py").write_text("x = 1\ndef make(:\n")
     Path("zero.py").write_text("def make():\n    return '\0'\n")
     Path("exits.py").write_text("import sys\nsys.exit(0)\n")
+    Path("instance.py").write_text("import torch\nmodel = torch.nn.Linear(1, 1)\n")
     rows = [f"r{k},{a:.3f},{b:.3f}" for k, (a, b) in enumerate(np.random.default_rng(0).normal(size=(20, 2)))]
     Path("table.csv").write_text("\n".join(["name,a,b", *rows]))
     return tmp_path
@@ -218,6 +219,7 @@ def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
         ("model.py:a_class", "'model.py:a_class' returns no model: Plain is a class; give a model of it"),
         ("model.py:ends", f"line {CODE[: CODE.index('ends():')].count(chr(10)) + 2}: 0; mend it"),
         ("model.py:beyond", "BaseException in {place}/model.py"),
+        ("instance.py:model", "model of 'instance.py' is a model; write a function that returns it"),
         ("model.py:waits", "waits of 'model.py' is an async function; write def waits() instead"),
         ("model.py:Waits", "log_conditionals of Waits is an async method; write def instead of async def"),
         ("model.py:Agrees", "log_conditionals of Agrees answers yes or no; log-probabilities are real"),

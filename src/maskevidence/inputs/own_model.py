@@ -46,6 +46,10 @@ def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
     if not callable(make):
         functions = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
         raise unknown_name(f"function of {file!r},", name, functions)
+    if isinstance(make, nn.Module):
+        raise InputError(
+            f"{name} of {file!r} is a model; write a function that returns it, def make(): return {name}"
+        )
     try:
         inspect.signature(make).bind()
     except (TypeError, ValueError) as error:
