@@ -41,6 +41,7 @@ from maskevidence.show.words import (
     standard_error,
     typeset,
     units_in_words,
+    wider,
 )
 from maskevidence.support.provenance import origin
 
@@ -388,7 +389,8 @@ def _mask_error(result: Mapping[str, Any], digits: int) -> str:
         return error
     df = "" if result["mask_df"] is None else f", {typeset(result['mask_df'], 1)} df"
     low, high = result["interval_95"]
-    return f"{error}  ({interval_95(low, high, digits, typeset)}{df})"
+    sides = wider(low, result["log_evidence"], high, digits)
+    return f"{error}  ({interval_95(low, high, digits, typeset)}{df}{sides})"
 
 
 def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
