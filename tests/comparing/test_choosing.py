@@ -13,10 +13,12 @@ import torch
 import maskevidence as me
 from maskevidence.comparing.choosing import beaten_candidates
 from maskevidence.comparing.comparison import difference_by_rows
+from maskevidence.comparing.selection import below_picture, page_of_selection, picture_of_selection
 from maskevidence.data.table import Table
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.models.by_name import parse_components
 from maskevidence.models.gaussian.factor_analysis import fit_each_rank
+from maskevidence.show.pictures import Lines
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:
@@ -127,6 +129,27 @@ def test_a_best_candidate_with_a_large_error_is_no_yardstick() -> None:
     noisy = middle + 0.5 + np.where(np.arange(300) == 7, -600.0, 3.0)
     assert noisy.mean() > middle.mean()
     assert beaten_by_rows({"low": low, "middle": middle, "noisy": noisy}) == {"low": "middle"}
+
+
+def test_a_candidate_far_behind_does_not_press_the_picture_flat() -> None:
+    """The axis ends with the others; which candidate is below it, and beside whom one is worse, is said."""
+    result = me.select(fading_rows(60, 0), "ppca,factor-analysis", range(1, 4)).to_dict()
+    picture, _ = picture_of_selection(result)
+    assert isinstance(picture, Lines)
+    assert picture.y_limits is None
+    assert below_picture(result) == []
+    levels = [each["log_evidence"] for each in result["candidates"]]
+    last = result["candidates"][-1]
+    last |= {"log_evidence": levels[0] - 1e5, "beaten_by": result["candidates"][1]["name"]}
+    last["behind"]["interval_95"] = [-1e5, 3e5]
+    picture, _ = picture_of_selection(result)
+    assert isinstance(picture, Lines)
+    assert picture.y_limits is not None
+    assert levels[0] - 10 < picture.y_limits[0] < min(levels[:-1]) < levels[0] < picture.y_limits[1]
+    assert below_picture(result) == [last]
+    words = str(page_of_selection(result).parts)
+    assert f"worse than {last['beaten_by']}" in words
+    assert "worse than another candidate" in words
 
 
 @pytest.mark.parametrize("n_candidates", [2, 6])

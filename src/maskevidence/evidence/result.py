@@ -364,7 +364,9 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
     rows += units_in_words(result, token)
     if (low := result.get("low_rates")) is not None:
         score = plus_minus(low["score"], low["mask_se"], 3, typeset)
-        rows.append(["low rates", f"{score} nats per hidden {token}, mean up to {low['up_to']:.0%} hidden"])
+        rows.append(
+            ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
+        )
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
     rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])

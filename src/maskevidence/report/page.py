@@ -82,7 +82,8 @@ def render(reported: Sequence[ReportedRun] | ReportedSelection | Page, observati
     if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
         import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
-        parts = [*filter(None, [reported.aside]), *reported.parts, *notes(reported.notes)]
+        aside = sentence(reported.aside.strip("()")) if reported.aside.startswith("(") else reported.aside
+        parts = [*filter(None, [aside]), *reported.parts, *notes(reported.notes)]
         made = Table((), list(reported.made.items()), words=(0, 1))
         return document(
             reported.headline, [Section("numbers", "", parts), Section("made", "How it was made", [made])]
@@ -249,6 +250,7 @@ def _how_made(
 
 
 _WORDS = {"masks_per_size": "{} masks per size"}
+_EACH = 2**16  # replicates, more than draws: each draw is a replicate of its own
 
 
 def provenance(run: ReportedRun, noun: str = "observation") -> dict[str, str]:
@@ -258,7 +260,7 @@ def provenance(run: ReportedRun, noun: str = "observation") -> dict[str, str]:
     settings = ", ".join(
         _WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(_setting(value))
         for name, value in manifest.design.items()
-        if name != "name" and value not in (None, False)
+        if name != "name" and value not in (None, False) and not (name == "replicates" and value > _EACH)
     )
     design = str(manifest.design.get("name")) + (f" ({settings})" if settings else "")
     masks = f"other masks for each {noun}" if manifest.masks == "own" else "the same masks for all"
