@@ -182,9 +182,7 @@ def _tables(runs: Sequence[ReportedRun], noun: str) -> list[Table]:
 
 def _numbers(run: ReportedRun, noun: str) -> Page:
     """The numbers of a run that has an estimate."""
-    assert run.estimate is not None
-    exact = {"closed_form": run.closed_form, "closed_form_se": run.estimate.closed_form_se}
-    return page_of_numbers(run.run.result() | exact, noun, run.manifest.data.token)
+    return page_of_numbers(run.numbers, noun, run.manifest.data.token)
 
 
 def _caution(run: ReportedRun, noun: str) -> str | None:
@@ -239,7 +237,7 @@ def _how_made(
     made = {run.name: provenance(run, noun) | (more or {}) for run in runs}
     of_notes: dict[str, list[str]] = {}
     for run in runs:
-        found = [] if run.estimate is None else _numbers(run, noun).notes
+        found = [] if run.estimate is None else run.numbers["notes"]
         for each in dict.fromkeys([*run.manifest.data.notes, *found]):
             of_notes.setdefault(each, []).append(run.name)
     listed = remarks or [
