@@ -123,7 +123,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--out a --shard half": "half",
     },
     "score": {
-        "ppca:2": "Missing argument",
+        "ppca:2": "Missing argument 'DATA': give MODEL DATA. Try: maskevidence score",
         "pcca:8 data/table.csv": "unknown model 'pcca:8'; did you mean 'ppca:K'",
         "ppca:5 data/table.csv": "n_components",
         "ppca:4 four-rows.csv": "rows",
