@@ -125,3 +125,17 @@ def test_one_refusal_names_all_columns_of_names_and_codes_for_missing_values(tmp
         "sex",
         "age",
     )
+
+
+def test_copies_of_rows_are_noted_where_chance_makes_none(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(60, 3)).round(3).tolist()
+    rows = [f"{','.join(map(str, row))},{'fm'[k % 2]},{k % 3 or ''}\n" for k, row in enumerate(numbers)]
+    path = tmp_path / "t.csv"
+    copies = "2 of 62 rows equal an earlier row: if they are copies, leave them out"
+    for extra, noted in (([], False), (rows[3:5], True)):
+        path.write_text("".join(["a,b,c,sex,x\n", *rows, *extra]))
+        notes = read_table(path, words=True).notes
+        assert any(copies in note for note in notes) == noted
+    path.write_text("".join(["b,sex\n", *(f"{b % 9},{'fm'[b % 2]}\n" for b in range(60))]))
+    assert not any("earlier row" in note for note in read_table(path, words=True).notes)

@@ -24,7 +24,7 @@ from maskevidence.data.sources import (
     reading_parquet,
     utf_8_text,
 )
-from maskevidence.data.table import Table, column_of, note_on_codes, place_of
+from maskevidence.data.table import Table, column_of, note_on_codes, note_on_copies, place_of
 from maskevidence.errors import InputError, missing_extra
 from maskevidence.support.checks import MAX_WHOLE, NUMBER, typed, word_of
 from maskevidence.support.files import reading, write_atomic
@@ -689,7 +689,7 @@ def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
                 f"column {name!r} counts {start:.0f}, {start + 1:.0f}, {start + 2:.0f}, ...: if it is an "
                 "index and not data, leave it out (--drop), or let it name the rows (--id-column)"
             )
-    return notes + note_on_codes(table.values, table.columns)
+    return notes + note_on_codes(table.values, table.columns) + note_on_copies(table.values)
 
 
 def _check_values(table: Table, empty_rows: bool) -> None:
