@@ -132,7 +132,7 @@ def test_a_best_candidate_with_a_large_error_is_no_yardstick() -> None:
 
 
 def test_a_candidate_far_behind_does_not_press_the_picture_flat() -> None:
-    """The axis ends with the others; which candidate is below it, and beside whom one is worse, is said."""
+    """The axis ends with the others; a candidate that the best does not beat is not called behind."""
     result = me.select(fading_rows(60, 0), "ppca,factor-analysis", range(1, 4)).to_dict()
     picture, _ = picture_of_selection(result)
     assert isinstance(picture, Lines)
@@ -147,9 +147,7 @@ def test_a_candidate_far_behind_does_not_press_the_picture_flat() -> None:
     assert picture.y_limits is not None
     assert levels[0] - 10 < picture.y_limits[0] < min(levels[:-1]) < levels[0] < picture.y_limits[1]
     assert below_picture(result) == [last]
-    words = str(page_of_selection(result).parts)
-    assert f"worse than {last['beaten_by']}" in words
-    assert "worse than another candidate" in words
+    assert "worse than another candidate" in str(page_of_selection(result).parts)
 
 
 @pytest.mark.parametrize("n_candidates", [2, 6])

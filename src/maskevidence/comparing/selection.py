@@ -269,7 +269,7 @@ def _smallest(result: _Entry) -> _Entry:
 
 def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     """A row of the table, with or without the error of the masks."""
-    behind, verdict = "best", _worse(each)
+    behind, verdict = "best", "worse" if each["beaten_by"] else ""
     if each["behind"] is not None:
         error = each["behind"]["standard_error"]
         behind = plus_minus(each["behind"]["difference"], error, digits, typeset)
@@ -286,19 +286,16 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
 
 
 def _worse(each: _Entry) -> str:
-    """Whether a candidate is worse, and than which one if it cannot be told apart from the best; or empty."""
-    if not each["beaten_by"]:
-        return ""
+    """Behind the best, or worse than another candidate: what a candidate that is beaten is called."""
     ends = each["behind"]["interval_95"]
-    return "worse" if ends is not None and ends[0] > 0 else f"worse than {each['beaten_by']}"
+    return "behind" if ends is not None and ends[0] > 0 else "worse than another candidate"
 
 
 def _distances(listed: Sequence[_Entry]) -> Values:
     """How far candidates are behind the best one, which comes first."""
     values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
     for each in listed[1:]:
-        group, number = ("behind", 1) if _worse(each) else ("not told apart from the best", 0)
-        group = "worse than another candidate" if _worse(each) not in ("", "worse") else group
+        group, number = (_worse(each), 1) if each["beaten_by"] else ("not told apart from the best", 0)
         ends = each["behind"]["interval_95"]
         difference, between = each["behind"]["difference"], None if ends is None else (ends[0], ends[1])
         values.append(Value(each["name"], difference, between, group=group, number=number))
