@@ -82,6 +82,7 @@ _MODELS = {
     "FactorAnalysis": "factor analysis",
     "KernelGaussian": "kernel Gaussian",
     "BernoulliPCA": "Bernoulli PCA",
+    "MaskedNetwork": "masked network",
 }
 _PERPLEXITY_NAMES = {
     "lower_bound": "perplexity bound",
