@@ -266,7 +266,7 @@ def test_few_rows_are_divided_into_more_folds(n: int, folds: int) -> None:
     [
         ({"families": "pca"}, "unknown family 'pca'; did you mean"),
         ({"families": "gaussian"}, "one model to choose from for 8 columns that vary; give several families"),
-        ({"families": "gaussian"}, "impute and score take gaussian as it is"),
+        ({"families": "gaussian"}, "impute and score take a single model"),
         ({"families": "ppca:0"}, "lacks its number of components"),
         ({"components": (0, 1)}, r"components=\[0, 1\]; give whole numbers"),
         ({"folds": 1}, "folds=1 of 300 rows with a value; give 2 to 300"),

@@ -255,10 +255,9 @@ def _plan(
     if left_out:
         notes.append(f"left out {left_out}: components are fewer than the columns and the rows of a fit")
     if len(words) < 2:
-        alone = f"; impute and score take {words[0].family} as it is" if words else ""
         raise InputError(
             f"{'one model' if words else 'no model'} to choose from for {values.shape[1]} columns that vary; "
-            f"give several families or numbers of components{alone}"
+            "give several families or numbers of components; impute and score take a single model"
         )
     if design is None and not closed:
         design = EverySize(masks_per_size=2)

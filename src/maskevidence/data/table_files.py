@@ -402,10 +402,9 @@ def to_table(
             raise InputError(f"{raw.name!r} would have two columns named {twice!r}; rename one")
         columns |= parts
     if unusable or crowded:
-        codes = note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
         refused = [_refusal(raw.name, unusable, selection)] if unusable else []
         refused += [_too_many_words(raw.name, crowded, raw.columns.num_rows)] if crowded else []
-        raise InputError("; ".join([*refused, *codes]))
+        raise InputError("; ".join([*refused, *_codes_of(columns)]))
     labels = None
     if id_column is not None:
         labels = tuple("" if cell is None else str(cell) for cell in cells[id_column].to_pylist())
@@ -490,6 +489,11 @@ def _check_words(file: str, name: str, kind: Any) -> None:
             f"{file!r} has values of type {kind} in column {name!r}, which are not words; write them as "
             f"text, or leave the column out (--drop {typed([name])})"
         )
+
+
+def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
+    """Codes for missing values among the columns that can be read, which a refusal names with the others."""
+    return note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
 
 
 def _names_rows(words: Sequence[str], values: Float64[np.ndarray, " N"]) -> bool:
