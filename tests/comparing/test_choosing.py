@@ -13,10 +13,12 @@ import torch
 import maskevidence as me
 from maskevidence.comparing.choosing import beaten_candidates
 from maskevidence.comparing.comparison import difference_by_rows
+from maskevidence.comparing.selection import below_picture, page_of_selection, picture_of_selection
 from maskevidence.data.table import Table
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.models.by_name import parse_components
 from maskevidence.models.gaussian.factor_analysis import fit_each_rank
+from maskevidence.show.pictures import Lines
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:
@@ -127,6 +129,25 @@ def test_a_best_candidate_with_a_large_error_is_no_yardstick() -> None:
     noisy = middle + 0.5 + np.where(np.arange(300) == 7, -600.0, 3.0)
     assert noisy.mean() > middle.mean()
     assert beaten_by_rows({"low": low, "middle": middle, "noisy": noisy}) == {"low": "middle"}
+
+
+def test_a_candidate_far_behind_does_not_press_the_picture_flat() -> None:
+    """The axis ends with the others; a candidate that the best does not beat is not called behind."""
+    result = me.select(fading_rows(60, 0), "ppca,factor-analysis", range(1, 4)).to_dict()
+    picture, _ = picture_of_selection(result)
+    assert isinstance(picture, Lines)
+    assert picture.y_limits is None
+    assert below_picture(result) == []
+    levels = [each["log_evidence"] for each in result["candidates"]]
+    last = result["candidates"][-1]
+    last |= {"log_evidence": levels[0] - 1e5, "beaten_by": result["candidates"][1]["name"]}
+    last["behind"]["interval_95"] = [-1e5, 3e5]
+    picture, _ = picture_of_selection(result)
+    assert isinstance(picture, Lines)
+    assert picture.y_limits is not None
+    assert levels[0] - 10 < picture.y_limits[0] < min(levels[:-1]) < levels[0] < picture.y_limits[1]
+    assert below_picture(result) == [last]
+    assert "worse than another candidate" in str(page_of_selection(result).parts)
 
 
 @pytest.mark.parametrize("n_candidates", [2, 6])
@@ -244,7 +265,8 @@ def test_few_rows_are_divided_into_more_folds(n: int, folds: int) -> None:
     ("options", "words"),
     [
         ({"families": "pca"}, "unknown family 'pca'; did you mean"),
-        ({"families": "gaussian"}, "one model to choose from"),
+        ({"families": "gaussian"}, "one model to choose from for 8 columns that vary; give several families"),
+        ({"families": "gaussian"}, "impute and score take a single model"),
         ({"families": "ppca:0"}, "lacks its number of components"),
         ({"components": (0, 1)}, r"components=\[0, 1\]; give whole numbers"),
         ({"folds": 1}, "folds=1 of 300 rows with a value; give 2 to 300"),

@@ -141,7 +141,8 @@ def test_the_difference_of_unpaired_sets_has_the_errors_of_both() -> None:
         replace(b, mask_se=0.5, mask_df=5.0, data_se=0.2),
     )
     a, b = replace(a, tails=(0.01, 0.02)), replace(b, tails=(0.1, 0.2))
-    _, found = subtract_sets(a, b, ("a", "b"))
+    page, found = subtract_sets(a, b, ("a", "b"))
+    assert "wider below because masks that were not drawn" in str(page.parts[1])
     v, df = np.array([0.3, 0.5, 0.1, 0.2]) ** 2, np.array([3, 5, 29, 39])
     half = student.ppf(0.975, v.sum() ** 2 / (v**2 / df).sum()) * np.sqrt(v.sum())
     wanted = [

@@ -99,3 +99,43 @@ def test_columns_that_cannot_be_read(tmp_path: Path, text: str, options: dict, m
     with pytest.raises(me.InputError) as caught:
         read_table(path, **options)
     assert message in str(caught.value)
+
+
+def test_one_refusal_names_all_columns_of_names_and_codes_for_missing_values(tmp_path: Path) -> None:
+    rows = "".join(
+        f"P{k};{k % 28 + 1:02}.{k // 28 + 1}.2025;{'fm'[k % 2]};{k if k % 9 else -999}\n" for k in range(60)
+    )
+    path = tmp_path / "t.csv"
+    path.write_text("id;visit;sex;age\n" + rows)
+    code = "--missing=-999"
+    with pytest.raises(me.InputError) as caught:
+        read_table(path, words=True)
+    for words in ("--drop id,visit leaves them out", "--id-column id takes that", "'visit' 60", code):
+        assert words in str(caught.value)
+    with pytest.raises(me.InputError) as caught:
+        read_table(path)
+    for words in (
+        "--id-column id takes that",
+        "--drop visit leaves out columns of more",
+        "--one-hot sex",
+        code,
+    ):
+        assert words in str(caught.value)
+    assert read_table(path, words=True, drop=["visit"], id_column="id", missing=-999).columns == (
+        "sex",
+        "age",
+    )
+
+
+def test_copies_of_rows_are_noted_where_chance_makes_none(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(60, 3)).round(3).tolist()
+    rows = [f"{','.join(map(str, row))},{'fm'[k % 2]},{k % 3 or ''}\n" for k, row in enumerate(numbers)]
+    path = tmp_path / "t.csv"
+    copies = "2 of 62 rows equal an earlier row: if they are copies, leave them out"
+    for extra, noted in (([], False), (rows[3:5], True)):
+        path.write_text("".join(["a,b,c,sex,x\n", *rows, *extra]))
+        notes = read_table(path, words=True).notes
+        assert any(copies in note for note in notes) == noted
+    path.write_text("".join(["b,sex\n", *(f"{b % 9},{'fm'[b % 2]}\n" for b in range(60))]))
+    assert not any("earlier row" in note for note in read_table(path, words=True).notes)

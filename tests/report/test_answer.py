@@ -239,3 +239,11 @@ def test_closed_forms_come_first_and_rank_the_outliers(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").unlink()  # without its model, the page names the row alone
     shown = text_of(section(render(read_runs([tmp_path / "run"])), "observations"))
     assert f"149 ({typeset(exact[149], 1)})" in shown
+
+
+def test_a_replicate_for_each_draw_is_no_number_of_the_page(runs: list[ReportedRun]) -> None:
+    """Runs to a target error have 2^20 replicates: as many as there are draws."""
+    design = {"name": "random-size", "draws": 8, "replicates": 2**20}
+    manifest = runs[0].manifest.model_copy(update={"design": design})
+    made = provenance(dataclasses.replace(runs[0], manifest=manifest))
+    assert made["Design"].startswith("random-size (draws 8);")

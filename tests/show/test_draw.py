@@ -117,3 +117,15 @@ def test_the_names_of_outliers_do_not_overlap() -> None:
     figure.draw_without_rendering()
     first, second = (text.get_window_extent() for text in axes.texts)
     assert not first.overlaps(second)
+
+
+def test_the_names_of_outliers_stand_above_the_bars() -> None:
+    values = np.array([*np.linspace(-0.1, 0.1, 50), -1.0, -0.98, -0.97, 1.0, 0.99])
+    figure = Figure(figsize=(7, 5))
+    axes = figure.subplots()
+    draw(Histogram(values, "nats", named=[(-1.0, "row 7"), (1.0, "row 11")]), axes)
+    figure.draw_without_rendering()
+    counts, edges = axes.patches[0].get_data()[:2]
+    for text in axes.texts:
+        (low, bottom), (high, _) = axes.transData.inverted().transform(text.get_window_extent().get_points())
+        assert bottom > max(counts[(edges[1:] > low) & (edges[:-1] < high)])

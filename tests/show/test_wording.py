@@ -11,9 +11,10 @@ from rich.console import Console
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.comparing.comparison import decided_by_few, ranking
+from maskevidence.comparing.comparison import answer, decided_by_few, ranking, verdict
 from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers, summarize_scores
 from maskevidence.runs.summary import _title
+from maskevidence.show.parts import Table
 from maskevidence.show.terminal import print_page
 
 
@@ -108,3 +109,39 @@ def test_the_few_observations_that_decide_are_named(by: list[float], told: str |
     listed = difference.to_dict()
     assert listed["log_bayes_factor"] == pytest.approx(35.0)
     assert listed["log_bayes_factor_data_se"] == pytest.approx(6 * difference.data_se)
+
+
+BECAUSE = "because masks that were not drawn may be far"
+
+
+@pytest.mark.parametrize(
+    ("tails", "words"),
+    [
+        ((0.0, 0.0), ""),
+        ((0.3, 0.3), ""),
+        ((0.3, 0.0), f"wider below {BECAUSE} lower"),
+        ((0.0, 0.3), f"wider above {BECAUSE} higher"),
+    ],
+)
+def test_a_difference_says_why_its_interval_is_wider_on_one_side(
+    tails: tuple[float, float], words: str
+) -> None:
+    """Masks too rare to be drawn move an end; the headline and the verdict say so."""
+    estimate = me.estimate_evidence(Learned(3, 2), rows(6, 3, 2), me.RandomSize(8))
+    comparison = me.compare({"a": estimate, "b": replace(estimate, ids=estimate.ids)})
+    moved = replace(comparison.behind[0], tails=tails, mask_se=0.1, mask_df=7.0)
+    for said in (verdict(moved, 2), answer(replace(comparison, behind=(moved,))).words):
+        assert "95 % interval" in said
+        assert words in said
+        assert (BECAUSE in said) == bool(words)
+
+
+def test_an_estimate_says_why_its_interval_is_wider_below() -> None:
+    estimate = me.estimate_evidence(Learned(3, 2), rows(6, 3, 2), me.RandomSize(8))
+    for tail in (0.0, 0.3):
+        (table,) = (
+            part for part in replace(estimate, tails=(tail, 0.0)).page().parts if isinstance(part, Table)
+        )
+        words = dict(table.rows)["mask error"]
+        assert "95 % interval" in words
+        assert words.endswith(f"wider below {BECAUSE} lower)") == (tail > 0)

@@ -123,7 +123,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--out a --shard half": "half",
     },
     "score": {
-        "ppca:2": "Missing argument",
+        "ppca:2": "Missing argument 'DATA': give MODEL DATA. Try: maskevidence score",
         "pcca:8 data/table.csv": "unknown model 'pcca:8'; did you mean 'ppca:K'",
         "ppca:5 data/table.csv": "n_components",
         "ppca:4 four-rows.csv": "rows",
@@ -218,7 +218,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "ppca data/table.csv --folds 1": "--folds 1; give 2 or more",
         "ppca no.csv": "there is no file 'no.csv'",
         "ppca data/table.csv --design every": "unknown design 'every'",
-        "masked-net,gaussian words.csv": "'colour' holds categories, which gaussian cannot take",
+        "masked-net,gaussian words.csv": "--one-hot colour encodes a category, the model masked-net takes",
+        "masked-net,gaussian words.csv --numbers sick": "'colour' holds categories, which gaussian",
         "bernoulli-pca,masked-net words.csv --drop colour": "cannot be compared",
     },
     "train --out m": {

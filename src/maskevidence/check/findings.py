@@ -12,7 +12,7 @@ from maskevidence.show.shown import Shown
 
 Status = Literal["passed", "failed", "noted", "skipped"]
 FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
-_N_TESTS = 9  # at most: the ids, 4 offsets, and 4 of objectives and collators
+_N_TESTS = 11  # at most: the ids, 4 offsets, 2 high rates, and 4 of objectives and collators
 _COLUMNS = ("check", "result", "rows", "masks", "bound", "what was found")
 
 
@@ -147,7 +147,7 @@ def critical(df: float) -> float:
 
     Example:
         >>> round(critical(math.inf), 2), round(critical(15), 2)
-        (3.86, 5.18)
+        (3.91, 5.29)
     """
     return student_t_quantile(1 - FALSE_ALARMS / _N_TESTS / 2, df)
 

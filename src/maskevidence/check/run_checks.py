@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskevidence.check import answers, joint, leak, mass, text_checks
+from maskevidence.check import answers, high_rates, joint, leak, mass, text_checks
 from maskevidence.check.findings import CheckReport, Finding
 from maskevidence.check.trial import Trial, new_trial, raised
 from maskevidence.check.weights import weights
@@ -40,6 +40,7 @@ _LAST = (
     text_checks.scored_tokens,
     text_checks.unknown,
     text_checks.length_limit,
+    high_rates.high_rates,
 )
 _ON_THEIR_OWN = {check.name for check in (*_FIRST, *_OF_MASSES, *_LAST) if not check.explains}
 

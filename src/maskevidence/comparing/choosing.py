@@ -257,7 +257,7 @@ def _plan(
     if len(words) < 2:
         raise InputError(
             f"{'one model' if words else 'no model'} to choose from for {values.shape[1]} columns that vary; "
-            "give several families or numbers of components"
+            "give several families or numbers of components; impute and score take a single model"
         )
     if design is None and not closed:
         design = EverySize(masks_per_size=2)

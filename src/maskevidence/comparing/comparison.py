@@ -28,6 +28,7 @@ from maskevidence.show.words import (
     number,
     plus_minus,
     typeset,
+    wider,
 )
 
 Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
@@ -629,7 +630,10 @@ def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
     simultaneous = "simultaneous " if nearest.n_pairs > 1 else ""
-    between = "" if interval is None else f", {simultaneous}{interval_95(*interval, digits, typeset)}"
+    between = ""
+    if interval is not None:
+        sides = wider(interval[0], nearest.difference, interval[1], digits)
+        between = f", {simultaneous}{interval_95(*interval, digits, typeset)}{sides}"
     words = f"{by} {unit} ahead of {nearest.second}{between}."
     if ties and (rest := len(behind) - len(ties)):
         words += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
@@ -704,8 +708,9 @@ def verdict(difference: Difference, digits: int, write: Write = number, noun: st
     between = f"{interval_95(*interval, digits, write)} {difference.unit.replace('observation', noun)}"
     if difference.n_pairs > 1:
         between = f"simultaneous {between}"
+    sides = wider(interval[0], difference.difference, interval[1], digits)
     if difference.told_apart:
-        return f"{first} is better than {second}: {between}"
+        return f"{first} is better than {second}: {between}{sides}"
     if difference.verdict == "proves nothing":
         lower, kind = (
             (second, difference.kinds[1]) if difference.difference > 0 else (first, difference.kinds[0])
@@ -713,8 +718,9 @@ def verdict(difference: Difference, digits: int, write: Write = number, noun: st
         why = f"{lower} is a lower bound on a log evidence that may be the larger one"
         if kind == "approximate":
             why = f"the error of {lower}'s approximate conditionals is not in this interval"
-        return f"{first} and {second} differ: {between}, but their order proves nothing, since {why}"
-    return f"{first} and {second} cannot be told apart: {between}, which contains zero"
+        differ = f"{first} and {second} differ: {between}{sides}"
+        return f"{differ}, but their order proves nothing, since {why}"
+    return f"{first} and {second} cannot be told apart: {between}, which contains zero{sides}"
 
 
 def _standing(difference: Difference) -> str:

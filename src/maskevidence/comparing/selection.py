@@ -32,6 +32,7 @@ COLUMNS = (
 )
 _MOST_ROWS, _MOST_DRAWN = 24, 12  # candidates in the table, and in the picture below it
 _Z = 1.96
+_FAR = 30
 _DATA, _MASKS = "95 % interval, data", "95 % interval, masks"
 
 
@@ -228,7 +229,37 @@ def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
         for words, each in reversed(marked.items())
         if words == "chosen" or each is not candidates[0]
     ]
-    return Lines(lines, "number of components K", y_label, points=points), title
+    level = _lowest_drawn(candidates)
+    picture = Lines(lines, "number of components K", y_label, y_limits=_window(lines, level), points=points)
+    return picture, title
+
+
+def below_picture(result: _Entry) -> list[_Entry]:
+    """The candidates that are so far behind that the picture by components would press the others flat."""
+    level = _lowest_drawn(result["candidates"])
+    return [each for each in result["candidates"] if each["log_evidence"] < level]
+
+
+def _lowest_drawn(candidates: Sequence[_Entry]) -> float:
+    """The evidence 30 times as far behind the best as three quarters of the candidates are, or the lowest."""
+    values = np.array([each["log_evidence"] for each in candidates])
+    behind = _FAR * float(np.quantile(values.max() - values, 0.75))
+    return float(max(values.min(), values.max() - behind) if behind else values.min())
+
+
+def _window(lines: Sequence[Line], level: float) -> tuple[float, float] | None:
+    """A vertical axis for the points above a level and their bands; None where all points are."""
+    if all(line.y.min() >= level for line in lines):
+        return None
+    drawn = [(line, line.y >= level) for line in lines]
+    ends = [line.y[keep] for line, keep in drawn]
+    ends += [end[keep] for line, keep in drawn for band in line.bands for end in (band.low, band.high)]
+    low, high = (
+        min(each.min(initial=np.inf) for each in ends),
+        max(each.max(initial=-np.inf) for each in ends),
+    )
+    room = 0.05 * (high - low)
+    return float(low - room), float(high + room)
 
 
 def _smallest(result: _Entry) -> _Entry:
@@ -254,11 +285,17 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     ]
 
 
+def _worse(each: _Entry) -> str:
+    """Behind the best, or worse than another candidate: what a candidate that is beaten is called."""
+    ends = each["behind"]["interval_95"]
+    return "behind" if ends is not None and ends[0] > 0 else "worse than another candidate"
+
+
 def _distances(listed: Sequence[_Entry]) -> Values:
     """How far candidates are behind the best one, which comes first."""
     values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
     for each in listed[1:]:
-        group, number = ("behind", 1) if each["beaten_by"] else ("not told apart from the best", 0)
+        group, number = (_worse(each), 1) if each["beaten_by"] else ("not told apart from the best", 0)
         ends = each["behind"]["interval_95"]
         difference, between = each["behind"]["difference"], None if ends is None else (ends[0], ends[1])
         values.append(Value(each["name"], difference, between, group=group, number=number))

@@ -36,6 +36,7 @@ from maskevidence.show.words import (
     plus_minus,
     standard_error,
     typeset,
+    wider,
 )
 
 ROUNDING = 1e-5  # nats per token: rows of other calls differ by less, so that a smaller difference is none
@@ -281,7 +282,8 @@ def subtract_sets(
     between = "The error is not known"
     notes = ["the two sets are not pairs: the data errors of both add up"]
     if interval is not None:
-        between = f"{capital(interval_95(*interval, digits, typeset))}, for masks and data"
+        sides = wider(interval[0], difference, interval[1], digits)
+        between = f"{capital(interval_95(*interval, digits, typeset))}, for masks and data{sides}"
     else:
         notes.append(f"the difference has no interval: {unknown}")
     if first.seed == second.seed:

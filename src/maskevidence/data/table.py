@@ -1,6 +1,7 @@
 """A table of numbers with named columns, and the choice of held-out rows."""
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 BINARISE = ("threshold:0.5", "stochastic")
 _MAX_NAMED = 6  # columns in a note
+_FEW_VALUES, _PAIRS_BY_CHANCE = 20, 0.01  # of a column; of equal rows, if columns were independent
 _NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
 
 
@@ -187,6 +189,43 @@ def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) ->
                 f"--missing={word} (in Python, NaN)"
             )
     return notes
+
+
+def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
+    """A sentence on rows that equal earlier rows, where equal rows are no matter of chance.
+
+    Equal rows may be chance where no column has more than 20 values, and where independent columns would have
+    a pair of equal rows with a probability above 1 %.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(50, 4))
+        >>> note_on_copies(np.concatenate([x, x[:2]]))[0][:45]
+        '2 of 52 rows equal an earlier row: if they ar'
+        >>> note_on_copies((x > 0).astype(float)), note_on_copies(x)
+        ([], [])
+    """
+    keys = np.zeros(len(values), dtype=np.uint64)
+    rng = np.random.default_rng(0)
+    for column in values.T:
+        factor = np.uint64(2 * int(rng.integers(2**62)) + 1)  # odd, so that no bit is lost
+        cells = np.where(np.isnan(column), np.inf, column).view(np.uint64)
+        keys = (keys ^ (cells * factor)) * factor  # modulo 2^64
+        keys ^= keys >> np.uint64(29)
+    n_copies = len(keys) - len(np.unique(keys))
+    if not n_copies:
+        return []
+    counts = [np.unique(column, return_counts=True)[1] for column in values.T]
+    log_pairs = math.log(math.comb(len(values), 2))
+    log_pairs += sum(math.log(float(((each / len(values)) ** 2).sum())) for each in counts)
+    if max(map(len, counts)) <= _FEW_VALUES or log_pairs > math.log(_PAIRS_BY_CHANCE):
+        return []
+    are, them = (
+        ("equals", "it is a copy, leave it") if n_copies == 1 else ("equal", "they are copies, leave them")
+    )
+    return [
+        f"{n_copies:,} of {len(values):,} rows {are} an earlier row: if {them} out, since a row that is held "
+        "out may else be among the rows that a model is fitted to"
+    ]
 
 
 def held_out_rows(

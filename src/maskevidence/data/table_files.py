@@ -24,7 +24,7 @@ from maskevidence.data.sources import (
     reading_parquet,
     utf_8_text,
 )
-from maskevidence.data.table import Table, column_of, note_on_codes, place_of
+from maskevidence.data.table import Table, column_of, note_on_codes, note_on_copies, place_of
 from maskevidence.errors import InputError, missing_extra
 from maskevidence.support.checks import MAX_WHOLE, NUMBER, typed, word_of
 from maskevidence.support.files import reading, write_atomic
@@ -361,6 +361,7 @@ class _Unusable(NamedTuple):
     among_numbers: bool  # whether other cells are numbers
     is_text: bool = True  # whether the cells are text, which may be the words of a category
     names_rows: bool = False  # whether each row has another text, which may be its name
+    crowded: bool = False  # whether there are too many different texts for a category
 
 
 def to_table(
@@ -377,7 +378,7 @@ def to_table(
         _check_words(raw.name, name, cells[name].type)
     columns: dict[str, Float64[np.ndarray, " N"]] = {}
     levels: dict[str, tuple[str, ...]] = {}
-    categories, unusable = {}, []
+    categories, unusable, crowded = {}, [], dict[str, int]()
     for name in used:
         if name in selection.one_hot:
             categories[name], parts = _encode(raw.name, name, cells[name], selection.missing)
@@ -388,7 +389,9 @@ def to_table(
             read = _numbers(name, cells[name], raw, selection.missing)
             if isinstance(read, _Unusable) and _may_be_category(read, selection):
                 levels[name], values = _coded(cells[name], selection.missing)
-                _check_few(raw.name, name, levels[name], values)
+                if _names_rows(levels[name], values):
+                    crowded[name] = len(levels[name])
+                    continue
             elif isinstance(read, _Unusable):
                 unusable.append(read)
                 continue
@@ -398,8 +401,10 @@ def to_table(
         for twice in columns.keys() & parts.keys():
             raise InputError(f"{raw.name!r} would have two columns named {twice!r}; rename one")
         columns |= parts
-    if unusable:
-        raise _refusal(raw.name, unusable, selection)
+    if unusable or crowded:
+        refused = [_refusal(raw.name, unusable, selection)] if unusable else []
+        refused += [_too_many_words(raw.name, crowded, raw.columns.num_rows)] if crowded else []
+        raise InputError("; ".join([*refused, *_codes_of(columns)]))
     labels = None
     if id_column is not None:
         labels = tuple("" if cell is None else str(cell) for cell in cells[id_column].to_pylist())
@@ -486,17 +491,33 @@ def _check_words(file: str, name: str, kind: Any) -> None:
         )
 
 
-def _check_few(file: str, name: str, words: Sequence[str], values: Float64[np.ndarray, " N"]) -> None:
-    """Refuse a column that has so many different words that it names the rows."""
+def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
+    """Codes for missing values among the columns that can be read, which a refusal names with the others."""
+    return note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
+
+
+def _names_rows(words: Sequence[str], values: Float64[np.ndarray, " N"]) -> bool:
+    """Whether a column has so many different words that it names the rows."""
     present = int((~np.isnan(values)).sum())
     all_differ = len(words) == present >= _ENOUGH_ROWS
-    if all_differ or len(words) > max(MAX_CATEGORIES, len(values) / 2):
-        option = typed([name])
-        raise InputError(
-            f"column {name!r} of {file!r} has {len(words):,} different words in {len(values):,} rows, "
-            f"too many for a category: --drop {option} leaves it out, --id-column {option} takes it for the "
-            f"names of the rows, --categories {option} for a category all the same"
-        )
+    return all_differ or len(words) > max(MAX_CATEGORIES, len(values) / 2)
+
+
+def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
+    """All columns that name the rows, and what the user can do."""
+    option, naming = typed(list(n_words)), typed([max(n_words, key=lambda name: n_words[name])])
+    if len(n_words) == 1:
+        counts = f"column {next(iter(n_words))!r} has {max(n_words.values()):,} different words"
+        that, them, category = "it", "it", "a category"
+    else:
+        named = ", ".join(f"{name!r} {n:,}" for name, n in n_words.items())
+        counts = f"{len(n_words)} columns have many different words ({named})"
+        that, them, category = "that", "them", "categories"
+    return (
+        f"{file!r}: {counts} in {n_rows:,} rows, too many for {category}: --drop {option} leaves {them} out, "
+        f"--id-column {naming} takes {that} for the names of the rows, --categories {option} calls {them} "
+        f"{category} all the same"
+    )
 
 
 def _guesses(table: Table) -> list[str]:
@@ -585,9 +606,9 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
     n_numbers = len(column) - cells.null_count - len(bad)
     where = f"{place_of(int(bad[0]), raw.lines)}: {_short(column[int(bad[0])].as_py())}"
     names_rows = len(different) == len(column) >= _ENOUGH_ROWS
-    return _Unusable(
-        name, where, frozenset(different[: _FEW_WORDS + 1]), n_numbers > 0, names_rows=names_rows
-    )
+    words = frozenset(different[: _FEW_WORDS + 1])
+    crowded = len(different) > MAX_CATEGORIES
+    return _Unusable(name, where, words, n_numbers > 0, names_rows=names_rows, crowded=crowded)
 
 
 def _short(cell: str) -> str:
@@ -595,7 +616,7 @@ def _short(cell: str) -> str:
     return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
 
 
-def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) -> InputError:
+def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) -> str:
     """All columns that cannot be read, each with its first cell, and what the user can do."""
     names = [column.name for column in columns]
     if len(columns) == 1:
@@ -605,9 +626,7 @@ def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) ->
         each = "; ".join(f"{column.name!r}, {column.where}" for column in columns[:_MAX_NAMED])
         cause = f"text in {len(columns)} columns ({each}{more})"
     if {*names} <= {*selection.numbers}:
-        return InputError(
-            f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
-        )
+        return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
     remedies = []
     holed = [column for column in columns if column.among_numbers and len(column.words) <= _FEW_WORDS]
     words = sorted(frozenset().union(*(column.words for column in holed)))
@@ -621,12 +640,20 @@ def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) ->
     if others:
         them, category = ("it", "a category") if len(others) == 1 else ("them", "categories")
         listed = typed(others) if len(others) <= _MAX_TYPED else "with their names"
-        remedies.append(f"--drop {listed} leaves {them} out, --one-hot {listed} encodes {category}")
+        many = [column.name for column in columns if column.name in others and column.crowded]
+        few = [name for name in others if name not in many]
+        if few and many:
+            remedies.append(f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words")
+            listed, category = typed(few), "categories"
+        else:
+            remedies.append(f"--drop {listed} leaves {them} out")
+        if few:
+            remedies.append(f"--one-hot {listed} encodes {category}")
         if selection.words:
             remedies.append(f"--categories {listed} calls {them} {category}")
         else:
             remedies.append("the model masked-net takes words as they are")
-    return InputError(f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}")
+    return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
 
 
 def _as_typed(words: Sequence[str]) -> str:
@@ -666,7 +693,7 @@ def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
                 f"column {name!r} counts {start:.0f}, {start + 1:.0f}, {start + 2:.0f}, ...: if it is an "
                 "index and not data, leave it out (--drop), or let it name the rows (--id-column)"
             )
-    return notes + note_on_codes(table.values, table.columns)
+    return notes + note_on_codes(table.values, table.columns) + note_on_copies(table.values)
 
 
 def _check_values(table: Table, empty_rows: bool) -> None:

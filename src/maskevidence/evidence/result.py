@@ -41,6 +41,7 @@ from maskevidence.show.words import (
     standard_error,
     typeset,
     units_in_words,
+    wider,
 )
 from maskevidence.support.provenance import origin
 
@@ -363,7 +364,9 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
     rows += units_in_words(result, token)
     if (low := result.get("low_rates")) is not None:
         score = plus_minus(low["score"], low["mask_se"], 3, typeset)
-        rows.append(["low rates", f"{score} nats per hidden {token}, mean up to {low['up_to']:.0%} hidden"])
+        rows.append(
+            ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
+        )
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
     rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
@@ -388,7 +391,8 @@ def _mask_error(result: Mapping[str, Any], digits: int) -> str:
         return error
     df = "" if result["mask_df"] is None else f", {typeset(result['mask_df'], 1)} df"
     low, high = result["interval_95"]
-    return f"{error}  ({interval_95(low, high, digits, typeset)}{df})"
+    sides = wider(low, result["log_evidence"], high, digits)
+    return f"{error}  ({interval_95(low, high, digits, typeset)}{df}{sides})"
 
 
 def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:

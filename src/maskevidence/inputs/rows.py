@@ -42,6 +42,7 @@ from maskevidence.support.devices import choose_device
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
+_MAX_NAMED = 6  # columns that a note names
 _FEW = 5  # known values of a column, from which its two values say something
 _OF_FILES = ("one_hot", "delimiter", "missing", "categories", "numbers")  # fields of `TableOptions`
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
@@ -415,7 +416,9 @@ def fit_held_out(
     test = test.select(columns)
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:
-        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {', '.join(dropped)}")
+        more = f" and {len(dropped) - _MAX_NAMED:,} more" if len(dropped) > _MAX_NAMED else ""
+        named = ", ".join(dropped[:_MAX_NAMED])
+        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {named}{more}")
     if model.bounded:
         names = ", ".join(columns[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻⁴ of the column's variance): {names}")

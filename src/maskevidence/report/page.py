@@ -82,7 +82,8 @@ def render(reported: Sequence[ReportedRun] | ReportedSelection | Page, observati
     if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
         import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
-        parts = [*filter(None, [reported.aside]), *reported.parts, *notes(reported.notes)]
+        aside = sentence(reported.aside.strip("()")) if reported.aside.startswith("(") else reported.aside
+        parts = [*filter(None, [aside]), *reported.parts, *notes(reported.notes)]
         made = Table((), list(reported.made.items()), words=(0, 1))
         return document(
             reported.headline, [Section("numbers", "", parts), Section("made", "How it was made", [made])]
@@ -181,9 +182,7 @@ def _tables(runs: Sequence[ReportedRun], noun: str) -> list[Table]:
 
 def _numbers(run: ReportedRun, noun: str) -> Page:
     """The numbers of a run that has an estimate."""
-    assert run.estimate is not None
-    exact = {"closed_form": run.closed_form, "closed_form_se": run.estimate.closed_form_se}
-    return page_of_numbers(run.run.result() | exact, noun, run.manifest.data.token)
+    return page_of_numbers(run.numbers, noun, run.manifest.data.token)
 
 
 def _caution(run: ReportedRun, noun: str) -> str | None:
@@ -238,7 +237,7 @@ def _how_made(
     made = {run.name: provenance(run, noun) | (more or {}) for run in runs}
     of_notes: dict[str, list[str]] = {}
     for run in runs:
-        found = [] if run.estimate is None else _numbers(run, noun).notes
+        found = [] if run.estimate is None else run.numbers["notes"]
         for each in dict.fromkeys([*run.manifest.data.notes, *found]):
             of_notes.setdefault(each, []).append(run.name)
     listed = remarks or [
@@ -249,6 +248,7 @@ def _how_made(
 
 
 _WORDS = {"masks_per_size": "{} masks per size"}
+_EACH = 2**16  # replicates, more than draws: each draw is a replicate of its own
 
 
 def provenance(run: ReportedRun, noun: str = "observation") -> dict[str, str]:
@@ -258,7 +258,7 @@ def provenance(run: ReportedRun, noun: str = "observation") -> dict[str, str]:
     settings = ", ".join(
         _WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(_setting(value))
         for name, value in manifest.design.items()
-        if name != "name" and value not in (None, False)
+        if name != "name" and value not in (None, False) and not (name == "replicates" and value > _EACH)
     )
     design = str(manifest.design.get("name")) + (f" ({settings})" if settings else "")
     masks = f"other masks for each {noun}" if manifest.masks == "own" else "the same masks for all"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Integer, UInt8
@@ -239,6 +240,13 @@ class ReportedRun:
         """The run in the form that other commands use; it must have an estimate."""
         assert self.estimate is not None
         return Run(self.manifest, self.estimate, ())
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """The content of estimate.json, with the log evidence in closed form where it is known."""
+        assert self.estimate is not None
+        exact = {"closed_form": self.closed_form, "closed_form_se": self.estimate.closed_form_se}
+        return self.run.result() | exact
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.comparing.selection import SELECTION, page_of_selection, picture_of_selection
+from maskevidence.comparing.selection import SELECTION, below_picture, page_of_selection, picture_of_selection
 from maskevidence.data.table import Table as Rows
 from maskevidence.data.table import with_levels_of
 from maskevidence.inputs.rows import by_cells, note_on_pairs, read, reading_from, use_saved
@@ -24,7 +24,8 @@ from maskevidence.runs.directory import MODEL
 from maskevidence.runs.prepared import manifest_of, score_prepared
 from maskevidence.scores.score import Scoring
 from maskevidence.show.parts import Page, Picture, Table
-from maskevidence.show.words import NOT_KNOWN, count
+from maskevidence.show.pictures import Lines
+from maskevidence.show.words import NOT_KNOWN, count, typeset
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,9 @@ def read_selection(folder: Path) -> ReportedSelection:
     pictures = [part for part in (*page.parts, picture) if isinstance(part, Picture)]
     titles = ("Behind the best model", "Held-out log evidence")
     figures = [Figure(title, part, page.headline) for title, part in zip(titles, pictures, strict=True)]
+    if isinstance(picture, Lines) and (below := below_picture(result)):
+        listed = ", ".join(f"{each['name']} ({typeset(each['log_evidence'])})" for each in below)
+        figures[-1] = replace(figures[-1], notes=[f"Below the picture: {listed}."])
     (candidates,) = (part for part in page.parts if isinstance(part, Table))
     run = ReportedRun(folder.name, manifest, estimate, 1, 1, folder)
     rows = with_levels_of(table.select(list(model.columns or table.columns)), model.levels)

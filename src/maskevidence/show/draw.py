@@ -112,14 +112,18 @@ def _(picture: Histogram, axes: Any) -> None:
     axes.stairs(counts, edges, fill=True, color=COLOURS[0])
     axes.yaxis.get_major_locator().set_params(integer=True)
     middle = float(np.median(picture.values)) if picture.named else 0.0
-    height = 9
+    height, above = 9, 0.0
     for value, name in picture.named:
         axes.plot(value, 0, color=COLOURS[1], marker="D", markersize=6, linestyle="none", clip_on=False)
         side = "left" if value < middle else "right"
         if not name:
             continue
         offset = {"xytext": (0, height), "textcoords": "offset points"}
-        axes.annotate(shortened(_label(name)), (value, 0), ha=side, fontsize=8, **offset)
+        reach = (1 if side == "left" else -1) * 0.015 * len(shortened(name)) * (edges[-1] - edges[0])
+        ends = sorted((value, value + reach))
+        below = counts[(edges[1:] >= ends[0]) & (edges[:-1] <= ends[1])]
+        above = max(above, float(below.max(initial=0)))  # the bars stand below the names
+        axes.annotate(shortened(_label(name)), (value, above), ha=side, fontsize=8, **offset)
         height += 12  # each on a line of its own, since long names would meet
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")

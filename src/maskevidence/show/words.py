@@ -82,6 +82,7 @@ _MODELS = {
     "FactorAnalysis": "factor analysis",
     "KernelGaussian": "kernel Gaussian",
     "BernoulliPCA": "Bernoulli PCA",
+    "MaskedNetwork": "masked network",
 }
 _PERPLEXITY_NAMES = {
     "lower_bound": "perplexity bound",
@@ -157,6 +158,25 @@ def interval_95(low: float, high: float, digits: int, write: Write = number) -> 
         '95 % interval -2.0 to 1.0'
     """
     return f"95 % interval {write(low, digits)} to {write(high, digits)}"
+
+
+def wider(low: float, middle: float, high: float, digits: int) -> str:
+    """Why an interval is wider on one side; empty if its sides are equal up to rounding.
+
+    Sides are told apart from three units of the last digit, and from a tenth of the shorter side: the three
+    printed numbers may make equal sides differ by two units.
+
+    Example:
+        >>> wider(-2.0, -1.0, -0.5, 2)
+        ', wider below because masks that were not drawn may be far lower'
+        >>> wider(-1.52, -1.0, -0.5, 2)
+        ''
+    """
+    below, above = middle - low, high - middle
+    if abs(below - above) < max(3 * 10.0**-digits, 0.1 * min(below, above)):
+        return ""
+    side, level = ("below", "lower") if below > above else ("above", "higher")
+    return f", wider {side} because masks that were not drawn may be far {level}"
 
 
 def digits_for(*errors: float | None) -> int:

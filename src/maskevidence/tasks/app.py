@@ -158,6 +158,8 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if message.startswith("Missing argument") and " " in (both := _arguments(context)):
+            message = f"{message.rstrip('.')}: give {both}."
         code = _failed(f"{message} Try: {command} --help") if message else 2  # typer has printed the help
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
@@ -168,6 +170,12 @@ def main() -> None:
     except BaseException as error:
         code = _failed_unexpectedly(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _arguments(context: Any) -> str:
+    """The arguments of a command in the order in which they are typed."""
+    arguments = [each for each in context.command.params if each.param_type_name == "argument"]
+    return " ".join(each.metavar or each.name.upper() for each in arguments)
 
 
 def _check_words(words: list[str]) -> None:

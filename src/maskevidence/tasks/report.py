@@ -65,6 +65,6 @@ def report(
     else:
         write_report(reported or read_runs(runs), out, observations=observations)
     size = out.stat().st_size
-    written = f"Written: {out} ({size / 1e6:.1f} MB); open it in a browser"
+    written = f"Written: {out} ({size / 1e3:,.0f} kB); open it in a browser"
     content = {"runs": list(map(str, runs)), "out": str(out), "bytes": size}
     return Result(Page("", f"A report about {about}"), content, [written])

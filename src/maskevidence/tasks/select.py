@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.errors import MissingExtraError
+from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.inputs.command_words import check_row_words
 from maskevidence.inputs.declaring import Argument
 from maskevidence.inputs.options import SelectOptions
@@ -12,6 +12,8 @@ from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.comparing.selection import Selection
+    from maskevidence.data.table import Table
+    from maskevidence.inputs.options import RowReading
     from maskevidence.runs.folder import ResultFolder
 
 RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
@@ -47,7 +49,7 @@ def select_command(
     """
     check_row_words(None, data)
     from maskevidence.comparing.choosing import candidates, select
-    from maskevidence.inputs.rows import note_on_units, read, reading_options
+    from maskevidence.inputs.rows import note_on_units, reading_options
     from maskevidence.inputs.rows import read_with as kept_reading
     from maskevidence.masks.by_name import as_design
     from maskevidence.runs.folder import ResultFolder
@@ -62,8 +64,11 @@ def select_command(
         folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
         folder.refuse(overwrite=options.overwrite)
     reading, id_column = options.reading, options.id_column
-    words = any(is_network(word.family) for word in among)
-    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
+    networks = [is_network(word.family) for word in among]
+    words = any(networks)
+    how = {"limit": options.limit, "seed": options.seed, "id_column": id_column, "words": words}
+    said = reading.table.categories or reading.table.numbers  # options of masked-net alone
+    table = _read(data, reading, how, numbers=words and not all(networks) and not said)
     selection = select(
         table,
         families,
@@ -81,6 +86,21 @@ def select_command(
     read_with = {name: value for name, value in settings.items() if value}
     result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
     return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
+
+
+def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: bool) -> "Table":
+    """The table; if some families take `numbers` alone, all columns of words are refused at once."""
+    from maskevidence.inputs.rows import read
+
+    try:
+        table = read(data, reading, **how)
+    except InputError:
+        if not numbers:
+            raise
+    else:
+        if not (numbers and table.levels):
+            return table
+    return read(data, reading, **how | {"words": False})
 
 
 def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
