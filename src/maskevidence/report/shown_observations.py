@@ -20,7 +20,6 @@ from maskevidence.report.reading import (
     ReportedRun,
     RowContent,
     TextContent,
-    Unavailable,
 )
 from maskevidence.report.token_shades import (
     Shades,
@@ -158,7 +157,7 @@ def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") ->
     if run.manifest.data.text_fingerprint is not None:
         tokens = read_tokens(run.folder, scores) if scores else None
         shades = None if tokens is None else of_probabilities()
-    elif scores and not isinstance(contents, Unavailable):
+    elif scores and not isinstance(contents, str):
         shades = of_densities(list(scores.values()))
 
     def show(row: int) -> ShownObservation:
@@ -168,7 +167,7 @@ def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") ->
             estimate.names[row] if estimate.labels is not None else f"{capital(noun)} {key}",
             float(run.values[row]),
             int(run.n_tokens[row]),
-            None if isinstance(contents, Unavailable) else contents(key),
+            None if isinstance(contents, str) else contents(key),
             scores.get(key),
             None if tokens is None else tokens.get(key),
         )
@@ -185,7 +184,7 @@ def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") ->
 
 def _remarks(run: ReportedRun, *, has_scores: bool, coloured: bool) -> list[str]:
     """Why observations are not shown, or not coloured."""
-    remarks = [run.contents.reason] if isinstance(run.contents, Unavailable) else []
+    remarks = [run.contents] if isinstance(run.contents, str) else []
     is_text = run.manifest.data.text_fingerprint is not None
     if is_text and not has_scores:
         remarks.append("Tokens have scores of their own only with --design leave-one-out:per-token.")
