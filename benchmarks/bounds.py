@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, mean_and_se, show
 
 # isort: split
 import numpy as np
@@ -149,10 +149,6 @@ def exact_numbers(model: Any, tokens: Tokens) -> tuple[me.EvidenceEstimate, floa
     return estimate, seconds, np.bincount(np.unique(scores.id, return_inverse=True)[1], weight * scores.score)
 
 
-def with_error(values: np.ndarray) -> str:
-    return f"{values.mean():.3f} ± {values.std(ddof=1) / len(values) ** 0.5:.3f}"
-
-
 def time_of_16() -> dict[str, float]:
     """Seconds and memory for the exact mixture of one text of 16 tokens with a small BERT."""
     tokenizer, _, held_out = python_text()
@@ -193,7 +189,7 @@ def brackets(models: Mapping[str, tuple[Any, Tokens]]) -> tuple[dict[str, Any], 
                     f"{mixture.mean():.3f}",
                     "none" if found.upper is None else f"{found.upper:.3f} ± {found.upper_se:.3f}",
                     f"{100 * holds:.1f} %",
-                    f"{with_error(gaps[name])}",
+                    mean_and_se(gaps[name]),
                     f"{np.sqrt(spread.within):.2f} ({100 * (spread.share_within or 0):.0f} %)",
                 )
             )
@@ -209,7 +205,7 @@ def brackets(models: Mapping[str, tuple[Any, Tokens]]) -> tuple[dict[str, Any], 
     )
     print("width: of these brackets, median; sd of orders: of log p in nats, and its share of the variance")
     other, usual = gaps.values()
-    print(f"mixture - area: at 15 % less that of random sizes, paired: {with_error(usual - other)} nats")
+    print(f"mixture - area: at 15 % less that of random sizes, paired: {mean_and_se(usual - other)} nats")
     numbers["gap at 15 % less that of random sizes"] = [float(x) for x in usual - other]
     return numbers, targets
 
@@ -234,9 +230,9 @@ def policies(
             (
                 word,
                 estimate.kind.replace("_", " "),
-                with_error(estimate.per_observation),
+                mean_and_se(estimate.per_observation),
                 f"{estimate.per_token:.4f}",
-                "" if word == "left-to-right" else with_error(less),
+                "" if word == "left-to-right" else mean_and_se(less),
                 f"{passes:,.1f}",
                 f"{seconds / len(tokens):.2f}",
             )

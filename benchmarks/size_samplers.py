@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from _timing import Target, arguments, finish, is_quick, machine, show
+from _timing import Target, arguments, finish, is_quick, machine, random_bert, show
 
 # isort: split
 import numpy as np
@@ -99,23 +99,6 @@ def train(network: Any, batch: Callable[[torch.Generator], torch.Tensor], mask_i
             print(f"step {step}: loss {float(loss):.3f}", file=sys.stderr)
 
 
-def small_bert(n_ids: int) -> Any:
-    from transformers import BertConfig, BertForMaskedLM
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=n_ids,
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=512,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    return BertForMaskedLM(config)
-
-
 def saved_and_loaded(network: Any, tokenizer: Any) -> me.models.MaskedLM:
     with tempfile.TemporaryDirectory() as folder:
         me.models.MaskedLM(network.eval(), tokenizer).save(folder)
@@ -137,7 +120,8 @@ def trained_bert(
     pieces = BertWordPieceTokenizer(lowercase=True)
     pieces.train_from_iterator(training, vocab_size=2048, show_progress=False)
     tokenizer = BertTokenizerFast(vocab=pieces.get_vocab(), do_lower_case=True)
-    network = small_bert(len(tokenizer))
+    without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    network = random_bert(len(tokenizer), 128, 2, 2, max_position_embeddings=64, **without_dropout)
     model = me.models.MaskedLM(network, tokenizer)
     blocks = model.tokens(training, block_size=BERT_TOKENS + 2).values
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, data, finish, show
+from _timing import Target, arguments, data, finish, random_bert, show
 
 # isort: split
 import numpy as np
@@ -75,24 +75,12 @@ def main() -> int:
         return finish(numbers, targets, options.json)
 
 
-def bert(tokenizer: Any, hidden: int, layers: int, positions: int, seed: int = 0) -> me.models.MaskedLM:
+def bert(tokenizer: Any, hidden: int, layers: int, positions: int) -> me.models.MaskedLM:
     """A BERT with random weights. Its absolute positions suit the members of one family."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=hidden // 16,
-        intermediate_size=2 * hidden,
-        max_position_embeddings=positions,
-        pad_token_id=tokenizer.pad_token_id,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return me.models.MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
+    shape = {"intermediate_size": 2 * hidden, "max_position_embeddings": positions}
+    without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    more = {"pad_token_id": tokenizer.pad_token_id, **shape, **without_dropout}
+    return me.models.MaskedLM(random_bert(len(tokenizer), hidden, layers, hidden // 16, **more), tokenizer)
 
 
 def proteins(name: str) -> Path:
