@@ -144,10 +144,10 @@ def model(name: str, n_tokens: int) -> Scores:
 
 
 def ids_of(kind: str, n: int) -> np.ndarray:
-    """Consecutive ids, every 53rd or 102nd id, or a random subset of them."""
+    """Consecutive ids, every 53rd id, or a random subset of them."""
     if kind == "random":
         return np.random.default_rng(0).permutation(9**6)[:n]
-    return np.arange(n) * {"consecutive": 1, "every 53rd": 53, "every 102nd": 102}[kind]
+    return np.arange(n) * {"consecutive": 1, "every 53rd": 53}[kind]
 
 
 def observed_of(n: int, n_tokens: int, *, missing: bool) -> np.ndarray:

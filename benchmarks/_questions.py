@@ -9,7 +9,6 @@ from _timing import data, is_quick
 from maskevidence.data.text_files import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
-_NEAR = 20  # products of the nearest lengths, from which the wrong ones are drawn
 _HELD_OUT = 0.05  # of the lines, at the end
 
 
@@ -27,19 +26,16 @@ class Asked(NamedTuple):
     choices: list[str]
 
 
-def of_reactions(tokenizer: Any, longest: int, wrong: str) -> Iterator[Asked]:
+def of_reactions(tokenizer: Any, longest: int) -> Iterator[Asked]:
     """Which of four products belongs to these reactants? In a random order that is always the same.
 
     Args:
         tokenizer: of the model.
         longest: the longest reaction, in tokens.
-        wrong: the other products: "equal", of nearly equal length; "random"; or "alike", the most similar
-            one and two of nearly equal length.
     """
     texts = read_texts(str(data("reactions", "reactions.csv")))["reaction"]
     pairs = [text.split(">>") for text in texts]
     products = [product for _, product in pairs]
-    grams = [{product[i : i + 4] for i in range(len(product) - 3)} for product in products]
     lengths = _lengths(tokenizer, products)
     rng = np.random.default_rng(0)
     for number in rng.permutation(len(pairs)).tolist():
@@ -48,14 +44,7 @@ def of_reactions(tokenizer: Any, longest: int, wrong: str) -> Iterator[Asked]:
             continue
         known = {product, *reactants.split(".")}
         others = [i for i in range(len(pairs)) if products[i] not in known and lengths[i] >= FEWEST]
-        first = []
-        if wrong == "alike":
-            first = [max(others, key=lambda i: len(grams[i] & grams[number]) / len(grams[i] | grams[number]))]
-        if wrong != "random":
-            others = sorted(
-                (i for i in others if i not in first), key=lambda i: abs(lengths[i] - lengths[number])
-            )[:_NEAR]
-        chosen = first + rng.choice(others, 3 - len(first), replace=False).tolist()
+        chosen = rng.choice(others, 3, replace=False).tolist()
         yield Asked(number, f"{reactants}>>", [product, *(products[i] for i in chosen)])
 
 

@@ -129,6 +129,32 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def random_bert(n_ids: int, hidden: int, layers: int, heads: int, **more: Any) -> Any:
+    """A BERT with random weights, always the same; `more` are entries of its configuration."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    shape = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+    config = BertConfig(vocab_size=n_ids, **shape, **({"intermediate_size": 4 * hidden} | more))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return BertForMaskedLM(config).eval()
+
+
+def resident(name: str) -> float:
+    """MiB of this process by Linux, now (VmRSS) or at its peak (VmHWM); getrusage has the parent's peak."""
+    return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) / 1024
+
+
+def mean_and_se(values: Any, digits: int = 3, sign: str = "") -> str:
+    """Mean ± standard error over runs."""
+    import numpy as np
+
+    array = np.asarray(values, dtype=np.float64)
+    error = array.std(ddof=1) / math.sqrt(len(array)) if len(array) > 1 else math.nan
+    return f"{array.mean():{sign}.{digits}f} ± {error:.{digits}f}"
+
+
 def is_quick() -> bool:
     """Whether this is a quick run, which times everything once."""
     return "--quick" in sys.argv

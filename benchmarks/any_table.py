@@ -42,7 +42,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, resident, show
 
 # isort: split
 import numpy as np
@@ -462,11 +462,6 @@ def rows_part(options: Any, numbers: dict[str, Any]) -> list[Target]:
     heads = ("rows", "s", "peak, MiB", "rows, MiB", "bound below exact, nats a row")
     show(f"Fits to many rows, exact evidence {exact.mean():.3f} nats a row", heads, lines)
     return targets
-
-
-def resident(name: str) -> float:
-    """MiB of this process, now (VmRSS) or at its peak (VmHWM)."""
-    return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) / 1024
 
 
 def main() -> int:

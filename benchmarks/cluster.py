@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, random_bert, show
 
 # isort: split
 import numpy as np
@@ -99,20 +99,10 @@ def subjects(quick: bool) -> dict[str, tuple[Any, list[Work], Scoring]]:
 
 
 def bert(layers: int, width: int) -> Any:
-    from transformers import BertConfig, BertForMaskedLM
-
     from maskevidence.models.text.masked_lm import MaskedLM
 
-    config = BertConfig(
-        vocab_size=30_522,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-        max_position_embeddings=128,
-    )
-    torch.manual_seed(0)
-    return MaskedLM(BertForMaskedLM(config).eval(), mask_token_id=103)
+    network = random_bert(30_522, width, layers, width // 64, max_position_embeddings=128)
+    return MaskedLM(network, mask_token_id=103)
 
 
 def bert_in(folder: str) -> Any:

@@ -13,11 +13,10 @@ by Student's t interval and by the interval of the package, which adds what rare
 The second table has models whose scores have heavy tails: a network on digits in standard deviations, and
 PPCA on the standardised columns of breast cancer, held-out rows. Runs take draws from a pool of thousands.
 
-The third table has the variance of the estimate over ids with gaps, relative to independent sizes. The last
-one compares two rules for the degrees of freedom of `EverySize` on single rows. Let v be the variance of each
-cell and nu = R - 1. The plug-in rule nu (sum v)^2 / sum v^2 is too low on average, because the squares of
-estimated variances are too large by a factor of 1 + 2/nu. The rule (nu + 2) (sum v)^2 / sum v^2 - 2 corrects
-this for normal scores.
+The last table compares two rules for the degrees of freedom of `EverySize` on single rows. Let v be the
+variance of each cell and nu = R - 1. The plug-in rule nu (sum v)^2 / sum v^2 is too low on average, because
+the squares of estimated variances are too large by a factor of 1 + 2/nu. The rule (nu + 2) (sum v)^2 /
+sum v^2 - 2 corrects this for normal scores.
 """
 
 import math
@@ -33,12 +32,9 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import maskevidence as me
-from _coverage import MODELS, Cell, Setting, coverage, estimates, ids_of
+from _coverage import MODELS, Cell, Setting, coverage, estimates
 from _precision_models import standardised, trained
 from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.drawing import drawn_masks
-from maskevidence.tokens import positions
 from stopping import scored
 
 N_ROWS, N_TOKENS = (1, 2, 5, 20, 40, 200), (1, 2, 5, 30)
@@ -188,34 +184,6 @@ def heavy_tails(quick: bool) -> Iterator[tuple[str, Cell]]:
                 yield f"{name}, {n_rows} rows, {draws} draws", cell
 
 
-def relative_variance(ids: np.ndarray, design: me.RandomSize, n_tokens: np.ndarray, n_seeds: int) -> float:
-    """Variance of the estimate for a steep curve, relative to that of independent sizes."""
-    maskable = np.arange(n_tokens.max()) < n_tokens[:, None]
-    position = positions(ids)
-    means = []
-    for seed in range(n_seeds):
-        masks = drawn_masks(design, MaskKey(seed), ids, maskable, position=position)
-        score = -np.exp(4.0 * masks.size / n_tokens[masks.row])
-        means.append(float((masks.weight * score).sum()) / len(ids))
-    curves = [n**2 * np.var(-np.exp(4.0 * np.arange(1, n + 1) / n)) for n in n_tokens]
-    independent = float(np.mean(curves)) / len(ids) / design.draws
-    return float(np.var(means, ddof=1)) / independent
-
-
-def variances(n_seeds: int) -> list[tuple[str, str, float]]:
-    """By lengths and ids."""
-    found = []
-    lengths = {
-        "40 rows of 30": np.full(40, 30),
-        "20 rows of 27 to 46": np.random.default_rng(1).integers(27, 47, 20),
-    }
-    for what, n_tokens in lengths.items():
-        for kind in ("consecutive", "every 53rd", "every 102nd", "random"):
-            ids = ids_of(kind, len(n_tokens))
-            found.append((what, kind, relative_variance(ids, me.RandomSize(8), n_tokens, n_seeds)))
-    return found
-
-
 @dataclass(frozen=True)
 class DfRules:
     """Coverage on single rows, by rule for the degrees of freedom.
@@ -292,12 +260,6 @@ def main() -> int:
     large = coverage(estimates(spike, me.RandomSize(64), 3 if options.quick else 600))
     print(f"\n{LARGE} tokens, one size of which holds the variance, 64 draws: {large.coverage:.3f}")
 
-    ratios = variances(3 if options.quick else 400)
-    show(
-        "Variance relative to independent sizes, steep curve, 8 draws",
-        ("rows", "ids", "variance"),
-        [(what, kind, f"{ratio:.2f}") for what, kind, ratio in ratios],
-    )
     ppca = me.models.PPCA.from_parameters(me.models.PPCA(20, 4, seed=0).loadings.detach(), 0.2)
     n_rows = 20 if options.quick else 6000
     rules = [compare_df_rules(ppca, masks_per_size, n_rows) for masks_per_size in (2, 3, 4, 8)]
@@ -325,17 +287,11 @@ def main() -> int:
         ),
         Target("width over Student's t, steep curves, on average", float(np.mean(light)), high=1.2),
         Target("largest |mean error| / its standard error", float(np.abs(z).max()), high=4.5),
-        Target(
-            "largest variance over ids, relative to independent sizes",
-            max(ratio for *_, ratio in ratios),
-            high=2.0,
-        ),
     ]
     numbers: dict[str, Any] = {
         "cells": [asdict(entry) for entry in found],
         "heavy tails": {name: asdict(cell) for name, cell in real.items()},
         "large": asdict(large),
-        "variances": ratios,
         "df_rules": [asdict(r) for r in rules],
     }
     return finish(numbers, targets, options.json)

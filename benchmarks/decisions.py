@@ -1,9 +1,8 @@
-"""Decisions of a masked language model between four choices: races against LLaDA's estimator and others.
+"""Decisions of a masked language model between four choices: races against a reference of many masks.
 
 Which of four products belongs to these reactants? The model is an ALBERT trained on chemical reactions
 (package `rxnmapper`: `pip install --no-deps rxnmapper==0.4.3`; it is not imported, only its files are
-read). The other three products are those of other reactions, drawn at random; with --products equal, they
-are of nearly equal length, and with --products alike, one of them is the most similar one.
+read). The other three products are those of other reactions, drawn at random.
 
 With --lines FOLDER, a small ModernBERT is asked which of four lines of a play goes on after this one. It is
 trained first if the folder is not there, on the rest of the play, in one to two minutes of a core.
@@ -13,10 +12,7 @@ its own, up to --reference a choice: after 48, 96, 192, ... masks, a choice that
 the leader gets no more of them, and the reference is finished when one choice is left. A question is resolved
 if the best choice is 3 standard errors ahead of all others.
 
-On the first questions, other ways to decide stand beside the race: LLaDA's estimator with 128 masks for each
-choice, common masks without a race, the pseudo-log-likelihood and the order from left to right. Results are
-written to --out after every question, and the same command resumes an interrupted run. --known takes over all
-but the races from the results of another run with the same questions.
+Results are written to --out after every question, and the same command resumes an interrupted run.
 """
 
 import json
@@ -39,13 +35,12 @@ from _questions import Asked, of_lines, of_reactions
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
 from maskevidence.integrations.lm_eval.token_ids import Continuation, Encoder, TextScorer
-from maskevidence.integrations.lm_eval.values import PER_ORDER, QuestionKey, Valuer, Windows, key_of_texts
+from maskevidence.integrations.lm_eval.values import PER_ORDER, QuestionKey, Windows, key_of_texts
 from maskevidence.models.text.masked_lm import MaskedLM
 
-CAP, LLADA, FIRST, RESOLVED, SURE = 64, 128, 48, 3.0, 6.0
+CAP, FIRST, RESOLVED, SURE = 64, 48, 3.0, 6.0
 RACE = Race(0.995, looks_up_to(CAP))
-WITHOUT_RACE = (32,)
-OF_REFERENCE, OF_OTHERS = 10**6, 10**6 + 1  # seeds of masks that no race has
+OF_REFERENCE = 10**6  # the seed of masks that no race has
 
 Choices = tuple[Continuation, ...]
 
@@ -55,22 +50,17 @@ def main() -> int:
     parser.add_argument("--lines", type=Path, help="folder of a model that is asked about lines of a play")
     parser.add_argument("--questions", type=int, default=300, help="how many questions there are")
     parser.add_argument("--races", type=int, default=1, help="races of each question, with other masks")
-    parser.add_argument("--compared", type=int, default=10, help="questions that are decided otherwise, too")
     parser.add_argument("--reference", type=int, default=4096, help="masks of the reference, 48 or more")
     parser.add_argument("--skip", type=int, default=10, help="questions that the rule was chosen with")
     parser.add_argument(
         "--bfloat16", action="store_true", help="compute in bfloat16, which is 1.6 times faster"
     )
     parser.add_argument("--longest", type=int, default=100, help="longest reaction, in tokens")
-    parser.add_argument(
-        "--products", choices=("equal", "random", "alike"), default="random", help="the wrong choices"
-    )
-    parser.add_argument("--known", type=Path, help="results of another run, for all but the races")
     parser.add_argument("--out", type=Path, default=Path("decisions.jsonl"), help="file of results so far")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         if options.quick:  # two questions, of a model that has hardly been trained
-            options.questions, options.compared, options.reference = 2, 1, FIRST
+            options.questions, options.reference = 2, FIRST
             options.lines, options.out = Path(temporary) / "model", Path(temporary) / "decisions.jsonl"
         return decide(options)
 
@@ -86,39 +76,28 @@ def decide(options: Any) -> int:
         print("rxnmapper is not installed; install it, or give --lines", file=sys.stderr)
         return 2
     tokenizer = model.tokenizer
-    questions = (
-        of_lines(tokenizer) if options.lines else of_reactions(tokenizer, options.longest, options.products)
-    )
+    questions = of_lines(tokenizer) if options.lines else of_reactions(tokenizer, options.longest)
     done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    lines = options.known.read_text().splitlines() if options.known else []
-    known = {one["number"]: one for one in map(json.loads, lines)}
     scorer = TextScorer(model, Encoder(tokenizer, model.max_tokens))
     with options.out.open("a") as out:
         for place, asked in enumerate(islice(questions, options.skip, options.skip + options.questions)):
             if place < len(done):
                 assert done[place]["number"] == asked.number, "--out is of other questions"
                 continue
-            compared = place < options.compared
-            done.append(decided(scorer, asked, options, known.get(asked.number), compared=compared))
+            done.append(decided(scorer, asked, options))
             out.write(json.dumps(done[-1]) + "\n")
             out.flush()
     return report(done[: options.questions], options)
 
 
-def decided(
-    scorer: TextScorer, asked: Asked, options: Any, known: dict[str, Any] | None, *, compared: bool
-) -> dict[str, Any]:
-    """What each way decides, with its passes a choice; and the reference."""
+def decided(scorer: TextScorer, asked: Asked, options: Any) -> dict[str, Any]:
+    """The results of the races, with their passes a choice, and the reference."""
     key = key_of_texts([asked.context])
     choices = tuple(scorer.encoder.pair(asked.context, choice) for choice in asked.choices)
-    races = {"race": [raced(scorer, choices, key, seed) for seed in range(options.races)]}
-    if known is not None:
-        return known | {"ways": known["ways"] | races}
+    races = [raced(scorer, choices, key, seed) for seed in range(options.races)]
     best, z, masks = reference(scorer, choices, key, options.reference)
-    others = other_ways(scorer, choices, key) if compared else {}
-    ways = races | {way: [(*result, [])] for way, result in others.items()}
     tokens = [len(choice.scored) for choice in choices]
-    return {"number": asked.number, "tokens": tokens, "best": best, "z": z, "masks": masks, "ways": ways}
+    return {"number": asked.number, "tokens": tokens, "best": best, "z": z, "masks": masks, "races": races}
 
 
 def raced(scorer: TextScorer, choices: Choices, key: int, seed: int) -> tuple[int, float, list[int]]:
@@ -157,58 +136,30 @@ def by_order(scorer: TextScorer, text: Continuation, key: int, orders: range) ->
     return (table.n_tokens * table.score).reshape(-1, PER_ORDER).mean(1).tolist()
 
 
-def other_ways(scorer: TextScorer, choices: Choices, key: int) -> dict[str, tuple[int, float]]:
-    """What LLaDA's estimator, common masks and others choose, with their passes a choice."""
-    found = {}
-    keys = [key + number for number in range(len(choices))]
-    scores = {f"LLaDA's estimator, {LLADA}": "llada"}
-    scores |= {"pseudo-log-likelihood": "pll", "left to right": "policy:left-to-right"}
-    for name, score in scores.items():
-        values = Valuer(scorer, score, OF_OTHERS, LLADA).values(choices, keys)
-        found[name] = (int(np.argmax(values)), float(np.mean([value.n_passes for value in values])))
-    for n_masks in WITHOUT_RACE:
-        decider = Decider(scorer, OF_OTHERS, Race(looks=(n_masks,)))
-        values = decider.answers([Question(key, choices)], [{}])[0]
-        found[f"common masks, {n_masks}"] = (int(np.argmax(values)), float(n_masks))
-    return found
-
-
 def report(done: list[dict[str, Any]], options: Any) -> int:
-    """Agreement with the reference, accuracy and passes of every way to decide."""
-    rows, numbers = [], {}
-    for way in dict.fromkeys(way for one in done for way in one["ways"]):
-        decisions = [
-            (one["z"] >= RESOLVED, tied, choice == one["best"], choice == 0, passes)
-            for one in done
-            for choice, passes, tied in one["ways"].get(way, [])
-        ]
-        passes = [passes for *_, passes in decisions]
-        numbers[way] = {
-            "decided": share(agrees for resolved, tied, agrees, *_ in decisions if resolved and not tied),
-            "resolved": share(agrees for resolved, _, agrees, *_ in decisions if resolved),
-            "near ties": share(agrees for resolved, _, agrees, *_ in decisions if not resolved),
-            "right": share(right for *_, right, _ in decisions),
-            "decisions": len(decisions),
-            "passes": float(np.mean(passes)),
-            "95 %": float(np.quantile(passes, 0.95)),
-        }
-        rows.append((way, *(f"{value:.4g}" for value in numbers[way].values())))
+    """Agreement of the races with the reference, accuracy and passes."""
+    decisions = [
+        (one["z"] >= RESOLVED, tied, choice == one["best"], choice == 0, passes)
+        for one in done
+        for choice, passes, tied in one["races"]
+    ]
+    passes = [passes for *_, passes in decisions]
+    numbers = {
+        "resolved, no tie called": share(
+            agrees for resolved, tied, agrees, *_ in decisions if resolved and not tied
+        ),
+        "all resolved": share(agrees for resolved, _, agrees, *_ in decisions if resolved),
+        "others": share(agrees for resolved, _, agrees, *_ in decisions if not resolved),
+        "right": share(right for *_, right, _ in decisions),
+        "decisions": len(decisions),
+        "passes a choice": float(np.mean(passes)),
+        "95th percentile": float(np.quantile(passes, 0.95)),
+    }
     n_resolved = sum(one["z"] >= RESOLVED for one in done)
-    columns = (
-        "way",
-        "resolved, no tie called",
-        "all resolved",
-        "others",
-        "right",
-        "decisions",
-        "passes a choice",
-        "95th percentile",
-    )
-    show(f"{len(done)} questions, {n_resolved} resolved; {machine()}", columns, rows)
+    title = f"{len(done)} questions, {n_resolved} resolved; {machine()}"
+    show(title, tuple(numbers), [tuple(f"{value:.4g}" for value in numbers.values())])
     called = {
-        kind: share(
-            bool(tied) for one in done if (one["z"] >= RESOLVED) == kind for *_, tied in one["ways"]["race"]
-        )
+        kind: share(bool(tied) for one in done if (one["z"] >= RESOLVED) == kind for *_, tied in one["races"])
         for kind in (True, False)
     }
     print(f"Called a tie: {called[True]:.1%} of the resolved, {called[False]:.1%} of the others.")
@@ -216,15 +167,17 @@ def report(done: list[dict[str, Any]], options: Any) -> int:
         one["best"] not in (tied or [winner])
         for one in done
         if one["z"] >= RESOLVED
-        for winner, _, tied in one["ways"]["race"]
+        for winner, _, tied in one["races"]
     )
     print(f"Neither the winner nor in the tie, best choices of resolved questions: {lost:.2%}.")
     print(f"Right by the reference: {share(one['best'] == 0 for one in done):.1%}.")
     masks = [one["masks"] for one in done]
     print(f"Masks of the reference, a choice: {np.mean(masks):.0f}, at most {np.max(masks):.0f}.")
     targets = [
-        Target("agreement of the race, resolved and no tie called", numbers["race"]["decided"], low=0.995),
-        Target("mean passes of the race, a choice", numbers["race"]["passes"], high=20),
+        Target(
+            "agreement of the race, resolved and no tie called", numbers["resolved, no tie called"], low=0.995
+        ),
+        Target("mean passes of the race, a choice", numbers["passes a choice"], high=20),
     ]
     return finish(
         {"decisions": numbers, "ties": {str(k): v for k, v in called.items()}, "lost": lost},

@@ -22,7 +22,19 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from _timing import Target, arguments, data, finish, interleaved, machine, show, spread_of_ratio, times_faster
+from _timing import (
+    Target,
+    arguments,
+    data,
+    finish,
+    interleaved,
+    machine,
+    random_bert,
+    resident,
+    show,
+    spread_of_ratio,
+    times_faster,
+)
 
 # isort: split
 import numpy as np
@@ -77,7 +89,7 @@ def head(*, quick: bool) -> tuple[dict[str, Any], list[Target]]:
     for name, shape in (QUICK if quick else SHAPES).items():
         answers, runs = {}, {}
         tokens, masked = some_rows(shape)
-        bert = random_bert(shape)
+        bert = bert_of(shape)
         for way in (OWN, *FAMILIES, FULL):
             model = read_as(way, bert)
             answers[way] = scored(model, tokens, masked)[masked]
@@ -234,13 +246,9 @@ def variance_over_random_sizes(
     return float(variance[0] / variance[1])
 
 
-def random_bert(shape: tuple[int, ...]) -> Any:
-    from transformers import BertConfig, BertForMaskedLM
-
+def bert_of(shape: tuple[int, ...]) -> Any:
     hidden_size, layers, heads, n_ids, _ = shape
-    sizes = {"num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": 4 * hidden_size}
-    torch.manual_seed(0)
-    return BertForMaskedLM(BertConfig(vocab_size=n_ids, hidden_size=hidden_size, **sizes)).eval()
+    return random_bert(n_ids, hidden_size, layers, heads)
 
 
 def read_as(way: str, bert: Any) -> me.models.MaskedLM:
@@ -283,17 +291,13 @@ def scored(model: me.models.MaskedLM, tokens: Tokens, masked: torch.Tensor) -> t
 def peak_memory(shape: tuple[int, ...], way: str) -> float:
     """MiB that scoring adds to the memory of this process at its peak."""
     tokens, masked = some_rows(shape)
-    model = read_as(way, random_bert(shape))
+    model = read_as(way, bert_of(shape))
     few = tokens[torch.arange(1)]
     scored(model, few, masked[:1])  # what libraries allocate once
     Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
-    before = memory("VmRSS")
+    before = resident("VmRSS")
     scored(model, tokens, masked)
-    return memory("VmHWM") - before
-
-
-def memory(name: str) -> float:
-    return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) / 1024
+    return resident("VmHWM") - before
 
 
 def in_new_process(shape: str, way: str) -> float:

@@ -1,4 +1,4 @@
-"""Time of a whole curve of a Gaussian model, against a loop and for 2,000 and 2,000,000 rows.
+"""Time of a whole curve of a Gaussian model, against a loop over masks.
 
     python benchmarks/gaussian_curve.py
 
@@ -12,7 +12,6 @@ timed in the same rounds.
 
 import math
 import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +33,6 @@ from torch import Tensor
 
 import maskevidence as me
 from maskevidence.models.gaussian.low_rank import masks_at_once
-
-CHUNK = 50_000  # rows per chunk of the large table: 80 MB at D=200
 
 
 @dataclass(frozen=True)
@@ -163,39 +160,6 @@ def compare(setting: Setting, rounds: int) -> tuple[list[str], list[str], list[T
     return line, order_line, targets, numbers
 
 
-def rows_do_not_matter(n_large: int, rounds: int) -> tuple[list[list[str]], list[Target], dict[str, Any]]:
-    """Time one curve from the moments of few and of many rows; the moments are built chunk by chunk."""
-    d, k, n_small = 200, 5, 2000
-    model = me.models.PPCA(d, k, seed=1)
-    generator = torch.Generator().manual_seed(4)
-    masks = torch.stack([torch.randperm(d, generator=generator) < size for size in range(1, d + 1)])
-    built: dict[int, tuple[me.GaussianMoments, float]] = {}
-    for n in (n_small, n_large):
-        moments, seconds = None, 0.0
-        for start in range(0, n, CHUNK):
-            rows = torch.from_numpy(model.sample(min(CHUNK, n - start), seed=start))
-            begin = time.perf_counter()
-            part = me.GaussianMoments.from_rows(rows)
-            moments = part if moments is None else moments.merge(part)
-            seconds += time.perf_counter() - begin
-        assert moments is not None
-        built[n] = moments, seconds
-    timings = interleaved(
-        {str(n): lambda m=moments: model.score_moments(m, masks) for n, (moments, _) in built.items()},
-        max(rounds, 31),
-    )
-    ratio = times_faster(timings, str(n_large), str(n_small))
-    lines = [
-        [f"{n:,}", f"{1e3 * seconds:.1f}", f"{timings[str(n)].median * 1e3:.2f}"]
-        for n, (_, seconds) in built.items()
-    ]
-    numbers = {
-        "milliseconds_of_a_curve": {n: 1e3 * t.median for n, t in timings.items()},
-        "milliseconds_of_the_moments": {str(n): 1e3 * seconds for n, (_, seconds) in built.items()},
-    }
-    return lines, [Target(f"a curve from {n_large:,} rows by one from {n_small:,}", ratio, high=1.2)], numbers
-
-
 def _ms(timing: Timing) -> str:
     return f"{1e3 * timing.median:.1f}"
 
@@ -207,7 +171,6 @@ def main() -> int:
     rounds = max(7, options.rounds)
     with torch.no_grad():
         compared = [compare(setting, rounds) for setting in (QUICK if options.quick else SETTINGS)]
-        lines, targets, numbers = rows_do_not_matter(4_000 if options.quick else 2_000_000, rounds)
     show(
         f"PPCA, one mask of every size, with the moments; medians of {rounds} rounds; {machine()}",
         (
@@ -228,13 +191,8 @@ def main() -> int:
         ("setting", "loop, ms", "score_orderings, ms", "times faster", "largest difference"),
         [line for _, line, _, _ in compared],
     )
-    show(
-        "One curve, D=200, K=5, from the moments of different numbers of rows",
-        ("rows", "building the moments once, ms", "the curve, ms"),
-        lines,
-    )
-    targets = [target for _, _, asked, _ in compared for target in asked] + targets
-    return finish({"curves": [n for _, _, _, n in compared], "rows": numbers}, targets, options.json)
+    targets = [target for _, _, asked, _ in compared for target in asked]
+    return finish({"curves": [n for _, _, _, n in compared]}, targets, options.json)
 
 
 if __name__ == "__main__":

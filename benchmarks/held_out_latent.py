@@ -10,7 +10,7 @@ float32. The log evidence is an integral, refined to 1e-3 nats per image.
 import sys
 import time
 
-from _timing import arguments, data, finish, machine, show
+from _timing import arguments, data, finish, machine, mean_and_se, show
 
 # isort: split
 import numpy as np
@@ -81,9 +81,9 @@ def main() -> int:
         lines.append(
             (
                 method,
-                mean_and_se(values["train"]),
-                mean_and_se(values["held_out"]),
-                "" if method == "ELBO" else mean_and_se(ahead, sign="+"),
+                mean_and_se(values["train"], 2),
+                mean_and_se(values["held_out"], 2),
+                "" if method == "ELBO" else mean_and_se(ahead, 2, "+"),
                 f"{np.median(values['seconds']):.0f}",
             )
         )
@@ -94,12 +94,6 @@ def main() -> int:
     columns = ("trained by", "training", "held out", "held out − ELBO, paired", "s of training")
     show(title, columns, lines)
     return finish({"found": results, "seeds": list(seeds)}, [], options.json)
-
-
-def mean_and_se(values: object, sign: str = "") -> str:
-    """Mean ± standard error over the seeds."""
-    array = np.asarray(values, dtype=np.float64)
-    return f"{array.mean():{sign}.2f} ± {array.std(ddof=1) / np.sqrt(len(array)):.2f}"
 
 
 if __name__ == "__main__":

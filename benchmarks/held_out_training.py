@@ -9,12 +9,11 @@ start from the same parameters and take the same number of Adam steps on all row
 mask of random size for every row and step.
 """
 
-import math
 import sys
 import time
 from collections.abc import Callable
 
-from _timing import arguments, data, finish, machine, show
+from _timing import arguments, data, finish, machine, mean_and_se, show
 
 # isort: split
 import numpy as np
@@ -96,12 +95,6 @@ def main() -> int:
     )
     show(title, ("data", "model", "trained by", "training", "held out", "held out − EM, paired", "s"), lines)
     return finish(numbers, [], options.json)
-
-
-def mean_and_se(values: object, sign: str = "") -> str:
-    """Mean ± standard error over the splits."""
-    array = np.asarray(values, dtype=np.float64)
-    return f"{array.mean():{sign}.3f} ± {array.std(ddof=1) / math.sqrt(len(array)):.3f}"
 
 
 if __name__ == "__main__":

@@ -1,33 +1,28 @@
-"""Size of the source and start times of the command line, optionally beside those of another revision.
+"""Size of the source, optionally beside that of another revision.
 
     python benchmarks/house.py --base 609ae8c
 
 Lines are those of every Python file and stub in `src/maskevidence`. The length of a function runs from its
 `def` to its last line without the docstring; its parameters include `*args` and `**kwargs`, but not `self`
-and `cls`. Methods and nested functions count like any other function. Each time is the median of five
-subprocesses, and the two revisions take turns.
+and `cls`. Methods and nested functions count like any other function.
 """
 
 import ast
 import io
-import os
 import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from _timing import Target, arguments, finish, interleaved, machine, show
+from _timing import arguments, finish, show
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "src/maskevidence"
 LONG_FUNCTION, MANY_PARAMETERS, LONGEST_FILES = 60, 7, 8
-MAX_SECONDS = 0.7
 NOW = "working tree"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -103,36 +98,13 @@ def measure(root: Path) -> House:
 
 def check_out(revision: str, folder: Path) -> Path:
     """Unpack the package of a git revision into a folder."""
-    command = ["git", "-C", str(ROOT), "archive", revision, "pyproject.toml", PACKAGE]
+    command = ["git", "-C", str(ROOT), "archive", revision, PACKAGE]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         raise SystemExit(f"git cannot read the revision {revision!r}: {done.stderr.decode().strip()}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder
-
-
-def starts(root: Path) -> dict[str, Callable[[], None]]:
-    """What is timed in a checkout: a new Python process for the command line and for the import."""
-    scripts = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]
-    module, function = scripts["maskevidence"].split(":")
-    command = f"from {module} import {function}; {function}()"
-    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
-
-    def start(*words: str) -> Callable[[], None]:
-        def run() -> None:
-            # Run in the checkout's own folder: `python -c` puts the current folder on the path first.
-            subprocess.run(
-                [sys.executable, "-c", *words], check=True, capture_output=True, env=environment, cwd=root
-            )
-
-        return run
-
-    return {
-        "maskevidence --version": start(command, "--version"),
-        "maskevidence --help": start(command, "--help"),
-        'python -c "import maskevidence"': start("import maskevidence"),
-    }
 
 
 def summary(house: House) -> dict[str, str]:
@@ -174,31 +146,13 @@ def main() -> int:
         if options.base is not None:
             roots = {options.base: check_out(options.base, Path(folder))} | roots
         houses = {revision: measure(root) for revision, root in roots.items()}
-        commands = {revision: starts(root) for revision, root in roots.items()}
-        contestants = {
-            (name, revision): run for revision in roots for name, run in commands[revision].items()
-        }
-        timings = interleaved(contestants, rounds=5)
     counts = {revision: summary(house) for revision, house in houses.items()}
     rows = [(what, *(counts[revision][what] for revision in roots)) for what in counts[NOW]]
-    rows += [
-        (name, *(f"{timings[name, revision].median:.2f} s" for revision in roots)) for name in commands[NOW]
-    ]
-    show(machine(), ("what", *roots), rows)
+    show("The source", ("what", *roots), rows)
     for revision, house in houses.items():
         show_names(revision, house)
-    numbers: dict[str, Any] = {
-        revision: {
-            **vars(house),
-            "seconds": {name: timings[name, revision].seconds for name in commands[revision]},
-        }
-        for revision, house in houses.items()
-    }
-    targets = [
-        Target(f"seconds, {name}", timings[name, NOW].median, high=MAX_SECONDS)
-        for name in ("maskevidence --version", "maskevidence --help")
-    ]
-    return finish(numbers, targets, options.json)
+    numbers = {revision: vars(house) for revision, house in houses.items()}
+    return finish(numbers, [], options.json)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio
+from _timing import Target, arguments, finish, interleaved, machine, resident, show, spread_of_ratio
 
 # isort: split
 import torch
@@ -97,16 +97,10 @@ def memory_here(name: str, n_rows: int) -> float:
     torch.randn(64, 64).requires_grad_().square().sum().backward()  # start autograd and its threads
     ctypes.CDLL(None).malloc_trim(0)  # return freed memory, so that it cannot be reused unnoticed
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the memory resident now
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     for _ in range(3):
         contestant()
-    return (_resident("VmHWM") - before) / 1024
-
-
-def _resident(what: str) -> int:
-    """Memory of this process in KiB as counted by Linux, now (VmRSS) or at its peak (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(what))
+    return resident("VmHWM") - before
 
 
 def main() -> int:

@@ -8,9 +8,6 @@ must agree on every score.
 The model is an ALBERT trained on chemical reactions, if the package `rxnmapper` is installed (`pip install
 --no-deps rxnmapper==0.4.3`; it is not imported, only its files are read), and a BERT with 2 layers of 128 and
 random weights on QNLI text. Takes about ten minutes on two cores.
-
-`--profile` scores two reactions with one thread under PyTorch's profiler instead, and shows the share of the
-processor's time that each kind of operator takes.
 """
 
 import importlib.util
@@ -45,23 +42,13 @@ QNLI = "2 layers of 128, QNLI"
 LONGEST = 256
 LOOPS = {"one batch per text": 10**9, "batches of 32": 32}
 TIMES_FASTER = 1.2
-PROFILED = 2  # texts
-KINDS = {  # of operators, by what their names hold; the first that fits
-    "dense layers": ("addmm", "aten::mm", "linear"),
-    "attention": ("attention", "bmm", "softmax"),
-    "activations": ("gelu", "tanh", "aten::pow", "aten::mul", "aten::add"),
-    "layer norm": ("layer_norm",),
-}
 
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=12, help="how many texts are scored")
     parser.add_argument("--rounds", type=int, default=5, help="how many times each side scores them")
-    parser.add_argument("--profile", action="store_true", help="show where the time goes, and nothing else")
     options = parser.parse_args()
-    if options.profile:
-        return profile(options.json)
     n_texts = 1 if options.quick else options.texts
     contests = {} if options.quick else {REACTIONS: reactions(n_texts)}
     contests[QNLI] = questions(3 * n_texts)
@@ -101,35 +88,6 @@ def main() -> int:
     )
     show(f"Leave-one-out, float32; {machine()}", columns, rows)
     return finish({"speed": numbers}, targets, options.json)
-
-
-def profile(json: Path | None) -> int:
-    """The share of each kind of operator in the time of the ALBERT, without what the operator calls."""
-    subject = reactions(PROFILED)
-    if subject is None:
-        print("rxnmapper is not installed", file=sys.stderr)
-        return 2
-    torch.set_num_threads(1)
-    me.estimate_evidence(*subject, me.LeaveOneOut(), check=False)  # what happens once
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
-        me.estimate_evidence(*subject, me.LeaveOneOut(), check=False)
-    spent = {event.key: event.self_cpu_time_total / 1e6 for event in found.key_averages()}
-    seconds = dict.fromkeys([*KINDS, "everything else"], 0.0)
-    for name, each in spent.items():
-        kinds = (kind for kind, parts in KINDS.items() if any(part in name for part in parts))
-        seconds[next(kinds, "everything else")] += each
-    total = sum(seconds.values())
-    shares = {kind: each / total for kind, each in seconds.items()}
-    show(
-        f"{PROFILED} reactions, {int(subject[1].maskable.sum())} passes; {machine()}",
-        ("operators", "seconds", "share"),
-        [(kind, f"{seconds[kind]:.2f}", f"{share:.1%}") for kind, share in shares.items()],
-    )
-    longest = sorted(spent, key=lambda name: -spent[name])[:8]
-    show("The longest", ("operator", "share"), [(name, f"{spent[name] / total:.1%}") for name in longest])
-    best = 1 / (shares["dense layers"] + shares["attention"])
-    print(f"\nif all but dense layers and attention took no time: {best:.2f} times faster")
-    return finish({"shares": shares, "at most": best}, [], json)
 
 
 def reactions(n_texts: int) -> tuple[me.models.MaskedLM, Tokens] | None:

@@ -9,7 +9,6 @@ score. Tokens are counted without padding. Takes about three minutes on two core
 import argparse
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from _timing import (
@@ -19,6 +18,8 @@ from _timing import (
     finish,
     interleaved,
     machine,
+    random_bert,
+    resident,
     show,
     spread_of_ratio,
     times_faster,
@@ -102,19 +103,11 @@ def main() -> int:
 
 def bert(hidden_size: int, layers: int, heads: int) -> me.models.MaskedLM:
     """A BERT with random weights and the vocabulary of bert-base-uncased."""
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+    from transformers import BertTokenizerFast
 
     vocabulary = data("bert-base-uncased-vocab", "vocab.txt")
     tokenizer = BertTokenizerFast(vocab=str(vocabulary), do_lower_case=True)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden_size,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=4 * hidden_size,
-    )
-    return me.models.MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
+    return me.models.MaskedLM(random_bert(len(tokenizer), hidden_size, layers, heads), tokenizer)
 
 
 def measure(hidden_size: int, layers: int, heads: int, n_texts: int, rounds: int) -> dict[str, Any]:
@@ -202,9 +195,7 @@ def peak_memory(what: str, share: float = 1.0) -> float:
         tokens = model.encode((list(questions) * 2)[: round(10_000 * share)]).tokens
         design = me.RandomSize(1, replicates=1)
     me.estimate_evidence(model, tokens, design)
-    # Not getrusage, whose maximum is inherited from the parent process.
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return resident("VmHWM")
 
 
 def in_new_process(what: str) -> float:

@@ -224,6 +224,7 @@ def main() -> int:
                 high=1.15,
             ),
             Target("an unknown design, s", starts["an unknown design"], high=0.6),
+            Target("--help, s", starts["--help"], high=0.7),
             *(Target(name, value, high=80) for name, value in bytes_of.items() if name.endswith("mask")),
         ]
     return finish(numbers | {"fits": fits, "start": starts, "memory": bytes_of}, targets, options.json)

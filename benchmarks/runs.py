@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, finish, interleaved, machine, show, spread_of_ratio
+from _timing import Target, arguments, finish, interleaved, machine, random_bert, show, spread_of_ratio
 
 # isort: split
 import numpy as np
@@ -104,21 +104,12 @@ def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
         )
     }
     try:
-        from transformers import BertConfig, BertForMaskedLM
+        network = random_bert(30_522, 128, 2, 2, max_position_embeddings=64)
     except ImportError:
         return cases
     from maskevidence.models.text.masked_lm import MaskedLM
 
-    config = BertConfig(
-        vocab_size=30_522,
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=512,
-        max_position_embeddings=64,
-    )
-    torch.manual_seed(0)
-    model = MaskedLM(BertForMaskedLM(config).eval(), mask_token_id=103)
+    model = MaskedLM(network, mask_token_id=103)
     n_texts = 4 if quick else 120
     lengths = rng.integers(12, 61, size=n_texts)
     inside = torch.arange(60)[None, :] < torch.from_numpy(lengths)[:, None]

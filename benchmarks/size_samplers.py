@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from _timing import Target, arguments, finish, is_quick, machine, show
+from _timing import Target, arguments, finish, is_quick, machine, random_bert, show
 
 # isort: split
 import numpy as np
@@ -49,12 +49,7 @@ def independent(n: int, n_tokens: int, _seed: int, rng: np.random.Generator) -> 
 
 
 def rounded_linspace(n: int, n_tokens: int, _seed: int, rng: np.random.Generator) -> np.ndarray:
-    first = rng.integers(1, n_tokens + 1, size=(N_TEXTS, 1))
-    return _rounded(first, n, n_tokens)
-
-
-def _rounded(first: np.ndarray, n: int, n_tokens: int) -> np.ndarray:
-    steps = first + np.arange(n) * (n_tokens / n)
+    steps = rng.integers(1, n_tokens + 1, size=(N_TEXTS, 1)) + np.arange(n) * (n_tokens / n)
     return (np.rint(steps).astype(np.int64) - 1) % n_tokens + 1
 
 
@@ -104,23 +99,6 @@ def train(network: Any, batch: Callable[[torch.Generator], torch.Tensor], mask_i
             print(f"step {step}: loss {float(loss):.3f}", file=sys.stderr)
 
 
-def small_bert(n_ids: int) -> Any:
-    from transformers import BertConfig, BertForMaskedLM
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=n_ids,
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=512,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    return BertForMaskedLM(config)
-
-
 def saved_and_loaded(network: Any, tokenizer: Any) -> me.models.MaskedLM:
     with tempfile.TemporaryDirectory() as folder:
         me.models.MaskedLM(network.eval(), tokenizer).save(folder)
@@ -142,7 +120,8 @@ def trained_bert(
     pieces = BertWordPieceTokenizer(lowercase=True)
     pieces.train_from_iterator(training, vocab_size=2048, show_progress=False)
     tokenizer = BertTokenizerFast(vocab=pieces.get_vocab(), do_lower_case=True)
-    network = small_bert(len(tokenizer))
+    without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    network = random_bert(len(tokenizer), 128, 2, 2, max_position_embeddings=64, **without_dropout)
     model = me.models.MaskedLM(network, tokenizer)
     blocks = model.tokens(training, block_size=BERT_TOKENS + 2).values
 
@@ -195,20 +174,6 @@ def errors(table: np.ndarray, sampler: Sampler, n: int, repetitions: int) -> np.
     return np.array(differences)
 
 
-def unevenness(n_tokens: int = 100, n: int = 8) -> dict[str, Any]:
-    """The exact marginals of the rounded sampler, by enumerating the first size."""
-    counts = np.bincount(
-        _rounded(np.arange(1, n_tokens + 1)[:, None], n, n_tokens).ravel(), minlength=n_tokens + 1
-    )
-    share = counts[1:] / (n * 1.0)  # 1 where even
-    return {
-        "least": float(share.min()),
-        "most": float(share.max()),
-        "odd": float(share[::2].mean()),
-        "even": float(share[1::2].mean()),
-    }
-
-
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     options = parser.parse_args()
@@ -251,13 +216,6 @@ def main() -> int:
         if name == "near-deterministic":
             gain = float(np.median([(a / b) ** 2 for a, b in zip(sd[INDEPENDENT], sd[OURS], strict=True)]))
             targets.append(Target(f"{name}: variance, independent over ours (median)", gain, low=10.0))
-    share = unevenness()
-    show(
-        "Rounded linspace, D = 100, n = 8: share of a size relative to 1/D, over all first sizes",
-        ("least", "most", "mean of odd sizes", "mean of even sizes"),
-        [tuple(f"{share[key]:.2f}" for key in ("least", "most", "odd", "even"))],
-    )
-    numbers["rounded_linspace_share"] = share
     return finish(numbers, targets, options.json)
 
 

@@ -1,4 +1,4 @@
-"""Scores of protein variants: passes, small models of three families, TEM-1, and chemical reactions.
+"""Scores of protein variants: passes, small models of three families, and TEM-1.
 
     python benchmarks/variants.py --models FOLDER        # the trained models are kept there, and used again
 
@@ -11,8 +11,6 @@
   four random sites, with the rank correlations of the conventions.
 - tem1: the command on 4,996 mutants of TEM-1 beta-lactamase, with published scores of ESM-1v beside the
   measured effect.
-- reactions: an ALBERT of chemical reactions (`pip install --no-deps rxnmapper==0.4.3`), true products against
-  those of other reactions.
 
 Takes about 20 minutes on one core; the data sets are those of MASKEVIDENCE_DATA.
 """
@@ -26,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, data, finish, show
+from _timing import Target, arguments, data, finish, random_bert, show
 
 # isort: split
 import numpy as np
@@ -34,9 +32,7 @@ import pandas
 import torch
 
 import maskevidence as me
-from leave_one_out import smiles_model
 from maskevidence.data.fasta import read_fasta
-from maskevidence.data.text_files import read_texts
 from maskevidence.inputs.options import VariantOptions
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
 from maskevidence.models.text.vocabulary import letter_tokenizer
@@ -45,11 +41,10 @@ from maskevidence.tasks.variants import variants_command
 FAMILIES = ("usp_5ahw", "pts_iia_1a3a", "marr_UPI0003674933")
 OBJECTIVES = {"random sizes": me.RandomSize(1), "15 %": me.FixedRate(0.15, 1)}
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
-LONGEST_REACTION = 60  # tokens
 LONGEST = 160
 HELD_OUT = 64
 WEIGHTS = (5.0, 20.0, 80.0, 320.0)  # of smoothing; the best for the held-out members is the opponent
-SECTIONS = ("passes", "families", "agreement", "tem1", "reactions")
+SECTIONS = ("passes", "families", "agreement", "tem1")
 
 
 def main() -> int:
@@ -64,7 +59,6 @@ def main() -> int:
     )
     parser.add_argument("--few", action="store_true", help="agreement: without pll, whole and single mutants")
     parser.add_argument("--picture", type=Path, help="agreement: draw it into this file")
-    parser.add_argument("--reactions", type=int, default=16, help="how many reactions are scored")
     parser.add_argument("--family", choices=FAMILIES, action="append", help="leave the others out")
     options = parser.parse_args()
     if options.quick:
@@ -81,24 +75,12 @@ def main() -> int:
         return finish(numbers, targets, options.json)
 
 
-def bert(tokenizer: Any, hidden: int, layers: int, positions: int, seed: int = 0) -> me.models.MaskedLM:
+def bert(tokenizer: Any, hidden: int, layers: int, positions: int) -> me.models.MaskedLM:
     """A BERT with random weights. Its absolute positions suit the members of one family."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=hidden // 16,
-        intermediate_size=2 * hidden,
-        max_position_embeddings=positions,
-        pad_token_id=tokenizer.pad_token_id,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return me.models.MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
+    shape = {"intermediate_size": 2 * hidden, "max_position_embeddings": positions}
+    without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    more = {"pad_token_id": tokenizer.pad_token_id, **shape, **without_dropout}
+    return me.models.MaskedLM(random_bert(len(tokenizer), hidden, layers, hidden // 16, **more), tokenizer)
 
 
 def proteins(name: str) -> Path:
@@ -448,75 +430,6 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
     plan = content["plan"]
     print(f"{plan['passes']:,} passes for {sum(plan['asked'].values()):,} contexts asked for", flush=True)
     return found, []
-
-
-def measure_reactions(options: Any) -> tuple[dict[str, Any], list[Target]]:
-    """True products against those of other reactions: PLL and area of the reaction, area of the product."""
-    model = smiles_model()
-    if model is None:
-        print("rxnmapper is not installed; its model is left out", file=sys.stderr)
-        return {}, []
-    tokenizer = model.tokenizer
-    every = read_texts(str(data("reactions", "reactions.csv")))["reaction"]
-    texts = [one for one in every if len(tokenizer(one).input_ids) <= LONGEST_REACTION]
-    n = 2 if options.quick else options.reactions
-    halves = [text.split(">>") for text in texts[: 8 * n]]
-    length = [len(tokenizer(product).input_ids) for _, product in halves]
-    rows, numbers, targets = [], {}, []
-    chosen = range(n)
-    other = [
-        min((k for k in range(len(halves)) if k != i), key=lambda k: abs(length[k] - length[i]))
-        for i in chosen
-    ]
-    sides = {
-        "true": [halves[i] for i in chosen],
-        "other": [[halves[i][0], halves[k][1]] for i, k in zip(chosen, other, strict=True)],
-    }
-    whole = {side: model.tokens([">>".join(pair) for pair in pairs]) for side, pairs in sides.items()}
-    given = {
-        side: model.tokens([pair[1] for pair in pairs], context=[f"{pair[0]}>>" for pair in pairs])
-        for side, pairs in sides.items()
-    }
-    for side, tokens in given.items():  # one text, not two: without the separator in the middle
-        given[side] = _product_of(whole[side], tokens)
-    for what, tokens, design in (
-        ("PLL of the reaction", whole, me.LeaveOneOut()),
-        ("area of the reaction", whole, me.RandomSize(16)),
-        ("PLL of the product given the reactants", given, me.LeaveOneOut()),
-        ("joint: area of the product given the reactants", given, me.RandomSize(16)),
-    ):
-        values = [
-            me.estimate_evidence(model, tokens[side], design, seed=3).per_observation
-            for side in ("true", "other")
-        ]
-        gap = values[0] - values[1]
-        numbers[what] = {
-            "wins": int((gap > 0).sum()),
-            "mean": gap.mean(),
-            "se": gap.std(ddof=1) / math.sqrt(n),
-        }
-        rows.append(
-            (what, f"{(gap > 0).sum()} of {n}", f"{gap.mean():.1f} ± {gap.std(ddof=1) / math.sqrt(n):.1f}")
-        )
-    show(
-        "True products against products of other reactions of similar length, nats",
-        ("score", "true one preferred", "difference"),
-        rows,
-    )
-    targets.append(Target("true product preferred by PLL", numbers["PLL of the reaction"]["wins"], low=n))
-    return numbers, targets
-
-
-def _product_of(whole: me.Tokens, product: me.Tokens) -> me.Tokens:
-    """The same reactions, with all but the product as context."""
-    from dataclasses import replace
-
-    present = whole.maskable | whole.context
-    last = present.sum(1) - 1  # the separator
-    first = last - product.maskable.sum(1)
-    column = torch.arange(whole.width)
-    hidden = (column >= first[:, None]) & (column < last[:, None])
-    return replace(whole, maskable=hidden, context=present & ~hidden, n_bytes=None)
 
 
 if __name__ == "__main__":

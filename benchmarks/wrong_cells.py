@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from _timing import Target, arguments, data, finish, machine, show
+from _timing import Target, arguments, data, finish, machine, mean_and_se, show
 
 # isort: split
 import numpy as np
@@ -277,12 +277,6 @@ def measure(table: Table, seed: int, shares: tuple[float, ...], folds: int) -> l
     return results
 
 
-def mean(values: list[float], digits: int = 3) -> str:
-    """A mean with its standard error."""
-    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return f"{np.mean(values):.{digits}f} ± {error:.{digits}f}"
-
-
 def tables(
     names: list[str], shares: tuple[float, ...], seeds: int, options: argparse.Namespace
 ) -> tuple[Any, list[Target]]:
@@ -306,7 +300,7 @@ def tables(
                 these = [run for run in runs if run["way"] == way and run["share"] == share]
                 cells = [f"{np.mean([run['precision'][method] for run in these]):.3f}" for method in methods]
                 false, power = ([run[key][at] for run in these] for key in ("false", "power"))
-                rows.append([f"{share:.0%}, {way}", *cells, mean(false), mean(power)])
+                rows.append([f"{share:.0%}, {way}", *cells, mean_and_se(false), mean_and_se(power)])
                 error = np.std(false, ddof=1) / math.sqrt(len(false)) if len(false) > 1 else 0.0
                 most = RATE + 2 * float(error)
                 targets.append(Target(f"{name}, {way}, {share:.0%}: false", float(np.mean(false)), high=most))

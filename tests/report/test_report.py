@@ -30,11 +30,10 @@ from maskevidence.report.reading import (
     ReportedRun,
     RowContent,
     TextContent,
-    Unavailable,
     read_back,
     read_runs,
 )
-from maskevidence.report.shown_observations import _cells, card, find_extremes
+from maskevidence.report.shown_observations import _cells, _remarks, card, find_extremes
 from maskevidence.runs import RunDirectory
 from maskevidence.runs.parts import list_parts
 from maskevidence.scores.record import ScoreTable
@@ -81,7 +80,7 @@ def only(path: Path) -> ReportedRun:
     return reported
 
 
-def read_back_of(reported: ReportedRun) -> Contents | Unavailable:
+def read_back_of(reported: ReportedRun) -> Contents | str:
     assert reported.estimate is not None
     return read_back(reported.manifest, reported.estimate.ids)
 
@@ -232,7 +231,7 @@ def test_rows_are_read_again(folder: Path, tmp_path: Path, options: tuple[object
     command("score", "ppca:1", table, *options, "--design", "every-size:1", "--out", tmp_path / "a")
     reported = only(tmp_path / "a")
     contents = read_back_of(reported)
-    assert not isinstance(contents, Unavailable), contents.reason
+    assert not isinstance(contents, str), contents
     assert reported.estimate is not None
     values = read_table(table).values
     for key in reported.estimate.ids.tolist():
@@ -256,7 +255,7 @@ def test_images_are_read_again_with_every_option(tmp_path: Path) -> None:
         "binarise": "stochastic",
     }
     contents = read_back_of(reported)
-    assert not isinstance(contents, Unavailable), contents.reason
+    assert not isinstance(contents, str), contents
     assert reported.estimate is not None
     assert all(contents(key) is not None for key in reported.estimate.ids.tolist())
 
@@ -283,7 +282,7 @@ def test_pixels_become_a_picture(tmp_path: Path) -> None:
     command("score", "ppca:2", "digits", "--limit", 60, "--design", "leave-one-out", "--out", tmp_path / "a")
     reported = only(tmp_path / "a")
     contents = read_back_of(reported)
-    assert not isinstance(contents, Unavailable)
+    assert not isinstance(contents, str)
     assert reported.estimate is not None
     key = int(reported.estimate.ids[3])
     picture = contents(key)
@@ -293,9 +292,9 @@ def test_pixels_become_a_picture(tmp_path: Path) -> None:
     assert picture.place is not None
     kept[tuple(picture.place.T)] = True
     np.testing.assert_allclose(picture.pixels[:, :, 0][kept], expected[kept], atol=0.51)
-    extremes = find_extremes(reported, 2)
-    assert extremes.shades is not None
-    assert '<svg viewBox="0 0 8 8"' in card(extremes.hardest[0], extremes.shades)
+    hardest, _, shades = find_extremes(reported, 2)
+    assert shades is not None
+    assert '<svg viewBox="0 0 8 8"' in card(hardest[0], shades)
 
 
 def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
@@ -307,22 +306,22 @@ def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
     reported = only(tmp_path / "a")
     assert reported.estimate is not None
     assert reported.estimate.n_observations < 8  # the variances were fitted to some
-    extremes = find_extremes(reported, 2)
-    assert extremes.remarks == []
-    assert extremes.shades is not None
+    hardest, _, shades = find_extremes(reported, 2)
+    assert shades is not None
+    assert _remarks(reported, has_scores=True, coloured=True) == []
     scores = reported.estimate.scores
     contents = read_back_of(reported)
-    assert not isinstance(contents, Unavailable)
-    for shown in extremes.hardest:
+    assert not isinstance(contents, str)
+    for shown in hardest:
         picture = contents(shown.id)
         assert isinstance(picture, ImageContent)
         np.testing.assert_array_equal(picture.pixels, pixels[shown.id])
         drawn = {
             (int(x), int(y)): int(step)
-            for step, outline in re.findall(r'shade-(\d)" d="([^"]*)"', card(shown, extremes.shades))
+            for step, outline in re.findall(r'shade-(\d)" d="([^"]*)"', card(shown, shades))
             for x, y in re.findall(r"M(\d+) (\d+)h2v2h-2z", outline)
         }
-        steps = [extremes.shades.step(score) for score in scores.score[scores.id == shown.id].tolist()]
+        steps = [shades.step(score) for score in scores.score[scores.id == shown.id].tolist()]
         corners = [(2 * (j % 4), 2 * (j // 4)) for j in range(16)]
         assert drawn == {corner: step for corner, step in zip(corners, steps, strict=True) if step}
 
@@ -330,21 +329,21 @@ def test_patches_are_shaded_on_images(tmp_path: Path) -> None:
 def test_observations_are_ranked_by_nats_per_token(texts: Path) -> None:
     reported = only(texts / "tokens")
     assert reported.estimate is not None
-    extremes = find_extremes(reported, 2)
+    hardest, easiest, _ = find_extremes(reported, 2)
     scores = reported.estimate.scores
     mean = {key: scores.score[scores.id == key].mean() for key in np.unique(scores.id).tolist()}
     ranked = sorted(mean, key=lambda key: mean[key])
-    assert [shown.id for shown in extremes.hardest] == ranked[:2]
-    assert [shown.id for shown in extremes.easiest] == ranked[-2:][::-1]
-    assert extremes.hardest[0].per_token == pytest.approx(mean[ranked[0]])
+    assert [shown.id for shown in hardest] == ranked[:2]
+    assert [shown.id for shown in easiest] == ranked[-2:][::-1]
+    assert hardest[0].per_token == pytest.approx(mean[ranked[0]])
 
 
 def test_tokens_have_their_scores(texts: Path) -> None:
     reported = only(texts / "tokens")
     assert reported.estimate is not None
-    extremes = find_extremes(reported, 3)
-    assert len(extremes.hardest) == len(HOSTILE)
-    for shown in extremes.hardest:
+    hardest, _, shades = find_extremes(reported, 3)
+    assert len(hardest) == len(HOSTILE)
+    for shown in hardest:
         scores = reported.estimate.scores
         assert isinstance(shown.content, TextContent)
         assert shown.content.text == HOSTILE[shown.id]
@@ -352,15 +351,15 @@ def test_tokens_have_their_scores(texts: Path) -> None:
         assert shown.scores is not None
         np.testing.assert_array_equal(shown.scores, scores.score[scores.id == shown.id])
         chips = [f"{token} {typeset(score)}" for token, score in zip(shown.tokens, shown.scores, strict=True)]
-        assert " ".join(chips) in unescape(text_of(card(shown, extremes.shades)))
+        assert " ".join(chips) in unescape(text_of(card(shown, shades)))
 
 
 def test_pairs_and_prompts(texts: Path) -> None:
     pair = read_back_of(only(texts / "pairs"))
-    assert not isinstance(pair, Unavailable)
+    assert not isinstance(pair, str)
     assert pair(0) == TextContent("who sings?\nthe cat")
     prompt = read_back_of(only(texts / "context"))
-    assert not isinstance(prompt, Unavailable)
+    assert not isinstance(prompt, str)
     assert prompt(1) == TextContent("the dog", "here")
     shown = text_of(render([only(texts / "context")]))
     assert "Prompt, always visible and not scored" in shown

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ class TestAnotherRun:
         ("words", "difference"),
         [
             (["--design", "leave-one-out"], "design leave-one-out instead of every-size"),
+            (["--design", "every-size:1"], "masks_per_size 1 instead of 2"),
             (["--seed", "5"], "seed 5 instead of 0"),
             (["--design", "every-size:2,shared"], "masks shared instead of own"),
             (["--limit", "49"], "n_observations 49 instead of 50"),
@@ -28,14 +30,28 @@ class TestAnotherRun:
         ],
     )
     def test_is_refused_without_overwrite(
-        self, first: Path, saved: tuple[Path, Path], run: CommandLine, words: list[str], difference: str
+        self,
+        first: Path,
+        saved: tuple[Path, Path],
+        run: CommandLine,
+        monkeypatch: pytest.MonkeyPatch,
+        words: list[str],
+        difference: str,
     ) -> None:
+        """Before rows are read, unless how many they are decides it."""
+
+        def read(*_: Any, **__: Any) -> None:
+            raise AssertionError("rows are read")
+
         before = {name: (first / name).read_bytes() for name in files_in(first)}
         settings = {"--limit": "50", "--design": "every-size:2"} | dict(
             zip(words[::2], words[1::2], strict=True)
         )
         command = ["score", *saved, "--out", first, *(word for pair in settings.items() for word in pair)]
-        error = run(*command).error
+        with monkeypatch.context() as patch:
+            if words[0] != "--limit":
+                patch.setattr("maskevidence.inputs.rows.read", read)
+            error = run(*command).error
         assert "holds another run" in error
         assert difference in error
         assert {name: (first / name).read_bytes() for name in files_in(first)} == before

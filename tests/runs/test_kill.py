@@ -2,21 +2,16 @@
 
 import os
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import maskevidence as me
 from command_line import CommandLine, files_in
-from forked import exit_code
-from killed_commands import begin
 from maskevidence.runs.parts import list_parts
 from recorded_runs import read_numbers, read_rows, same_rows
 
@@ -25,28 +20,6 @@ pytestmark = pytest.mark.usefixtures("every_block_saved")
 
 @pytest.mark.usefixtures("one_thread")
 class TestKill:
-    @pytest.mark.slow
-    def test_at_five_random_moments(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine) -> None:
-        command = ("score", *saved, "--design", "every-size:20")
-        again = (*command, "--threads", 1, "--out")
-        assert run(*again, tmp_path / "whole").code == 0
-        n_parts = len(list_parts(tmp_path / "whole" / "scores"))
-        rng, n_saved = np.random.default_rng(3), []
-        for k in range(5):
-            out = tmp_path / f"killed-{k}"
-            process = begin(command, out)
-            moment = int(rng.integers(0, n_parts))
-            deadline = time.monotonic() + 60
-            while len(list_parts(out / "scores")) < moment and time.monotonic() < deadline:
-                time.sleep(0.001)
-            os.kill(process, signal.SIGKILL)
-            assert exit_code(process) == -signal.SIGKILL
-            n_saved.append(len(list_parts(out / "scores")))
-            assert run(*again, out).code == 0
-            assert same_rows(out, tmp_path / "whole")
-            assert read_numbers(out) == read_numbers(tmp_path / "whole")
-        assert any(0 < saved < n_parts for saved in n_saved)
-
     def test_while_the_picture_is_written(
         self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine
     ) -> None:

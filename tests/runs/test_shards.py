@@ -26,7 +26,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestShards:
     def test_give_the_summary_of_the_run(self, shards: Path, tmp_path: Path, run: CommandLine) -> None:
         names = [shards / str(k) for k in (5, 1, 2, 3, 4, 8, 7, 6)]
-        assert run("summarize", *names, "--out", tmp_path / "whole").code == 0
+        summary = run("summarize", *names, "--out", tmp_path / "whole")
+        assert f"Written to {tmp_path / 'whole'}: " in " ".join(summary.out.split())
         assert run("summarize", shards / "run").code == 0
         assert same_rows(tmp_path / "whole", shards / "run")
         whole, one = read_numbers(tmp_path / "whole"), read_numbers(shards / "run")
@@ -59,9 +60,12 @@ class TestShards:
         record_run(RunDirectory(tmp_path), manifest, model, tokens)
         assert "is not a shard of the run" in run("summarize", shards / "1", tmp_path).error
 
-    def test_into_the_folder_of_one(self, shards: Path, run: CommandLine) -> None:
+    def test_into_the_folder_of_one_or_nowhere(self, shards: Path, tmp_path: Path, run: CommandLine) -> None:
         result = run("summarize", shards / "1", shards / "2", "--out", shards / "1", "--overwrite")
         assert "is one of the runs" in result.error
+        (tmp_path / "loop").symlink_to(tmp_path / "loop")
+        result = run("summarize", *(shards / str(k) for k in range(1, 9)), "--out", tmp_path / "loop" / "x")
+        assert "cannot be written" in result.error
 
     @pytest.mark.parametrize("word", ["0/8", "9/8", "3", "a/b"])
     def test_malformed(self, tmp_path: Path, saved: tuple[Path, Path], run: CommandLine, word: str) -> None:

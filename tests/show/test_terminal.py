@@ -9,7 +9,7 @@ from rich.console import Console
 
 from command_line import CommandLine
 from maskevidence.show.parts import Page, Table, Value, Values
-from maskevidence.show.terminal import FittingTable, print_page
+from maskevidence.show.terminal import print_page
 from maskevidence.show.words import digits_for, plus_minus, typeset
 from report_runs import write_table
 
@@ -20,16 +20,22 @@ ROWS = [
 ]
 
 
-def printed(width: int) -> str:
+def printed(page: Page, width: int) -> str:
     file = StringIO()
-    table = FittingTable(Table(COLUMNS, ROWS, "Log evidence, nats per observation, over 1,000 observations"))
-    Console(file=file, width=width, markup=False, emoji=False).print(table)
+    print_page(Console(file=file, width=width, markup=False, emoji=False), page)
     return file.getvalue()
+
+
+def of_table(table: Table, width: int) -> str:
+    return printed(Page("", "", parts=[table]), width)
+
+
+WIDE = Table(COLUMNS, ROWS, "Log evidence, nats per observation, over 1,000 observations")
 
 
 @pytest.mark.parametrize("width", [24, 40, 60, 79, 80, 100, 120, 200])
 def test_every_character_of_every_cell_is_printed(width: int) -> None:
-    text = printed(width)
+    text = of_table(WIDE, width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     cells = "1,000" + "".join(cell for row in ROWS for cell in row)
@@ -39,7 +45,7 @@ def test_every_character_of_every_cell_is_printed(width: int) -> None:
 @pytest.mark.parametrize(("width", "numbers_per_line"), [(40, 1), (80, 2), (200, 2)])
 def test_numbers_are_whole(width: int, numbers_per_line: int) -> None:
     """On 40 columns, rows are blocks; on 80, only the name is folded."""
-    lines = printed(width).splitlines()
+    lines = of_table(WIDE, width).splitlines()
     line = next(line for line in lines if "-12345.6789" in line)
     whole = ("-12345.6789", "123.4567 ± 12.3456")
     assert sum(number in line for number in whole) == numbers_per_line
@@ -70,11 +76,9 @@ def test_compare_fits(
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_a_page_has_bars_that_fit(width: int) -> None:
-    file = StringIO()
     rows = [Value("ppca:8", 0.0), Value("gaussian", -2.0, (-3.0, -1.0)), Value("a", -0.5, (-1.5, 0.5))]
     page = Page("", "ppca:8 is best", "(nats)", [Values(rows, "minus the best", zero=True)], ["a note"])
-    print_page(Console(file=file, width=width, markup=False, emoji=False), page)
-    lines = file.getvalue().splitlines()
+    lines = printed(page, width).splitlines()
     assert max(map(len, lines)) <= width
     assert lines.pop(0) == "ppca:8 is best (nats)"
     best, behind, close = (next(line for line in lines if row.label in line.split()[:1]) for row in rows)
@@ -93,15 +97,14 @@ def test_a_selection_on_80_columns_has_whole_names_in_one_table(width: int) -> N
         ["masked-net", "worse", "81,432", "−119.44 ± 0.16", "± 0.02", "8.05 ± 0.12"],
     ]
     columns = ["model", "", "parameters", "log evidence", "mask error", "behind the best"]
-    file = StringIO()
     title = "Held-out log evidence ± data error, nats per row, 160 rows in 5 folds"
-    Console(file=file, width=width).print(FittingTable(Table(columns, rows, title, words=(0, 1))))
-    lines = file.getvalue().splitlines()
+    text = of_table(Table(columns, rows, title, words=(0, 1)), width)
+    lines = text.splitlines()
     assert max(map(len, lines)) <= width
     for name, _, *numbers in rows:
         line = next(line for line in lines if name in line)
         assert all(number in line for number in numbers)
-    assert "smallest" in file.getvalue()
+    assert "smallest" in text
 
 
 @pytest.mark.parametrize("width", [50, 80, 100, 120])
@@ -115,11 +118,7 @@ def test_sentences_beside_each_other_are_folded_and_not_cut(width: int) -> None:
         ],
         ["it converges", "too short to tell", "5 % of the fall is lost after a rate of 0.870 (se 0.02)"],
     ]
-    file = StringIO()
-    Console(file=file, width=width).print(
-        FittingTable(Table(["claim", "verdict", "seen"], rows, "", (0, 1, 2)))
-    )
-    text = file.getvalue()
+    text = of_table(Table(["claim", "verdict", "seen"], rows, "", (0, 1, 2)), width)
     assert max(map(len, text.splitlines())) <= width
     expected = sorted(word for row in rows for cell in row for word in cell.split())
     assert not [word for word in expected if word not in text.split()]

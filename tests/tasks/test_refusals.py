@@ -382,32 +382,6 @@ def test_standard_output_and_devices_are_places(folder: Path, run: CommandLine) 
     assert (folder / "new" / "folder" / "a.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--seed", "2"), "seed 2 instead of 0"),
-        (("--design", "orderings"), "design orderings instead of every-size"),
-        (("--design", "every-size:2,shared"), "masks shared instead of own"),
-        (("--design", "every-size:1"), "masks_per_size 1 instead of 2"),
-        (("--shard", "1/2"), "shard [1, 2] instead of [1, 1]"),
-    ],
-)
-def test_another_run_is_refused_before_rows_are_read(
-    folder: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
-) -> None:
-    command, design = ("score", "gaussian", "t.npy", "--out", "a"), ("--design", "every-size:2")
-    assert run(*command, *design).code == 0
-    before = files_in(Path())
-
-    def read(*_: Any, **__: Any) -> None:
-        raise AssertionError("rows are read")
-
-    monkeypatch.setattr("maskevidence.inputs.rows.read", read)
-    more = words if words[0] == "--design" else (*design, *words)
-    assert message in run(*command, *more).error
-    assert files_in(Path()) == before
-
-
 def test_a_pipe_among_images_is_refused_or_listed(folder: Path, run: CommandLine) -> None:
     write_images(folder / "images", random_images(10, 2))
     os.mkfifo(folder / "images" / "pipe.png")

@@ -90,23 +90,6 @@ def test_sizes_follow_the_held_out_rows_in_shards_too(table: str, tmp_path: Path
         assert result[name] == pytest.approx(whole[name], rel=1e-9)
 
 
-def test_shards_are_one_run(table: str, tmp_path: Path) -> None:
-    whole = scored("gaussian", table, DESIGN)
-    shards = [tmp_path / str(k) for k in (1, 2)]
-    for k, out in enumerate(shards, 1):
-        scored("gaussian", table, DESIGN, out=out, shard=f"{k}/2")
-    summary = summarize(shards, tmp_path / "whole")
-    assert summary.lines[-1].startswith(f"Written to {tmp_path / 'whole'}: ")
-    assert summary.content["log_evidence"] == pytest.approx(whole["log_evidence"], rel=1e-9)
-    assert not summarize(shards).lines
-    with pytest.raises(me.InputError, match="is one of the runs"):
-        summarize(shards, shards[0])
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
-    with pytest.raises(me.InputError, match="cannot be written"):
-        summarize(shards, loop / "x")
-
-
 def test_a_new_model_leaves_out_what_is_constant(table: str) -> None:
     rows = me.data.read_table(table)
     model, dropped = new_model(lambda n: me.models.PPCA(n, 1), rows, rows)

@@ -1,17 +1,17 @@
 """An answer is a tensor of log-probabilities, each of the hidden token at its place and at its own value."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from maskevidence.check.findings import Finding, critical
-from maskevidence.check.trial import Change, Outcome, Trial, check, failed, noted, passed, skipped
+from maskevidence.check.findings import Finding, critical, failed, noted, passed, skipped
+from maskevidence.check.trial import Trial, check, compared
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals, active_dropout, check_conditionals
 from maskevidence.scores.first_batch import like
@@ -39,7 +39,7 @@ def word(model: object) -> Finding:
     "One call with all pairs of a row and a mask.",
     "the return value of log_conditionals(tokens, masked)",
 )
-def shape(trial: Trial, answer: Any) -> Outcome:
+def shape(trial: Trial, answer: Any) -> Finding:
     """The answer is a tensor of shape (B, D) in single or double precision."""
     expected = tuple(trial.masked.shape)
     if not isinstance(answer, Tensor):
@@ -61,7 +61,7 @@ def shape(trial: Trial, answer: Any) -> Outcome:
     "torch.where(masked, answer, 0.0) at the end of log_conditionals",
     explains=False,
 )
-def zeros(trial: Trial) -> Outcome:
+def zeros(trial: Trial) -> Finding:
     """The answer is exactly 0 where no token is masked: context and visible tokens are not scored."""
     tokens, empty = trial.tokens, torch.zeros_like(trial.masked)
     for answer, masked in ((trial.answer, trial.masked), (trial.ask(tokens, empty), empty)):
@@ -82,7 +82,7 @@ def zeros(trial: Trial) -> Outcome:
     "The answers for the data were looked at, and those for hidden tokens with the smallest and the "
     "largest value of their column.",
 )
-def finite(trial: Trial) -> Outcome:
+def finite(trial: Trial) -> Finding:
     """Answers for the data are finite, and at the edges of each column's range they are numbers."""
 
     def first(answer: Tensor, wrong: Bool[Tensor, "b D"]) -> str:
@@ -128,19 +128,19 @@ def _edges(trial: Trial) -> Iterator[Tensor]:
     "The same call was made twice, and active dropout was looked for.",
     "random numbers that are drawn anew in each call, or model.eval(), to be called before scoring",
 )
-def determinism(trial: Trial) -> Outcome | Iterable[Change]:
+def determinism(trial: Trial) -> Finding:
     """The same call gives the same answer, and no dropout is on."""
     if active := active_dropout(trial.model):
         message = f"{len(active)} modules in training mode change the answers at random ({active[0]})"
         return failed(message, look_at="model.eval(), to be called before scoring")
-    return [Change(trial.answer, trial.ask(trial.tokens), trial.masked)]
+    return compared(trial, trial.answer, trial.ask(trial.tokens), trial.masked)
 
 
 @check(
     "own value",
     "In each pair one hidden token got another value, then the others did; its answer was compared.",
 )
-def own_value(trial: Trial) -> Outcome:
+def own_value(trial: Trial) -> Finding:
     """Every hidden token is scored at its own value: the answer changes with it."""
     column = trial.probe("own value")
     other, differs = trial.other_values("other values")
@@ -180,7 +180,7 @@ def own_value(trial: Trial) -> Outcome:
     "Half of the visible tokens of each row were made context, and the answers were compared.",
     "tokens.visible(masked), which are the tokens to condition on: those of the context are among them",
 )
-def context(trial: Trial) -> Outcome | Iterable[Change]:
+def context(trial: Trial) -> Finding:
     """A visible token that is made context changes no answer."""
     tokens = trial.tokens
     widened: Any = getattr(trial.model, "widened", None)  # of a model that hides whole words
@@ -189,7 +189,7 @@ def context(trial: Trial) -> Outcome | Iterable[Change]:
     if not bool(moved.any()):
         return skipped("no row has a visible token")
     changed = replace(tokens, maskable=tokens.maskable & ~moved, context=tokens.context | moved)
-    return [Change(trial.answer, trial.ask(changed), trial.masked)]
+    return compared(trial, trial.answer, trial.ask(changed), trial.masked)
 
 
 @check(
@@ -197,27 +197,36 @@ def context(trial: Trial) -> Outcome | Iterable[Change]:
     "At hidden tokens the values of hidden neighbours were put in, and those of other hidden tokens.",
     "an index that is off by one: special tokens at the start, or the logits of the next token",
 )
-def offset(trial: Trial) -> Outcome:
+def offset(trial: Trial) -> Finding:
     """A token's own value is at least as likely at its place as the values of its neighbours.
 
     Tokens are hidden in blocks, so that the model sees a neighbour as little as any other hidden token. If
     the answers are read one place off, the neighbour's value is more likely than the token's own, and than
     the value of another hidden token.
     """
-    hidden = _hidden_blocks(trial)
-    n_rows = len(hidden.tokens)
+    tokens, masked = _hidden_blocks(trial)
+    n_rows = len(tokens)
     if n_rows < _FEWEST_ROWS:
         return skipped(f"{n_rows} rows have enough neighbours; {_FEWEST_ROWS} are needed")
-    column, other_column = hidden.column, _other_columns(trial, hidden.masked)
+    column = torch.arange(masked.shape[1], device=masked.device).expand_as(masked)
+    other_column = _other_columns(trial, masked)
+    neighbours = {step: _neighbours(masked, column, step) for step in _OFFSETS}
+
+    def ask(source: Int64[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
+        """The answers with the values of the source columns at the hidden tokens."""
+        copied = tokens.values.gather(1, like(source, tokens.values).expand_as(tokens.values))
+        values = torch.where(like(masked, copied), copied, tokens.values)
+        return trial.ask(replace(tokens, values=values), masked).clamp(min=_IMPOSSIBLE)
+
     try:
-        own, other = hidden.ask(trial, column), hidden.ask(trial, other_column)
-        by_offset = {step: hidden.ask(trial, hidden.neighbour(step)) for step in _OFFSETS}
+        own, other = ask(column), ask(other_column)
+        by_offset = {step: ask(neighbour) for step, neighbour in neighbours.items()}
     except Exception:  # each column has a domain of its own
         return skipped("the model does not take the values of one column in another")
     numbers = {"n_rows": n_rows, "n_masks": n_rows, "allowed": _LEAST}
     largest, largest_z = -math.inf, 0.0
     for step, value in by_offset.items():
-        neighbour = hidden.neighbour(step)
+        neighbour = neighbours[step]
         where = (neighbour != column) & (other_column != column) & (other_column != neighbour)
         (z_own, above_own), (z_other, above_other) = _t(value - own, where), _t(value - other, where)
         z, above = min(z_own, z_other), min(above_own, above_other)
@@ -238,27 +247,13 @@ def offset(trial: Trial) -> Outcome:
     return passed(message, z=largest_z, largest=largest, **numbers)
 
 
-class _HiddenBlocks(NamedTuple):
-    """Rows with hidden blocks."""
-
-    tokens: Tokens
-    masked: Bool[Tensor, "n D"]
-    column: Int64[Tensor, "n D"]
-
-    def neighbour(self, step: int) -> Int64[Tensor, "n D"]:
-        """The column at this distance where both columns are hidden, otherwise the column itself."""
-        neighbour = (self.column + step).clamp(0, self.column.shape[1] - 1)
-        return torch.where(self.masked & self.masked.gather(1, neighbour), neighbour, self.column)
-
-    def ask(self, trial: Trial, source: Int64[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
-        """The answers with the values of the source columns at the hidden tokens."""
-        values = self.tokens.values
-        copied = values.gather(1, like(source, values).expand_as(values))
-        changed = replace(self.tokens, values=torch.where(like(self.masked, values), copied, values))
-        return trial.ask(changed, self.masked).clamp(min=_IMPOSSIBLE)
+def _neighbours(masked: Bool[Tensor, "n D"], column: Int64[Tensor, "n D"], step: int) -> Int64[Tensor, "n D"]:
+    """The column at this distance where both columns are hidden, otherwise the column itself."""
+    neighbour = (column + step).clamp(0, column.shape[1] - 1)
+    return torch.where(masked & masked.gather(1, neighbour), neighbour, column)
 
 
-def _hidden_blocks(trial: Trial) -> _HiddenBlocks:
+def _hidden_blocks(trial: Trial) -> tuple[Tokens, Bool[Tensor, "n D"]]:
     """Rows with half of their blocks of tokens hidden; short rows with one block of half the row."""
     rng = trial.rng("offset")
     maskable = trial.data.maskable.cpu()
@@ -275,9 +270,7 @@ def _hidden_blocks(trial: Trial) -> _HiddenBlocks:
     first = start % (n_tokens - size + 1)
     in_single = (position >= first) & (position < first + size)
     masked = maskable & torch.where(n_tokens < 3 * _BLOCK, in_single, in_blocks)
-    column = torch.arange(width).expand(n, width)
-    device = trial.masked.device
-    return _HiddenBlocks(trial.data[rows.to(trial.data.ids.device)], masked.to(device), column.to(device))
+    return trial.data[rows.to(trial.data.ids.device)], masked.to(trial.masked.device)
 
 
 def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "n D"]:

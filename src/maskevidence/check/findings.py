@@ -46,6 +46,26 @@ class Finding:
     look_at: str = ""
 
 
+def passed(found: str, **fields: Any) -> Finding:
+    """The check passed; its name and the counts of the trial are added by the `Check`."""
+    return Finding("", "passed", found, **fields)
+
+
+def failed(found: str, **fields: Any) -> Finding:
+    """The check failed."""
+    return Finding("", "failed", found, **fields)
+
+
+def noted(found: str, **fields: Any) -> Finding:
+    """The model may be sound, but readers of its numbers should know something."""
+    return Finding("", "noted", found, **fields)
+
+
+def skipped(reason: str) -> Finding:
+    """The check does not apply."""
+    return Finding("", "skipped", reason)
+
+
 @dataclass(frozen=True, repr=False)
 class CheckReport(Shown):
     """The findings of all checks of one model on some data; it prints as a table.

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from maskevidence.check.trial import MASKS_PER_ROW, Outcome, Trial, check, failed, noted, passed, skipped
+from maskevidence.check.findings import Finding, failed, noted, passed, skipped
+from maskevidence.check.trial import MASKS_PER_ROW, Trial, check
 from maskevidence.model import HasLogEvidence, HasScoreOrderings
 from maskevidence.tokens import Tokens
 
@@ -20,7 +21,7 @@ _N_ORDERS = 3
     "For pairs of hidden tokens, p(a|·)p(b|a,·) was compared with p(b|·)p(a|b,·).",
     "the formula; conditionals without a joint density are 'learned'",
 )
-def joint(trial: Trial) -> Outcome:
+def joint(trial: Trial) -> Finding:
     """p(a|·) p(b|a,·) = p(b|·) p(a|b,·) for pairs of hidden tokens.
 
     For conditionals that do not claim to be exact, the size of the disagreement is reported as a number.
@@ -34,11 +35,17 @@ def joint(trial: Trial) -> Outcome:
         return status(
             f"the two orders of a pair differ by {typical:.3g} nats (root mean square of {len(gap)} pairs)",
             largest=typical,
+            n_rows=trial.n_rows,
             n_masks=len(gap),
         )
     scale = 1 + float(trial.answer[trial.masked].abs().max())
     largest = float(np.max(np.abs(gap))) / scale
-    numbers = {"largest": largest, "allowed": 4 * trial.tolerance, "n_masks": len(gap)}
+    numbers = {
+        "largest": largest,
+        "allowed": 4 * trial.tolerance,
+        "n_rows": trial.n_rows,
+        "n_masks": len(gap),
+    }
     if largest <= 4 * trial.tolerance:
         return passed(f"both orders agree within {largest * scale:.1e} nats", **numbers)
     message = (
@@ -52,7 +59,7 @@ def joint(trial: Trial) -> Outcome:
     f"The chain rule was added up along {_N_ORDERS} random orders of the tokens of each row.",
     "the formula of the conditionals",
 )
-def orders(trial: Trial) -> Outcome:
+def orders(trial: Trial) -> Finding:
     """The sum of the log-probabilities along an order is the same for all orders."""
     if trial.model.conditionals != "exact":
         return skipped(f"conditionals = {trial.model.conditionals!r} need not agree")
@@ -76,7 +83,7 @@ def orders(trial: Trial) -> Outcome:
     "closed form",
     "log_evidence and score_orderings were compared with sums of conditionals along an order.",
 )
-def closed_form(trial: Trial) -> Outcome:
+def closed_form(trial: Trial) -> Finding:
     """`log_evidence` and `score_orderings`, where a model has them, agree with its conditionals."""
     model, tokens = trial.model, _few_tokens(trial)
     ranks = _orders(trial, tokens)[0]

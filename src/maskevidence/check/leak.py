@@ -1,24 +1,12 @@
 """Leaks: an answer may not change with values that the model must not see, or with the rest of its call."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from maskevidence.check.findings import signs_by_chance
-from maskevidence.check.trial import (
-    Change,
-    Outcome,
-    Trial,
-    check,
-    compare_answers,
-    failed,
-    noted,
-    passed,
-    raised,
-    skipped,
-)
+from maskevidence.check.findings import Finding, failed, passed, signs_by_chance, skipped
+from maskevidence.check.trial import Trial, check, compared, raised, worst
 from maskevidence.scores.ask import slices
 from maskevidence.scores.first_batch import like
 
@@ -34,15 +22,15 @@ _SMALLEST = -1e6  # in place of -∞, the log of a probability of 0
     "and the answer for that one was compared.",
     "where log_conditionals reads tokens.values: only tokens.visible(masked) may decide the answer",
 )
-def leak(trial: Trial) -> Iterator[Change]:
+def leak(trial: Trial) -> Finding:
     """The answer for a hidden token does not change with the values of the other hidden tokens."""
     probe = trial.probe("leak")
     own = torch.zeros_like(trial.masked)
     own[torch.arange(len(probe)), probe] = True
     others = trial.masked & ~own
-    for purpose in ("other rows", "again"):
-        after = trial.ask(trial.with_values(trial.other_values(purpose)[0], others))
-        yield Change(trial.answer, after, own & others.any(1, keepdim=True))
+    where = own & others.any(1, keepdim=True)
+    replaced = (trial.with_values(trial.other_values(word)[0], others) for word in ("other rows", "again"))
+    return worst(compared(trial, trial.answer, trial.ask(tokens), where) for tokens in replaced)
 
 
 @check(
@@ -50,9 +38,8 @@ def leak(trial: Trial) -> Iterator[Change]:
     "The values of all hidden tokens were replaced, and their distributions compared.",
     "where log_distributions reads tokens.values: only tokens.visible(masked) may decide it",
 )
-def distributions(trial: Trial) -> Iterator[Change]:
+def distributions(trial: Trial) -> Finding:
     """The answer of `log_distributions` does not change with hidden values, as decoding policies assume."""
-
     changed = trial.with_values(trial.other_values("other rows")[0], trial.masked)
     found = [torch.zeros(0, dtype=torch.float64)]
     for part in slices(len(trial.masked), _ROWS_AT_ONCE):  # all at once, they take gigabytes
@@ -68,7 +55,7 @@ def distributions(trial: Trial) -> Iterator[Change]:
     masked = trial.masked.cpu()
     largest = torch.zeros(masked.shape, dtype=torch.float64)
     largest[masked] = torch.cat(found)
-    yield Change(torch.zeros_like(largest), largest, masked)
+    return compared(trial, torch.zeros_like(largest), largest, masked)
 
 
 _ABSENT = "sums and attention over all columns: tokens that are neither maskable nor context are not there"
@@ -79,26 +66,26 @@ _ABSENT = "sums and attention over all columns: tokens that are neither maskable
     "The values of absent tokens were replaced by others and, in numbers, by NaN; padding was added.",
     _ABSENT,
 )
-def absent(trial: Trial) -> Outcome:
+def absent(trial: Trial) -> Finding:
     """The answer does not change with the values of padding and missing tokens, or with their number.
 
     If the data have no absent token, a model that cannot leave tokens out is noted and does not fail.
     """
     complete = bool((trial.data.maskable | trial.data.context).all())
     try:
-        outcome = _absent(trial)
+        finding = _absent(trial)
     except Exception as error:
         if not complete:
             raise
-        outcome = failed(raised("absent values", error).found)
-    if outcome.status != "failed" or not complete:
-        return outcome
-    message = f"the model cannot leave out tokens, and these data have no absent token ({outcome.message})"
-    return noted(message, look_at=_ABSENT, **outcome.fields)
+        finding = failed(raised("absent values", error).found)
+    if finding.status != "failed" or not complete:
+        return finding
+    message = f"the model cannot leave out tokens, and these data have no absent token ({finding.found})"
+    return replace(finding, status="noted", found=message, look_at=_ABSENT)
 
 
-def _absent(trial: Trial) -> Outcome:
-    """The outcome on the data's absent tokens; without any, half of the visible tokens are left out."""
+def _absent(trial: Trial) -> Finding:
+    """The finding on the data's absent tokens; without any, half of the visible tokens are left out."""
     tokens, masked, before = trial.tokens, trial.masked, trial.answer
     if bool((tokens.maskable | tokens.context).all()):
         gone = tokens.visible(masked) & tokens.maskable & (trial.noise("absent") < 0.5)
@@ -111,13 +98,13 @@ def _absent(trial: Trial) -> Outcome:
     replacements = [trial.other_values("other rows")[0]]
     if tokens.values.is_floating_point():
         replacements.append(torch.full_like(tokens.values, torch.nan))
-    changes = []
+    where, findings = masked & gone.any(1, keepdim=True), []
     for values in replacements:
         changed = replace(tokens, values=torch.where(like(gone, values), values, tokens.values))
-        changes.append(Change(before, trial.ask(changed, masked), masked & gone.any(1, keepdim=True)))
+        findings.append(compared(trial, before, trial.ask(changed, masked), where))
     if (padded := _padded(trial)) is not None:
-        changes.append(Change(trial.answer, padded, trial.masked))
-    return compare_answers(trial, changes)
+        findings.append(compared(trial, trial.answer, padded, trial.masked))
+    return worst(findings)
 
 
 def _padded(trial: Trial) -> Tensor | None:
@@ -142,7 +129,7 @@ def _padded(trial: Trial) -> Tensor | None:
     "Rows were scored alone, and in the reverse order.",
     "batch normalisation in training mode, and sums over the batch",
 )
-def batch(trial: Trial) -> Iterator[Change]:
+def batch(trial: Trial) -> Finding:
     """The answer for a row does not depend on the other rows of the call, or on their order."""
     n = len(trial.masked)
     reverse = torch.arange(n - 1, -1, -1)
@@ -150,8 +137,7 @@ def batch(trial: Trial) -> Iterator[Change]:
     alone = trial.answer.clone()
     for row in trial.rng("alone").permutation(n)[:_N_ALONE].tolist():
         alone[row : row + 1] = trial.ask(trial.tokens[row : row + 1], trial.masked[row : row + 1])
-    yield Change(trial.answer, alone, trial.masked)
-    yield Change(trial.answer, reversed_, trial.masked)
+    return worst(compared(trial, trial.answer, after, trial.masked) for after in (alone, reversed_))
 
 
 @check(
@@ -159,7 +145,7 @@ def batch(trial: Trial) -> Iterator[Change]:
     "Between two calls all values changed, but not the ids and masks; then the ids changed, too.",
     "anything that a call stores on the model, and the key under which it is found again",
 )
-def cache(trial: Trial) -> Outcome:
+def cache(trial: Trial) -> Finding:
     """A call does not return the answers of an earlier call for other values."""
     other, differs = trial.other_values("cache")
     changed = trial.with_values(other, differs)
@@ -168,15 +154,15 @@ def cache(trial: Trial) -> Outcome:
     half = torch.arange(len(after) // 2 + 1).flip(0)
     fresh = after.clone()
     fresh[half] = trial.ask(changed[half], trial.masked[half])
-    outcome = compare_answers(trial, [Change(fresh, after, trial.masked)])
-    if outcome.status == "failed" or trial.model.conditionals == "approximate":
-        return outcome
+    finding = compared(trial, fresh, after, trial.masked)
+    if finding.status == "failed" or trial.model.conditionals == "approximate":
+        return finding
     try:
         renumbered = trial.ask(replace(changed, ids=changed.ids + 10**9))
     except Exception:  # a model that knows its observations by their ids
-        return outcome
-    by_ids = compare_answers(trial, [Change(renumbered, after, trial.masked)])
-    return by_ids if by_ids.status == "failed" else outcome
+        return finding
+    by_ids = compared(trial, renumbered, after, trial.masked)
+    return by_ids if by_ids.status == "failed" else finding
 
 
 @check(
@@ -184,7 +170,7 @@ def cache(trial: Trial) -> Outcome:
     "Each row got the id of another one, with its values and mask as they are.",
     "whatever is looked up by tokens.ids: only the tokens themselves may decide the answer",
 )
-def ids(trial: Trial) -> Outcome:
+def ids(trial: Trial) -> Finding:
     """The answer for a row does not depend on its id: nothing is looked up by it.
 
     Numerical conditionals may take their random numbers from the id. Their answers may change with it, but
@@ -195,13 +181,13 @@ def ids(trial: Trial) -> Outcome:
     all_ids, row = torch.unique(trial.tokens.ids, return_inverse=True)
     others = all_ids.roll(1) if len(all_ids) > 1 else all_ids + 1
     after = trial.ask(replace(trial.tokens, ids=others[row]))
-    outcome = compare_answers(trial, [Change(trial.answer, after, trial.masked)])
-    if outcome.status != "failed" or trial.model.conditionals != "approximate":
-        return outcome
+    finding = compared(trial, trial.answer, after, trial.masked)
+    if finding.status != "failed" or trial.model.conditionals != "approximate":
+        return finding
     gain = torch.where(trial.masked, trial.answer - after, 0.0).sum(1) / trial.masked.sum(1)
     n_worse = int((torch.bincount(row, gain) > 0).sum())
     worse = f"{n_worse} of {len(all_ids)} rows became worse"
     if not signs_by_chance(n_worse, len(all_ids)):
-        return replace(outcome, message=f"{outcome.message}; {worse}")
-    size = f"by up to {outcome.fields['largest']:.1e} of 1 + |answer|"
+        return replace(finding, found=f"{finding.found}; {worse}")
+    size = f"by up to {finding.largest:.1e} of 1 + |answer|"
     return passed(f"draws differ from row to row, {size}; under the ids of others {worse}")

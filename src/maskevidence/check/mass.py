@@ -9,8 +9,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from maskevidence.check.findings import Finding, failed, noted, passed, skipped
 from maskevidence.check.integrals import Floats, integrate
-from maskevidence.check.trial import Outcome, Trial, check, failed, noted, passed, skipped
+from maskevidence.check.trial import Trial, check
+from maskevidence.errors import InputError
 from maskevidence.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
 
 _N_PROBES = 4
@@ -83,8 +85,8 @@ def _why_unknown(trial: Trial) -> str | None:
     return None
 
 
-def _no_masses(trial: Trial) -> Outcome:
-    """The outcome of a check that needs total probabilities, where there are none."""
+def _no_masses(trial: Trial) -> Finding:
+    """The finding of a check that needs total probabilities, where there are none."""
     return skipped(_why_unknown(trial) or "the model takes no other values than those of the data")
 
 
@@ -165,23 +167,19 @@ def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
         try:
             answers = curve(torch.from_numpy(x).to(device))
         except Exception as error:  # values outside the range are refused, or all but those of the data
-            raise _Refused from error
+            raise InputError("the model does not take these values") from error
         return np.where(np.isnan(answers), -np.inf, answers)
 
     for line in (True, False):
         try:
             found = integrate(log_prob, _starts(trial, row, column), 0.1 * _tolerance(trial), line=line)
-        except _Refused:
+        except InputError:
             continue
         grows = "" if found.grows is None else f"the density grows without end towards {found.grows:.3g}"
         n_values = int(_present(trial)[:, column].sum())
         sums = (found.log_prob, found.log_weight, found.error)
         return Mass(row, column, *sums, grows, complete=line, density=True, n_values=n_values)
     return None
-
-
-class _Refused(Exception):
-    """The model does not take a value."""
 
 
 def _starts(trial: Trial, row: int, column: int) -> Floats:
@@ -198,7 +196,7 @@ def _starts(trial: Trial, row: int, column: int) -> Floats:
     "The probabilities of all values of some hidden tokens were added up, or integrated.",
     "the softmax or the constant of the density, and its sign",
 )
-def normalisation(trial: Trial, masses: list[Mass]) -> Outcome:
+def normalisation(trial: Trial, masses: list[Mass]) -> Finding:
     """The probabilities of all values of a hidden token add up to 1."""
     if not masses:
         return _no_masses(trial)
@@ -214,8 +212,7 @@ def normalisation(trial: Trial, masses: list[Mass]) -> Outcome:
     }
     token = f"token {worst.column} of observation {int(trial.tokens.ids[worst.row])}"
     if excess > 0:
-        outcome = _not_normalised(worst, masses, token)
-        return replace(outcome, fields=numbers | outcome.fields)
+        return replace(_not_normalised(worst, masses, token), **numbers)
     rough = max(masses, key=lambda mass: mass.error)
     if rough.error > allowed:
         message = f"cannot tell: the integral has not settled, at {rough.total():.4g} ± {rough.error:.2g}"
@@ -234,8 +231,8 @@ def normalisation(trial: Trial, masses: list[Mass]) -> Outcome:
     return passed(f"{len(masses)} {kind}, all within {largest:.1e} of 1", **numbers)
 
 
-def _not_normalised(worst: Mass, masses: list[Mass], token: str) -> Outcome:
-    """The outcome if the total of a token is not 1: a fault, or a mode that so few rows do not show."""
+def _not_normalised(worst: Mass, masses: list[Mass], token: str) -> Finding:
+    """The finding if the total of a token is not 1: a fault, or a mode that so few rows do not show."""
     if worst.note:
         return failed(f"{worst.note} ({token})")
     total = worst.total()
@@ -266,7 +263,7 @@ def _excess(mass: Mass, trial: Trial) -> float:
 
 
 @check("units", "Bases 2 and 10 of the logarithm were tried, and whether the tokens themselves are scored.")
-def units(trial: Trial, masses: list[Mass]) -> Outcome:
+def units(trial: Trial, masses: list[Mass]) -> Finding:
     """Answers are natural logarithms of the tokens' own probabilities, in the measure the model names."""
     if trial.model.conditionals == "transformed":
         return noted("what is scored is not the tokens themselves, as the model says: every sum is `pseudo`")
@@ -337,7 +334,7 @@ def _ignored_step(trial: Trial) -> float | None:
     "the logit of the mask token, to be left out before the softmax (diffusion=mdlm, for example)",
     explains=False,
 )
-def mask_token(trial: Trial) -> Outcome:
+def mask_token(trial: Trial) -> Finding:
     """Hidden tokens are hardly ever predicted to be the mask token.
 
     A network that was trained with the mask token among its outputs has learnt that it never is the answer,
@@ -359,7 +356,7 @@ def mask_token(trial: Trial) -> Outcome:
     shares = torch.stack(sums).sum(0) / len(log_p)
     share = float(shares[token])
     allowed = max(_LEAST_SHARE, _TIMES_OTHERS * float(shares.median()))
-    numbers = {"largest": share, "allowed": allowed, "n_masks": len(pairs)}
+    numbers = {"largest": share, "allowed": allowed, "n_rows": trial.n_rows, "n_masks": len(pairs)}
     if share <= allowed:
         return passed(f"it has a probability of {share:.1e}", **numbers)
     lost = float(-torch.log1p(-log_p.exp().clamp(max=1 - 1e-12)).mean())

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from maskevidence.check.trial import Outcome, Trial, check, failed, noted, passed, skipped
+from maskevidence.check.findings import Finding, failed, noted, passed, skipped
+from maskevidence.check.trial import Trial, check
 
 _MOST_UNKNOWN = 0.2
 _MOST_ROWS = 64
@@ -19,7 +20,7 @@ _CUT = "how long texts are shortened"
     "what n_bytes counts: bytes of the scored text, without prompts and special tokens",
     explains=False,
 )
-def n_bytes(trial: Trial) -> Outcome:
+def n_bytes(trial: Trial) -> Finding:
     """`n_bytes`, the denominator of bits per byte, is the number of UTF-8 bytes of an observation's text."""
     n_bytes, texts = trial.data.n_bytes, trial.texts
     if n_bytes is None:
@@ -69,7 +70,7 @@ def _is_full(trial: Trial, row: int) -> bool:
     "Tokens.context, which special tokens and prompts belong to",
     explains=False,
 )
-def scored_tokens(trial: Trial) -> Outcome:
+def scored_tokens(trial: Trial) -> Finding:
     """The scored tokens are those of the text: all of them, no prompt and no special token."""
     data, tokenizer = trial.data, getattr(trial.model, "tokenizer", None)
     if tokenizer is None:
@@ -107,7 +108,7 @@ def scored_tokens(trial: Trial) -> Outcome:
 
 
 @check("unknown tokens", "Tokens that the tokenizer does not know were counted.", explains=False)
-def unknown(trial: Trial) -> Outcome:
+def unknown(trial: Trial) -> Finding:
     """Few tokens are unknown: their probability says nothing about the text behind them."""
     unknown_id = getattr(getattr(trial.model, "tokenizer", None), "unk_token_id", None)
     if unknown_id is None:
@@ -132,7 +133,7 @@ def unknown(trial: Trial) -> Outcome:
     "where tokens beyond the last position are cut off or numbered again",
     explains=False,
 )
-def length_limit(trial: Trial) -> Outcome:
+def length_limit(trial: Trial) -> Finding:
     """The model refuses a text that is longer than it reads, and does not cut it in silence."""
     limit = getattr(trial.model, "max_tokens", None)
     if limit is None:

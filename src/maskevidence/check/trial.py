@@ -1,16 +1,16 @@
 """A trial is some rows and masks with the model's answers; a check is a question that a trial answers."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
-from maskevidence.check.findings import Finding, Status
+from maskevidence.check.findings import Finding, failed, passed
 from maskevidence.scores.ask import Answer, Asker, MaskedRows, slices
 from maskevidence.scores.first_batch import like, rounding
 from maskevidence.tokens import Tokens
@@ -149,55 +149,16 @@ def new_trial(
     return Trial(model, data, tokens, masked, tolerance, seed, texts)
 
 
-class Change(NamedTuple):
-    """Answers that have to be equal up to rounding."""
+def compared(
+    trial: Trial,
+    before: Float64[Tensor, "b D"],
+    after: Float64[Tensor, "b D"],
+    where: Bool[Tensor, "b D"],
+) -> Finding:
+    """The finding on a change that may not matter: the answers before and after it are equal up to rounding.
 
-    before: Float64[Tensor, "b D"]  # the answers as they were
-    after: Float64[Tensor, "b D"]  # the answers after a change that may not matter
-    where: Bool[Tensor, "b D"]  # which answers are compared
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The part of a finding that depends on the model."""
-
-    status: Status  # as in `Finding`
-    message: str  # its `found`
-    fields: dict[str, Any] = field(default_factory=dict)  # other fields of the finding
-
-    def finding(self, check: str, did: str, **defaults: Any) -> Finding:
-        """The finding of a check, with defaults for the fields that the outcome leaves out."""
-        return Finding(check, self.status, self.message, **{"did": did} | defaults | self.fields)
-
-
-def passed(message: str, **fields: Any) -> Outcome:
-    """The check passed."""
-    return Outcome("passed", message, fields)
-
-
-def failed(message: str, **fields: Any) -> Outcome:
-    """The check failed."""
-    return Outcome("failed", message, fields)
-
-
-def noted(message: str, **fields: Any) -> Outcome:
-    """The model may be sound, but readers of its numbers should know something."""
-    return Outcome("noted", message, fields)
-
-
-def skipped(reason: str, **fields: Any) -> Outcome:
-    """The check does not apply."""
-    return Outcome("skipped", reason, {"n_rows": 0, "n_masks": 0} | fields)
-
-
-def compare_answers(trial: Trial, changes: Iterable[Change]) -> Outcome:
-    """The outcome of the change with the largest |after - before| / (1 + |before|)."""
-    return max((_compare(trial, change) for change in changes), key=lambda outcome: outcome.fields["largest"])
-
-
-def _compare(trial: Trial, change: Change) -> Outcome:
-    """The outcome of one change."""
-    before, after, where = change
+    What counts is the largest |after - before| / (1 + |before|) of the answers in `where`.
+    """
     excess = torch.where(where, (after - before).abs() / (1 + before.abs()), 0.0)
     excess = torch.where(where & (after == before), 0.0, excess).nan_to_num(torch.inf, torch.inf)
     largest = float(excess.max()) if excess.numel() else 0.0
@@ -215,33 +176,38 @@ def _compare(trial: Trial, change: Change) -> Outcome:
     )
 
 
+def worst(findings: Iterable[Finding]) -> Finding:
+    """The finding with the largest change."""
+    return max(findings, key=lambda finding: finding.largest or 0.0)
+
+
 @dataclass(frozen=True)
 class Check:
     """A question to a model, whose answer on a trial is a finding."""
 
     name: str  # the name of the finding
-    # from a trial, the outcome; or the changes that may not change an answer
-    run: Callable[..., Outcome | Iterable[Change]]
+    run: Callable[..., Finding]  # from a trial, the finding without its name
     did: str  # what it does, one sentence
     look_at: str = ""  # what to look at in the model if the check fails
     explains: bool = True  # whether its fault may make the checks behind it fail
 
     def __call__(self, trial: Trial, *more: Any) -> Finding:
-        """The finding of a trial; a model that raises an error has failed."""
+        """The finding of a trial, with the trial's counts if it has none; a model that raises has failed."""
         try:
-            result = self.run(trial, *more)
-            outcome = result if isinstance(result, Outcome) else compare_answers(trial, result)
+            found = self.run(trial, *more)
         except Exception as error:
             return raised(self.name, error)
-        look_at = self.look_at if outcome.status == "failed" else ""
-        counts = {"n_rows": trial.n_rows, "n_masks": len(trial.masked)}
-        return outcome.finding(self.name, self.did, look_at=look_at, **counts)
+        if found.status == "failed" and not found.look_at:
+            found = replace(found, look_at=self.look_at)
+        if found.status != "skipped" and not (found.n_rows or found.n_masks):
+            found = replace(found, n_rows=trial.n_rows, n_masks=len(trial.masked))
+        return replace(found, check=self.name, did=self.did)
 
 
 def check(
     name: str, did: str, look_at: str = "", explains: bool = True
-) -> Callable[[Callable[..., Outcome | Iterable[Change]]], Check]:
-    """Make a check of a function from a trial to an outcome, or to changes."""
+) -> Callable[[Callable[..., Finding]], Check]:
+    """Make a check of a function from a trial to a finding."""
     return lambda run: Check(name, run, did, look_at, explains)
 
 

@@ -6,6 +6,7 @@ mask sizes and tokens, so that a wrong size, weight or mean shows after 200 draw
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from maskevidence.check.findings import Finding, critical
-from maskevidence.check.trial import Outcome, failed, passed, skipped
+from maskevidence.check.findings import Finding, critical, failed, passed, skipped
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import Exhaustive
@@ -48,15 +48,18 @@ def weights(objective: Any, seed: int = 0) -> list[Finding]:
     torch.manual_seed(seed)
     tokenizer = getattr(objective, "tokenizer", None)
     if tokenizer is None:
-        return [_of_objective(objective).finding("weights", _LOSSES)]
+        return [replace(_of_objective(objective), check="weights", did=_LOSSES)]
     features, special = _features(tokenizer)
     batches = [objective([dict(feature) for feature in features]) for _ in range(_N_STEPS)]
     inputs = _inputs(batches, features, special, tokenizer.mask_token_id)
     losses = _of_batches(objective, batches, features, special)
-    return [inputs.finding("mask tokens", _INPUTS), losses.finding("weights", _BATCHES)]
+    return [
+        replace(inputs, check="mask tokens", did=_INPUTS),
+        replace(losses, check="weights", did=_BATCHES),
+    ]
 
 
-def _of_objective(objective: Any) -> Outcome:
+def _of_objective(objective: Any) -> Finding:
     """The mean loss is the sum over all masks."""
     tokens, model = _short_rows(), _MadeUp()
     if (reason := _not_the_evidence(objective)) is not None:
@@ -70,7 +73,7 @@ def _of_objective(objective: Any) -> Outcome:
 
 def _of_batches(
     collator: Any, batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"]
-) -> Outcome:
+) -> Finding:
     """The mean weighted loss of a collator's batches is the sum over all masks."""
     if (reason := _not_the_evidence(collator)) is not None:
         return skipped(reason)
@@ -93,7 +96,7 @@ def _of_batches(
     return _compare(np.array(losses), -_evidence(model, tokens))
 
 
-def _inputs(batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"], mask_id: int) -> Outcome:
+def _inputs(batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"], mask_id: int) -> Finding:
     """Hidden tokens are mask tokens in the input and targets in the labels; nothing else is changed."""
     n_hidden = n_shown = n_wrong = n_special = 0
     for batch in batches:
@@ -121,7 +124,7 @@ def _inputs(batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"
     return failed(message, look_at="how the collator replaces the tokens that it chooses", **numbers)
 
 
-def _compare(losses: Float64[np.ndarray, " n"], expected: float) -> Outcome:
+def _compare(losses: Float64[np.ndarray, " n"], expected: float) -> Finding:
     """The mean of losses against its expectation."""
     mean, error = float(losses.mean()), float(losses.std(ddof=1)) / math.sqrt(len(losses))
     allowed = critical(len(losses) - 1) * error + _TOLERANCE * abs(expected)

@@ -15,7 +15,7 @@ from maskevidence.model import base_measure_of, to_device_of
 from maskevidence.models import load
 from maskevidence.models.base import TableModel
 from maskevidence.models.fingerprints import fingerprint
-from maskevidence.report.reading import ImageContent, ReportedRun, RowContent, Unavailable
+from maskevidence.report.reading import ImageContent, ReportedRun, RowContent
 from maskevidence.report.token_shades import scores_of_tokens
 from maskevidence.runs.directory import MODEL
 from maskevidence.show.words import cell_text
@@ -106,7 +106,7 @@ def _scores(
 
 
 def _row(run: ReportedRun, key: int) -> RowContent | None:
-    content = None if isinstance(run.contents, Unavailable) else run.contents(key)
+    content = None if isinstance(run.contents, str) else run.contents(key)
     if isinstance(content, ImageContent):
         return content.row
     return content if isinstance(content, RowContent) else None

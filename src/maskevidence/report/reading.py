@@ -60,17 +60,11 @@ class ImageContent:
 
 
 Content = TextContent | RowContent | ImageContent
-Contents = Callable[[int], Content | None]
+Contents = Callable[[int], Content | None]  # by the id of an observation
+Reason = str  # a sentence, in place of contents that cannot be shown
 
 
-@dataclass(frozen=True)
-class Unavailable:
-    """Why the observations cannot be shown, as a sentence."""
-
-    reason: str
-
-
-def read_back(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | Unavailable:
+def read_back(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | Reason:
     """Read the observations of a run again.
 
     The data are read by the name and with the options in the manifest, and are shown only if they have the
@@ -82,31 +76,29 @@ def read_back(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | 
     data = manifest.data
     is_text = data.text_fingerprint is not None
     if is_text and "block_size" in data.options:
-        return Unavailable(
-            "The observations are blocks of running text; the run does not record which text they hold."
-        )
+        return "The observations are blocks of running text; the run does not record which text they hold."
     if data.name == IN_PYTHON:
-        return Unavailable("The run was saved in Python without its data: me.save_run(..., data=table).")
+        return "The run was saved in Python without its data: me.save_run(..., data=table)."
     try:
         if is_text:
             contents = _texts(data)
         else:
             contents = _images(manifest) if DENSITY in manifest.details else _rows(manifest, ids)
     except (MaskEvidenceError, OSError) as error:
-        return Unavailable(f"The data {data.name!r} cannot be read any more: {' '.join(str(error).split())}.")
-    return contents or Unavailable(
+        return f"The data {data.name!r} cannot be read any more: {' '.join(str(error).split())}."
+    return contents or (
         f"{data.name!r} does not hold what was scored (the fingerprints differ): the data have changed "
         "since, or were read differently."
     )
 
 
-def _texts(data: DataSource) -> Contents | Unavailable | None:
+def _texts(data: DataSource) -> Contents | Reason | None:
     """The texts of a run; None if they have changed."""
     texts = inputs.texts.reopen(data)
     if texts.fingerprint() != data.text_fingerprint:
         return None
     if len(texts) != data.n_observations:
-        return Unavailable(
+        return (
             f"The {data.n_observations:,} observations are parts of {len(texts):,} texts; the run does not "
             "record which."
         )
@@ -230,7 +222,7 @@ class ReportedRun:
         return self.estimate.record.n_tokens
 
     @cached_property
-    def contents(self) -> Contents | Unavailable:
+    def contents(self) -> Contents | Reason:
         """What the observations are, read again from their source."""
         assert self.estimate is not None
         return read_back(self.manifest, self.estimate.ids)

@@ -20,7 +20,6 @@ from maskevidence.report.reading import (
     ReportedRun,
     RowContent,
     TextContent,
-    Unavailable,
 )
 from maskevidence.report.token_shades import (
     Shades,
@@ -47,13 +46,15 @@ def section_of_observations(
     """
     if not how_many or run.estimate is None:
         return []
-    extremes = find_extremes(run, how_many, noun)
-    parts: list[Block] = [*([about] if about else []), *spread_of(run, noun), extremes.ranked_by]
-    parts += map(note, extremes.remarks)
-    shades = extremes.shades
+    hardest, easiest, shades = find_extremes(run, how_many, noun)
+    how = " in closed form" if run.is_exact else ""
+    ranked = f"Ranked by nats per token{how}, among {count(run.estimate.n_observations, noun)}."
+    parts: list[Block] = [*([about] if about else []), *spread_of(run, noun), ranked]
+    has_scores = any(shown.scores is not None for shown in hardest)
+    parts += map(note, _remarks(run, has_scores=has_scores, coloured=shades is not None))
     parts += [] if shades is None else [_legend(shades)]
-    parts.append(_cards("Hardest" if extremes.easiest else "All, hardest first", extremes.hardest, shades))
-    parts += [_cards("Easiest", extremes.easiest, shades)] if extremes.easiest else []
+    parts.append(_cards("Hardest" if easiest else "All, hardest first", hardest, shades))
+    parts += [_cards("Easiest", easiest, shades)] if easiest else []
     title = f"{capital(noun)}s" + (f" of {run.name}" if several else "")
     return [Section("observations", title, parts)]
 
@@ -120,9 +121,8 @@ class ShownObservation:
     log_evidence: float  # nats
     n_tokens: int  # number of tokens
     content: Content | None  # what it is; None if that is not known
-    scores: (
-        Float64[np.ndarray, " D"] | None
-    )  # log p of each token or cell given all others; None if not known
+    # log p of each token or cell given all others; None if not known
+    scores: Float64[np.ndarray, " D"] | None
     tokens: list[str] | None  # the tokens of a text, if they have scores
 
     @property
@@ -131,20 +131,14 @@ class ShownObservation:
         return self.log_evidence / self.n_tokens
 
 
-@dataclass(frozen=True)
-class Extremes:
-    """The hardest and the easiest observations of a run."""
+def find_extremes(
+    run: ReportedRun, how_many: int, noun: str = "observation"
+) -> tuple[list[ShownObservation], list[ShownObservation], Shades | None]:
+    """The hardest and the easiest observations by nats per token, and the shades of their tokens.
 
-    hardest: list[ShownObservation]  # the observations with the fewest nats per token, hardest first
-    # the observations with the most nats per token, easiest first; empty if `hardest` has all
-    easiest: list[ShownObservation]
-    ranked_by: str  # how the observations are ranked, as a sentence
-    shades: Shades | None  # the shades of the tokens, if tokens have scores
-    remarks: list[str]  # why observations are not shown, or not coloured
-
-
-def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") -> Extremes:
-    """Find the hardest and the easiest observations, by log evidence per token."""
+    The hardest is the first of the hardest, the easiest the first of the easiest; where there are few, all
+    are among the hardest. Without scores of tokens there are no shades.
+    """
     estimate, contents = run.estimate, run.contents
     assert estimate is not None
     order = np.argsort(run.values / run.n_tokens, kind="stable").tolist()
@@ -158,7 +152,7 @@ def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") ->
     if run.manifest.data.text_fingerprint is not None:
         tokens = read_tokens(run.folder, scores) if scores else None
         shades = None if tokens is None else of_probabilities()
-    elif scores and not isinstance(contents, Unavailable):
+    elif scores and not isinstance(contents, str):
         shades = of_densities(list(scores.values()))
 
     def show(row: int) -> ShownObservation:
@@ -168,24 +162,17 @@ def find_extremes(run: ReportedRun, how_many: int, noun: str = "observation") ->
             estimate.names[row] if estimate.labels is not None else f"{capital(noun)} {key}",
             float(run.values[row]),
             int(run.n_tokens[row]),
-            None if isinstance(contents, Unavailable) else contents(key),
+            None if isinstance(contents, str) else contents(key),
             scores.get(key),
             None if tokens is None else tokens.get(key),
         )
 
-    how = " in closed form" if run.is_exact else ""
-    return Extremes(
-        hardest=[show(row) for row in hardest],
-        easiest=[show(row) for row in easiest],
-        ranked_by=f"Ranked by nats per token{how}, among {count(estimate.n_observations, noun)}.",
-        shades=shades,
-        remarks=_remarks(run, has_scores=bool(scores), coloured=shades is not None),
-    )
+    return list(map(show, hardest)), list(map(show, easiest)), shades
 
 
 def _remarks(run: ReportedRun, *, has_scores: bool, coloured: bool) -> list[str]:
     """Why observations are not shown, or not coloured."""
-    remarks = [run.contents.reason] if isinstance(run.contents, Unavailable) else []
+    remarks = [run.contents] if isinstance(run.contents, str) else []
     is_text = run.manifest.data.text_fingerprint is not None
     if is_text and not has_scores:
         remarks.append("Tokens have scores of their own only with --design leave-one-out:per-token.")

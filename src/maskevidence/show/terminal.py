@@ -6,13 +6,13 @@ Control characters in names and words are shown by their code points, so that no
 import codecs
 import io
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Literal
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
@@ -51,12 +51,13 @@ def print_page(screen: Console, page: Page) -> None:
     """
     screen.print(Text(plain(f"{page.headline}{' ' + page.aside if page.aside else ''}"), style="bold"))
     for part in map(_plain_part, page.parts):
-        if isinstance(part, str):
-            screen.print(part)
-        elif isinstance(part, Table):
-            screen.print(FittingTable(part))
+        shown: Iterable[RenderableType] = [part] if isinstance(part, str) else []
+        if isinstance(part, Table):
+            shown = _fitting(screen, part)
         elif isinstance(part, Values):
-            screen.print(Bars(part))
+            shown = _bars(part, screen.width)
+        for each in shown:
+            screen.print(each)
     for note in page.notes:
         screen.print(f"note: {plain(note)}")
 
@@ -104,144 +105,131 @@ def page_text(page: Page) -> str:
     return "\n".join(line.rstrip() for line in shown.get().splitlines())
 
 
-@dataclass(frozen=True)
-class FittingTable:
+def _fitting(screen: Console, table: Table) -> Iterator[RenderableType]:
     """A plain table, in the widest of three forms that fits.
 
     The first form has one line per row, but for sentences, which are folded. The second stands closer, breaks
     headings and words at their spaces, and folds the first column, which holds names, only as far as it must.
     The third gives every row a block of its own, with one line per column.
     """
+    if not table.columns:
+        yield _named_rows(table)
+        return
+    wide = _grid(table)
+    needed = Measurement.get(screen, screen.options.update(max_width=10_000), wide)
+    least = _widths(table, None)
+    if (needed.minimum if _long(table) else needed.maximum) <= screen.width:
+        yield wide
+    elif sum(least) + _PADDING * len(least) <= screen.width:
+        yield _grid(table, screen.width)
+    else:
+        yield from _blocks(table)
 
-    table: Table  # what it shows
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Called by rich to print the table."""
-        if not self.table.columns:
-            yield self._named_rows()
-            return
-        wide = self._grid()
-        needed = Measurement.get(console, options.update(max_width=10_000), wide)
-        if (needed.minimum if self._long else needed.maximum) <= options.max_width:
-            yield wide
-        elif self._folded_width() <= options.max_width:
-            yield self._grid(options.max_width)
-        else:
-            yield from self._blocks()
+def _grid(table: Table, room: int | None = None) -> Grid:
+    """The first form, or the second in so many characters."""
+    title = table.title or None
+    grid = Grid(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
+    grid.collapse_padding, grid.pad_edge = room is not None, room is None
+    for number, (column, width) in enumerate(zip(table.columns, _widths(table, room), strict=True)):
+        justify: Literal["left", "right"] = "left" if number in {0, *table.words} else "right"
+        if room is not None:
+            grid.add_column(textwrap.fill(column, width), justify=justify, width=width, overflow="fold")
+        elif number in _long(table):
+            grid.add_column(column, justify=justify, min_width=_LONG, overflow="fold")
+        else:  # rich takes the longest word as the least width, and cuts what is longer
+            cells = [column, *(row[number] for row in table.rows)]
+            grid.add_column(column, justify=justify, no_wrap=True, min_width=max(map(cell_len, cells)))
+    for row in table.rows:
+        grid.add_row(*row)
+    return grid
 
-    def _grid(self, room: int | None = None) -> Grid:
-        """The first form, or the second in so many characters."""
-        title = self.table.title or None
-        grid = Grid(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
-        grid.collapse_padding, grid.pad_edge = room is not None, room is None
-        for number, (column, width) in enumerate(zip(self.table.columns, self._widths(room), strict=True)):
-            justify: Literal["left", "right"] = "left" if number in {0, *self.table.words} else "right"
-            if room is not None:
-                grid.add_column(textwrap.fill(column, width), justify=justify, width=width, overflow="fold")
-            elif number in self._long:
-                grid.add_column(column, justify=justify, min_width=_LONG, overflow="fold")
-            else:  # rich takes the longest word as the least width, and cuts what is longer
-                cells = [column, *(row[number] for row in self.table.rows)]
-                grid.add_column(column, justify=justify, no_wrap=True, min_width=max(map(cell_len, cells)))
-        for row in self.table.rows:
-            grid.add_row(*row)
-        return grid
 
-    def _named_rows(self) -> Grid:
-        """Rows of a name and a value, without headings."""
-        grid = Grid(box=box.SIMPLE, show_header=False)
-        grid.add_column(style="bold", max_width=_NAMES, overflow="fold")
-        grid.add_column(overflow="fold")
-        for row in self.table.rows:
-            grid.add_row(*row)
-        return grid
+def _named_rows(table: Table) -> Grid:
+    """Rows of a name and a value, without headings."""
+    grid = Grid(box=box.SIMPLE, show_header=False)
+    grid.add_column(style="bold", max_width=_NAMES, overflow="fold")
+    grid.add_column(overflow="fold")
+    for row in table.rows:
+        grid.add_row(*row)
+    return grid
 
-    @property
-    def _long(self) -> set[int]:
-        """The columns of words, after the first, that hold sentences."""
-        return {k for k in self.table.words if k and any(len(row[k]) > _LONG for row in self.table.rows)}
 
-    def _widths(self, room: int | None) -> list[int]:
-        """The widths in the second form; names are widened first, then words, sentences and headings."""
-        parts = [
-            [
-                part
-                for cell in (heading, *cells)
-                for part in (cell.split() if cell == heading or number in self.table.words else [cell])
-            ]
-            for number, (heading, *cells) in enumerate(zip(self.table.columns, *self.table.rows, strict=True))
+def _long(table: Table) -> set[int]:
+    """The columns of words, after the first, that hold sentences."""
+    return {k for k in table.words if k and any(len(row[k]) > _LONG for row in table.rows)}
+
+
+def _widths(table: Table, room: int | None) -> list[int]:
+    """The widths in the second form; names are widened first, then words, sentences and headings."""
+    parts = [
+        [
+            part
+            for cell in (heading, *cells)
+            for part in (cell.split() if cell == heading or number in table.words else [cell])
         ]
-        least = [max(map(len, words), default=1) for words in parts]
-        whole = [max(map(len, cells)) for cells in zip(*self.table.rows, strict=True)] or least
-        whole[0], least[0] = max(least[0], whole[0]), min(least[0], _MIN_NAME)
-        spare = 0 if room is None else room - sum(least) - _PADDING * len(least)
-        names = sorted({0, *self.table.words})
-        others = [(number, len(heading)) for number, heading in enumerate(self.table.columns)]
-        sentences = [number for number in names if whole[number] > _LONG]
-        if len(sentences) > 1:  # they share what the others leave
-            names = [number for number in names if number not in sentences]
-            left = max(0, spare - sum(max(0, whole[number] - least[number]) for number in names))
-            total = sum(whole[number] - least[number] for number in sentences)
-            for number in sentences:
-                wider = min(whole[number] - least[number], left * (whole[number] - least[number]) // total)
-                least[number], spare = least[number] + wider, spare - wider
-        for number, wanted in [*((number, whole[number]) for number in names), *others]:
-            wider = min(max(0, spare), max(0, wanted - least[number]))
+        for number, (heading, *cells) in enumerate(zip(table.columns, *table.rows, strict=True))
+    ]
+    least = [max(map(len, words), default=1) for words in parts]
+    whole = [max(map(len, cells)) for cells in zip(*table.rows, strict=True)] or least
+    whole[0], least[0] = max(least[0], whole[0]), min(least[0], _MIN_NAME)
+    spare = 0 if room is None else room - sum(least) - _PADDING * len(least)
+    names = sorted({0, *table.words})
+    others = [(number, len(heading)) for number, heading in enumerate(table.columns)]
+    sentences = [number for number in names if whole[number] > _LONG]
+    if len(sentences) > 1:  # they share what the others leave
+        names = [number for number in names if number not in sentences]
+        left = max(0, spare - sum(max(0, whole[number] - least[number]) for number in names))
+        total = sum(whole[number] - least[number] for number in sentences)
+        for number in sentences:
+            wider = min(whole[number] - least[number], left * (whole[number] - least[number]) // total)
             least[number], spare = least[number] + wider, spare - wider
-        return least
+    for number, wanted in [*((number, whole[number]) for number in names), *others]:
+        wider = min(max(0, spare), max(0, wanted - least[number]))
+        least[number], spare = least[number] + wider, spare - wider
+    return least
 
-    def _folded_width(self) -> int:
-        """The smallest width of the second form."""
-        widths = self._widths(None)
-        return sum(widths) + _PADDING * len(widths)
 
-    def _blocks(self) -> Iterator[RenderableType]:
-        if self.table.title:
-            yield f"\n{self.table.title}"
-        for row in self.table.rows:
-            block = Grid(box=None, show_header=False, padding=(0, 1))
-            block.add_column(overflow="fold", style="bold")
-            block.add_column(overflow="fold")
-            for heading, cell in zip(self.table.columns, row, strict=True):
-                if cell:
-                    block.add_row(heading, cell)
-            yield ""
-            yield block
+def _blocks(table: Table) -> Iterator[RenderableType]:
+    """The third form."""
+    if table.title:
+        yield f"\n{table.title}"
+    for row in table.rows:
+        block = Grid(box=None, show_header=False, padding=(0, 1))
+        block.add_column(overflow="fold", style="bold")
+        block.add_column(overflow="fold")
+        for heading, cell in zip(table.columns, row, strict=True):
+            if cell:
+                block.add_row(heading, cell)
         yield ""
+        yield block
+    yield ""
 
 
-@dataclass(frozen=True)
-class Bars:
+def _bars(drawn: Values, room: int) -> Iterator[RenderableType]:
     """Intervals one below the other, drawn with characters."""
+    names = [value.label for value in drawn.values]
+    left = min(max(map(len, names)), room // 3)
+    width = max(10, min(_WIDEST_BARS, room - left - 4))
+    ends = [end for value in drawn.values for end in (value.value, *(value.thin or ()))]
+    ends += [0.0] if drawn.zero else []
+    low, high = min(ends), max(ends)
 
-    values: Values  # what is drawn
+    def at(number: float) -> int:
+        return round((number - low) / ((high - low) or 1.0) * (width - 1))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Called by rich to print the bars."""
-        names = [value.label for value in self.values.values]
-        left = min(max(map(len, names)), options.max_width // 3)
-        width = max(10, min(_WIDEST_BARS, options.max_width - left - 4))
-        ends = [end for value in self.values.values for end in (value.value, *(value.thin or ()))]
-        ends += [0.0] if self.values.zero else []
-        low, high = min(ends), max(ends)
-
-        def at(number: float) -> int:
-            return round((number - low) / ((high - low) or 1.0) * (width - 1))
-
-        yield ""
-        for name, value in zip(names, self.values.values, strict=True):
-            cells = [" "] * width
-            if self.values.zero:
-                cells[at(0.0)] = "┊"
-            if value.thin is not None:
-                first, last = at(value.thin[0]), at(value.thin[1])
-                cells[first : last + 1] = "─" * (last - first + 1)
-            cells[at(value.value)] = "●"
-            if len(name) > left:  # on lines of its own
-                yield Text(f"  {name}", overflow="fold")
-            yield Text(f"  {name if len(name) <= left else '':<{left}} {''.join(cells).rstrip()}")
-        scale = f"{low:.4g}".ljust(width - len(f"{high:.4g}")) + f"{high:.4g}"
-        yield Text(f"  {'':<{left}} {scale}".replace("-", "\N{MINUS SIGN}"))
-        yield Text(
-            f"  {'':<{left}} {' '.join(self.values.x_label.split())}. {self.values.words}", overflow="fold"
-        )
+    yield ""
+    for name, value in zip(names, drawn.values, strict=True):
+        cells = [" "] * width
+        if drawn.zero:
+            cells[at(0.0)] = "┊"
+        if value.thin is not None:
+            first, last = at(value.thin[0]), at(value.thin[1])
+            cells[first : last + 1] = "─" * (last - first + 1)
+        cells[at(value.value)] = "●"
+        if len(name) > left:  # on lines of its own
+            yield Text(f"  {name}", overflow="fold")
+        yield Text(f"  {name if len(name) <= left else '':<{left}} {''.join(cells).rstrip()}")
+    scale = f"{low:.4g}".ljust(width - len(f"{high:.4g}")) + f"{high:.4g}"
+    yield Text(f"  {'':<{left}} {scale}".replace("-", "\N{MINUS SIGN}"))
+    yield Text(f"  {'':<{left}} {' '.join(drawn.x_label.split())}. {drawn.words}", overflow="fold")

@@ -311,11 +311,6 @@ def model_words(name: str, arguments: Mapping[str, Any]) -> str:
     )
 
 
-def perplexity_name(kind: str) -> str:
-    """What the perplexity is called, by the kind of the estimate."""
-    return _PERPLEXITY_NAMES.get(kind, "perplexity")
-
-
 def units_in_words(result: Mapping[str, Any], token: str = "token") -> list[list[str]]:
     """Names and values of the same number per token, per byte of text and per pixel, where there are such."""
     per_token, bits = typeset(result["per_token"], 4), typeset(result["bits_per_token"], 4)
@@ -331,7 +326,7 @@ def units_in_words(result: Mapping[str, Any], token: str = "token") -> list[list
     if result.get("perplexity_bound") is not None:
         kind, least = result["kind"], "at most " if result["kind"] == "lower_bound" else ""
         value = f"{least}{result['perplexity_bound']:,.4g} per {token} ({kind_name(kind)})"
-        rows.append([perplexity_name(kind), value])
+        rows.append([_PERPLEXITY_NAMES.get(kind, "perplexity"), value])
     return rows
 
 
@@ -349,6 +344,7 @@ def _perplexity_of_recipe(result: Mapping[str, Any], recipe: Mapping[str, Any]) 
     return [[recipe["number"], f"{value}, as {recipe['name']} names it"]]
 
 
+# Invisible, or changing the direction of the text.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 # Line ends, tabs, and the joiners that shape letters and emoji without changing the direction of the text.
 _KEPT = "\n\t\u200c\u200d"
@@ -361,14 +357,9 @@ def plain(text: object) -> str:
         >>> plain("a\\u202eb")
         'aU+202Eb'
     """
-    return "".join(name_of(c) if is_hidden(c) else c for c in str(text))
 
+    def shown(character: str) -> str:
+        hidden = unicodedata.category(character) in _HIDDEN and character not in _KEPT
+        return f"U+{ord(character):04X}" if hidden else character
 
-def is_hidden(character: str) -> bool:
-    """Whether a character is invisible or changes the direction of the text."""
-    return unicodedata.category(character) in _HIDDEN and character not in _KEPT
-
-
-def name_of(character: str) -> str:
-    """The code point of a character."""
-    return f"U+{ord(character):04X}"
+    return "".join(map(shown, str(text)))
