@@ -59,13 +59,13 @@ def cells(
         folder = ResultFolder(options.out, "search for wrong cells", (TABLE, PAGE, RESULT))
         folder.refuse(overwrite=options.overwrite)
     build, saved = model_on(model, RowDevice())
-    reading, id_column, notes = RowReading(table=options.table), options.id_column, list[str]()
+    reading, notes = RowReading(table=options.table), list[str]()
     if build is None:
-        reading, id_column, notes = reading_for(saved, data, reading, id_column)
+        reading, notes = reading_for(saved, data, reading)
     words = takes_words(model, saved)
-    table = read(data, reading, limit=options.limit, id_column=id_column, words=words)
+    table = read(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
-    known = None if trusted is None else read(trusted, reading, id_column=id_column, words=words)
+    known = None if trusted is None else read(trusted, reading, words=words)
     found = wrong_cells(
         model if build is not None else saved,
         table,

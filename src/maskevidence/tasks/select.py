@@ -61,9 +61,8 @@ def select_command(
     if options.out is not None:
         folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
         folder.refuse(overwrite=options.overwrite)
-    reading, id_column = options.reading, options.id_column
     words = any(is_network(word.family) for word in among)
-    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
+    table = read(data, options.reading, limit=options.limit, seed=options.seed, words=words)
     selection = select(
         table,
         families,
@@ -76,9 +75,8 @@ def select_command(
     if any(candidate.family == "ppca" for candidate in selection.candidates):
         notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
-    selection.model.read_with = kept_reading(reading, id_column)
-    settings = {"limit": options.limit, "id_column": id_column, "words": words} | reading_options(reading)
-    read_with = {name: value for name, value in settings.items() if value}
+    selection.model.read_with = kept_reading(options.reading)
+    read_with = reading_options(options.reading, limit=options.limit, words=words)
     result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
     return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
 

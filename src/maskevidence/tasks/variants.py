@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.errors import InputError
 from maskevidence.inputs.command_words import kind_of_model
 from maskevidence.inputs.declaring import Argument
-from maskevidence.inputs.options import CheckpointOptions, TextDevice, VariantOptions
+from maskevidence.inputs.options import CheckpointOptions, VariantOptions
 from maskevidence.show.parts import Page
 from maskevidence.tasks.result import Result
 
@@ -27,7 +27,6 @@ def variants_command(
     ],
     options: VariantOptions,
     checkpoint: CheckpointOptions = CheckpointOptions(),
-    device: TextDevice = TextDevice(),
 ) -> Result:
     """Score MUTANTS of a wild type under MODEL by every convention, each distinct context in one pass.
 
@@ -67,7 +66,7 @@ def variants_command(
     )
     # before the model is loaded
     parse_mutants(wild_type, table.mutants, options.start, table.sequences, table.lines)
-    loaded = load_text_model(model, checkpoint, device)
+    loaded = load_text_model(model, checkpoint)
     if options.plan:
         plan = plan_variants(
             loaded, wild_type, table.mutants, conventions, start=options.start, draws=options.draws
