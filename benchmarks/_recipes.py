@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 import maskevidence as me
 from _timing import data
-from maskevidence.masks.design import MaskDesign
-from maskevidence.masks.drawing import DrawnMasks, drawn_masks, positions
+from maskevidence.masks.design import DrawnMasks, MaskDesign, drawn_masks, positions
 from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.models.text.diffusion import DiffusionNetwork, named_diffusion
 

@@ -36,8 +36,7 @@ import maskevidence as me
 from _coverage import MODELS, Cell, Setting, coverage, estimates, ids_of
 from _precision_models import standardised, trained
 from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import MaskKey, drawn_masks
 from maskevidence.tokens import positions
 from stopping import scored
 

@@ -48,8 +48,7 @@ from _precision_models import standardised
 from maskevidence.data.fasta import read_fasta
 from maskevidence.evidence.score_means import mean_of_scores
 from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import BoolMatrix, Integers, MaskKey, Masks, Positions
-from maskevidence.masks.drawing import masks_of_all_rows
+from maskevidence.masks.design import BoolMatrix, Integers, MaskKey, Masks, Positions, masks_of_all_rows
 from maskevidence.model import HasScoreMoments
 from maskevidence.support.keyed_random import keyed_ranks, scaled, stratified
 from maskevidence.tokens import positions

@@ -9,7 +9,7 @@ import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.evidence import score_means
 from maskevidence.masks import drawing
-from maskevidence.masks.drawing import BYTES_PER_MASK
+from maskevidence.masks.design import BYTES_PER_MASK
 from maskevidence.scores import record
 from maskevidence.support import memory
 from maskevidence.support.checks import check_memory

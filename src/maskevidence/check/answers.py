@@ -14,7 +14,7 @@ from maskevidence.check.findings import Finding, critical
 from maskevidence.check.trial import Change, Outcome, Trial, check, failed, noted, passed, skipped
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals, active_dropout, check_conditionals
-from maskevidence.scores.first_batch import like
+from maskevidence.scores.score import like
 from maskevidence.tokens import Tokens
 
 _OFFSETS = (-2, -1, 1, 2)

@@ -20,7 +20,7 @@ from maskevidence.check.trial import (
     skipped,
 )
 from maskevidence.scores.ask import slices
-from maskevidence.scores.first_batch import like
+from maskevidence.scores.score import like
 
 _PADDING = 3
 _N_ALONE = 6

@@ -7,7 +7,7 @@ from typing import Any
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.evidence.precise import FEWEST, Precise, check_own_masks, default_design
-from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.policy import Policy
@@ -24,9 +24,14 @@ from maskevidence.model import (
 )
 from maskevidence.moments import GaussianMoments
 from maskevidence.scores.ask import check_shared
-from maskevidence.scores.first_batch import check_first_batch
 from maskevidence.scores.record import ScoreTable
-from maskevidence.scores.score import Scoring, check_tokens, score_in_memory, score_shared_moments
+from maskevidence.scores.score import (
+    Scoring,
+    check_first_batch,
+    check_tokens,
+    score_in_memory,
+    score_shared_moments,
+)
 from maskevidence.tokens import Tokens
 
 
@@ -140,8 +145,7 @@ def estimate_evidence(
 def _of_moments(model: MaskedModel, moments: GaussianMoments, scoring: Scoring) -> EvidenceEstimate:
     """The estimate for the rows behind some moments, which share their masks."""
     table, n_calls = score_shared_moments(model, moments, scoring)
-    base_measure = base_measure_of(model)
-    estimate = summarize_scores(table, scoring.design, scoring.key, model.conditionals, n_calls, base_measure)
+    estimate = summarize_scores(table, _how_scored(model, scoring), n_calls)
     return replace(
         estimate,
         n_observations=moments.n_rows,
@@ -192,10 +196,11 @@ class _ScoresInMemory:
         del table
         self.n_calls += n_calls
         self.n_repeats = design.n_repeats
-        base_measure, conditionals = base_measure_of(self.model), self.model.conditionals
-        return summarize_scores(
-            self.scores[0], design, scoring.key, conditionals, self.n_calls, base_measure, self.labels
-        )
+        return summarize_scores(self.scores[0], _how_scored(self.model, scoring), self.n_calls, self.labels)
+
+
+def _how_scored(model: MaskedModel, scoring: Scoring) -> HowScored:
+    return HowScored(scoring.design, scoring.key, model.conditionals, base_measure_of(model))
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:

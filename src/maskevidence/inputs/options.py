@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
-from maskevidence.inputs.declaring import Argument, ModelKind, Option
+from maskevidence.inputs.command_words import Argument, ModelKind, Option
 from maskevidence.support.choices import (
     Convention,
     DensityName,

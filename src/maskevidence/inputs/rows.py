@@ -11,9 +11,17 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.data.image_files import IMAGE_SETS, are_pixels, is_image_source, read_images
+from maskevidence.data.image_files import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.sources import is_remote
-from maskevidence.data.table import Table, binarise, column_of, place_of, with_columns_of, with_levels_of
+from maskevidence.data.table import (
+    Table,
+    are_pixels,
+    binarise,
+    column_of,
+    place_of,
+    with_columns_of,
+    with_levels_of,
+)
 from maskevidence.data.table_files import (
     SUFFIXES,
     ColumnSelection,
@@ -25,8 +33,7 @@ from maskevidence.data.table_files import (
     to_table,
 )
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.inputs.command_words import own_file, parse_size, parse_words
-from maskevidence.inputs.declaring import flag
+from maskevidence.inputs.command_words import flag, own_file, parse_size, parse_words
 from maskevidence.inputs.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.inputs.own_model import fingerprint_of_code, own_model
 from maskevidence.model import HasNotesOn, HasRefine, as_tokens, to_device_of
@@ -222,7 +229,8 @@ def reread(data: str, options: Mapping[str, Any], seed: int) -> Table:
 
 
 def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Table:
-    if means_images(data, reading.table):
+    bundled = data in DATA_SETS and not Path(data).exists()
+    if not bundled and means_images(data, reading.table):
         for name, value in vars(reading.table).items():
             if value is not None:
                 raise InputError(f"{flag(name)} belongs to tables; leave it out for the images {data!r}")
@@ -232,11 +240,10 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     for name in ("column", "resize", "skip_bad"):
         if getattr(reading, name):
             raise InputError(f"{flag(name)} belongs to images; leave it out for {data!r}")
-    selection = selection_of(reading.table, words=words)
-    if is_table_file(data):
-        table = to_table(raw_table(data, reading.table), selection)
-    elif data in DATA_SETS:
+    if bundled:
         table = _chosen(DATA_SETS[data](), reading.table)
+    elif is_table_file(data):
+        table = to_table(raw_table(data, reading.table), selection_of(reading.table, words=words))
     else:
         sources = [
             *DATA_SETS,

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError
-from maskevidence.masks.drawing import MASKS_AT_ONCE, compact
+from maskevidence.masks.design import MASKS_AT_ONCE, compact
 from maskevidence.runs.blocks import Piece, seal_of_piece
 from maskevidence.scores.record import HiddenTokens, Scores, ScoreTable
 from maskevidence.support.files import reading, write_atomic

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.command_words import kind_of_model
-from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.command_words import Argument, kind_of_model
 from maskevidence.inputs.options import CellOptions, RowDevice, RowReading
 from maskevidence.tasks.result import Result
 

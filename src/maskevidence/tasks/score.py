@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from maskevidence.inputs.command_words import check_row_words
-from maskevidence.inputs.declaring import ModelKind
+from maskevidence.inputs.command_words import ModelKind, check_row_words
 from maskevidence.inputs.options import (
     Data,
     Design,

@@ -10,7 +10,7 @@ from maskevidence import __version__, inputs
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.precise import Precise
 from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers
-from maskevidence.inputs.declaring import ModelKind
+from maskevidence.inputs.command_words import ModelKind
 from maskevidence.inputs.options import RunOptions
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import MissingExtraError
-from maskevidence.inputs.command_words import check_row_words
-from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.command_words import Argument, check_row_words
 from maskevidence.inputs.options import SelectOptions
 from maskevidence.models.by_name import is_network, parse_components
 from maskevidence.tasks.result import Result

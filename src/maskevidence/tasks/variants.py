@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.command_words import kind_of_model
-from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.command_words import Argument, kind_of_model
 from maskevidence.inputs.options import CheckpointOptions, VariantOptions
 from maskevidence.show.parts import Page
 from maskevidence.tasks.result import Result

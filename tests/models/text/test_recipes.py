@@ -18,8 +18,7 @@ from diffusion_networks import LENGTH, MASK, N_IDS, Bd3lm, Llada, Mdlm, Sedd, ra
 from maskevidence.errors import InputError
 from maskevidence.inputs.recipes import RECIPES
 from maskevidence.masks.by_name import parse_design
-from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.masks.drawing import DrawnMasks, drawn_masks, positions
+from maskevidence.masks.design import DrawnMasks, MaskDesign, MaskKey, drawn_masks, positions
 from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.models.text.diffusion import DIFFUSIONS, DiffusionNetwork
 from maskevidence.models.text.encoding import Joining
