@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.bounds import linear_scores
-from maskevidence.evidence.curve import Curve, curve_from_scores
+from maskevidence.evidence.curve import Curve
+from maskevidence.evidence.curve_points import curve_from_scores
 from maskevidence.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.evidence.standard_errors import UNKNOWN_OF_DIFFERENCES, UNKNOWN_TAILS, Tails
 from maskevidence.masks.by_name import design_from_settings

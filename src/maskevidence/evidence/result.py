@@ -12,7 +12,8 @@ from jaxtyping import Float64, Integer
 from maskevidence.errors import InputError
 from maskevidence.evidence import bounds
 from maskevidence.evidence.bounds import Bracket, OrderSpread
-from maskevidence.evidence.curve import LOW_RATE, Curve, curve_from_scores, curve_lines
+from maskevidence.evidence.curve import LOW_RATE, Curve, curve_lines
+from maskevidence.evidence.curve_points import curve_from_scores
 from maskevidence.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
