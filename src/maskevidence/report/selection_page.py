@@ -19,8 +19,8 @@ from maskevidence.models.base import TableModel
 from maskevidence.report.layout import Figure
 from maskevidence.report.outlying import MOST_WORK
 from maskevidence.report.reading import ReportedRun
-from maskevidence.runs.blocks import read_sealed, seal_of_files
 from maskevidence.runs.directory import MODEL
+from maskevidence.runs.folder import read_sealed, seal_of_files
 from maskevidence.runs.prepared import manifest_of, score_prepared
 from maskevidence.scores.score import Scoring
 from maskevidence.show.parts import Page, Picture, Table

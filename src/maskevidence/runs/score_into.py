@@ -16,9 +16,8 @@ from maskevidence.masks.design import check_n_masks, n_masks
 from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
 from maskevidence.models.cell_mass import CellMass
-from maskevidence.runs.blocks import Piece, block_rows
+from maskevidence.runs.blocks import Engine, Piece, Scorer, Work, block_rows, local_engine
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
-from maskevidence.runs.engine import Engine, Scorer, Work, local_engine
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, read_part, write_part

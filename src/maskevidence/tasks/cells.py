@@ -80,7 +80,7 @@ def cells(
 
 def read_page(folder: Path) -> bytes:
     """The page in a folder that `cells --out` wrote."""
-    from maskevidence.runs.blocks import read_sealed
+    from maskevidence.runs.folder import read_sealed
     from maskevidence.support.files import reading
 
     read_sealed(folder / RESULT, "find the cells again with --overwrite")
@@ -91,7 +91,7 @@ def read_page(folder: Path) -> bytes:
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
-    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.folder import write_sealed
     from maskevidence.support.files import csv_text, write_atomic
     from maskevidence.support.provenance import made_of
 

@@ -24,9 +24,8 @@ from maskevidence.runs import (
     rows_per_block,
     write_summary,
 )
-from maskevidence.runs.blocks import parse_shard
+from maskevidence.runs.blocks import Engine, kept_open, local_engine, parse_shard
 from maskevidence.runs.directory import ESTIMATE, TOKENS
-from maskevidence.runs.engine import Engine, kept_open, local_engine
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import Prepared, manifest_of
 from maskevidence.runs.summary import agrees

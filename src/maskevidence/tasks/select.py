@@ -82,7 +82,7 @@ def select_command(
 
 def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table, the picture and the chosen model; and last what shows that the folder is complete."""
-    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.folder import write_sealed
     from maskevidence.show.draw import image
     from maskevidence.support.files import write_atomic
 

@@ -11,8 +11,7 @@ from maskevidence.evidence.result import page_of_numbers
 from maskevidence.inputs.command_words import kind_of_training
 from maskevidence.inputs.options import Training
 from maskevidence.models.by_name import is_network
-from maskevidence.runs.blocks import read_sealed, write_sealed
-from maskevidence.runs.folder import ResultFolder
+from maskevidence.runs.folder import ResultFolder, read_sealed, write_sealed
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.words import typeset
 from maskevidence.support.files import read_json, write_json

@@ -155,7 +155,7 @@ def _correlations(
 def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, Any], out: Path) -> list[str]:
     """The summary marks the folder; the table is written last and marks it as finished."""
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
-    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.folder import write_sealed
     from maskevidence.support.files import write_atomic
 
     taken = ("mutant", *scores.columns().values)
