@@ -25,12 +25,11 @@ from maskevidence.masks.design import (
     Summation,
     all_pairs,
     drawn_masks,
-    positions,
 )
 from maskevidence.masks.published import RandomTime
 from maskevidence.masks.sizes import size_of_rate
 from maskevidence.scores.score import score_observations
-from maskevidence.tokens import Tokens
+from maskevidence.tokens import Tokens, positions
 from oracles import every_mask
 
 ALL = [

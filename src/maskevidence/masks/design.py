@@ -20,7 +20,6 @@ from maskevidence.support.checks import check_memory, whole_number
 from maskevidence.support.keyed_random import (
     keyed_subset,
 )
-from maskevidence.tokens import positions
 
 Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
@@ -405,7 +404,7 @@ def drawn_masks(
         pairs: position of the observation and index of the mask, each of shape (n_masks,); by default
             `all_pairs`.
         position: shape (B, 2); the position of each observation among all that are scored together, by
-            `positions`; None if sizes follow the ids, as in training.
+            `tokens.positions`; None if sizes follow the ids, as in training.
 
     Example:
         >>> import maskevidence as me
@@ -429,4 +428,4 @@ def drawn_masks(
 def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
     """The masks shared by complete observations of n tokens, drawn once for all of them."""
     first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
-    return drawn_masks(design, key, first, maskable, position=positions(first))
+    return drawn_masks(design, key, first, maskable, position=np.array([[0, 1]]))  # the first of one
