@@ -15,8 +15,7 @@ from scipy.special import ndtri
 
 from maskevidence.evidence.score_means import mean_of_scores
 from maskevidence.evidence.standard_errors import MeanWithErrors, t_half_width
-from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.masks.drawing import DrawnMasks, drawn_masks
+from maskevidence.masks.design import DrawnMasks, MaskDesign, MaskKey, drawn_masks
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.subsets import listed_subsets, mask_of

@@ -28,10 +28,8 @@ import torch
 
 import maskevidence as me
 from maskevidence.integrations.ray import RayEngine
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.drawing import n_masks
-from maskevidence.runs.blocks import Piece
-from maskevidence.runs.engine import Scorer, Work, local_engine
+from maskevidence.masks.design import MaskKey, n_masks
+from maskevidence.runs.blocks import Piece, Scorer, Work, local_engine
 from maskevidence.scores.score import Scoring
 
 CPUS = os.cpu_count() or 1

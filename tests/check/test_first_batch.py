@@ -7,7 +7,7 @@ from torch import Tensor
 
 import maskevidence as me
 from checked_models import Strings, strings
-from maskevidence.scores.first_batch import check_first_batch
+from maskevidence.scores.score import check_first_batch
 from maskevidence.tokens import Tokens
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 import maskevidence as me
 from checked_models import Strings, strings
 from maskevidence.check.weights import weights
-from maskevidence.masks.design import Integers, MaskKey, Plan, Positions
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import Integers, MaskKey, Plan, Positions, drawn_masks
 from maskevidence.tokens import Tokens
 from text_models import small_tokenizer
 

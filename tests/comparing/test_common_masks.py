@@ -11,7 +11,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.evidence.standard_errors import t_half_width
 
 D, MANY = 8, 2**20
@@ -116,7 +116,7 @@ def test_records_in_another_order_of_stages_are_the_same(rows: np.ndarray) -> No
     found = me.estimate_evidence(model(0), rows, me.Precise(target_se=0.2, negligible=0))
     at = np.random.default_rng(0).permutation(len(found.scores))
     shuffled = summarize_scores(
-        found.scores.select(at), me.RandomSize(**_numbers(found.design)), me.MaskKey(0), "exact", 1
+        found.scores.select(at), HowScored(me.RandomSize(**_numbers(found.design)), me.MaskKey(0), "exact"), 1
     )
     assert me.compare([found, replace(shuffled, data_fingerprint=None)]).behind[0].difference == 0.0
 

@@ -11,7 +11,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.comparing.comparable import same_data
 from maskevidence.comparing.comparison import verdict
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.runs import DataSource, RunDirectory, record_run
 from recorded_runs import make_manifest
 
@@ -218,7 +218,7 @@ class TestData:
     def test_an_estimate_that_does_not_know_its_data_is_compared_with_a_note(self) -> None:
         known = me.estimate_evidence(gaussian(), rows())
         table, design = known.scores, me.EverySize(4)
-        unknown = summarize_scores(table, design, me.MaskKey(0, "own"), "exact", 1)
+        unknown = summarize_scores(table, HowScored(design, me.MaskKey(0, "own"), "exact"), 1)
         notes = " ".join(me.compare({"a": known, "b": unknown}).notes)
         assert "whether a and b are of the same data is not known" in notes
 

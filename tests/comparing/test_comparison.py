@@ -14,7 +14,7 @@ from scipy.stats import t as student
 import maskevidence as me
 from command_line import CommandLine
 from many_estimates import many_estimates
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.masks.design import MaskKey
 from maskevidence.runs import DataSource, RunDirectory, record_run
@@ -194,7 +194,9 @@ class TestSeveralModels:
             np.repeat(each, 2, axis=0) + 0.5 * rng.normal(size=(2 * n, 11)) + 3 * rng.normal(size=(2 * n, 1))
         )
         return [
-            summarize_scores(me.ScoreTable(number, draw, one, two, score[:, k]), design, key, "exact", 1)
+            summarize_scores(
+                me.ScoreTable(number, draw, one, two, score[:, k]), HowScored(design, key, "exact"), 1
+            )
             for k in range(11)
         ]
 

@@ -8,7 +8,7 @@ import pytest
 import maskevidence as me
 from maskevidence.evidence.curve import Curve
 from maskevidence.evidence.observations import observation_table
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.scores.record import Scores
 
@@ -32,7 +32,7 @@ def test_chunks_give_the_numbers_of_the_whole(design: MaskDesign, masks: Masks, 
     chunks = replace(Scores.of(whole.scores), at_once=100)
     assert len(list(chunks)) > 1
     key = MaskKey(whole.seed, masks)
-    found = summarize_scores(chunks, design, key, "exact", whole.n_model_calls, whole.base_measure)
+    found = summarize_scores(chunks, HowScored(design, key, "exact", whole.base_measure), whole.n_model_calls)
     for name in ("log_evidence", "mask_se", "mask_df", "data_se", "tails"):
         expected, value = getattr(whole, name), getattr(found, name)
         assert value is None if expected is None else value == pytest.approx(expected, rel=1e-9), name

@@ -13,8 +13,7 @@ from maskevidence.evidence.control_variates import (
 )
 from maskevidence.evidence.score_means import curves_of, mean_of_scores
 from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import MaskKey, drawn_masks
 from maskevidence.scores.record import Scores
 from maskevidence.tokens import positions
 

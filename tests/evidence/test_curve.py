@@ -11,10 +11,10 @@ from jaxtyping import Bool, Int64
 from scipy.stats import norm
 
 import maskevidence as me
-from maskevidence.evidence.curve import Curve, curve_from_scores
+from maskevidence.evidence.curve import Curve
+from maskevidence.evidence.curve_points import curve_from_scores
 from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import positions
 

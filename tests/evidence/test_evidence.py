@@ -10,7 +10,7 @@ import torch
 import maskevidence as me
 import oracles
 from many_estimates import many_estimates
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.scores.score import score_observations
@@ -458,7 +458,7 @@ class TestResult:
         table, _ = score_observations(model, tokens, design, key)
         order = np.random.default_rng(0).permutation(len(table))
         columns = (getattr(table, name)[order] for name in ("id", "draw", "size", "n_tokens", "score"))
-        found = summarize_scores(me.ScoreTable(*columns), design, key, "exact", 1)
+        found = summarize_scores(me.ScoreTable(*columns), HowScored(design, key, "exact"), 1)
         expected = me.estimate_evidence(model, tokens, design, seed=1)
         assert (found.log_evidence, found.mask_se) == (expected.log_evidence, expected.mask_se)
 

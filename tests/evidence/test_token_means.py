@@ -10,7 +10,7 @@ import pytest
 import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.evidence.control_variates import Prediction, fitted_curves, predict_by_size
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.evidence.score_means import mean_of_scores
 from maskevidence.evidence.token_means import _Cells, _Effects, token_controls
 from maskevidence.masks.design import MaskKey, Masks
@@ -150,7 +150,7 @@ def test_estimates_are_unbiased_and_their_error_is_smaller() -> None:
 def test_the_curve_adds_up_to_the_estimate() -> None:
     table = record(24)
     complete = table.select(table.n_tokens == 6)
-    estimate = summarize_scores(complete, DESIGN, MaskKey(0), "exact", 1)
+    estimate = summarize_scores(complete, HowScored(DESIGN, MaskKey(0), "exact"), 1)
     assert estimate.curve.area == pytest.approx(estimate.log_evidence, rel=1e-10)
 
 

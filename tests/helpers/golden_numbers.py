@@ -63,7 +63,7 @@ COMMANDS = {
     "score, whole words": "score models/bert data/texts.jsonl --design leave-one-out --whole-words",
     "score, blocks of text": "score models/bert data/running.txt --block-size 12 --design random-size:4",
     "score, levels of pixels": "score models/vit-mae data/images --density discretised",
-    "score to a target": "score ppca:2 data/table.csv --target-se 0.3 --max-passes 4000",
+    "score to a target": "score ppca:2 data/table.csv --target-se 0.3,max_passes=4000",
     "summarize": "summarize runs/shard-1 runs/shard-2",
     "compare": "compare runs/table runs/factor-analysis",
     "impute": "impute ppca:2 data/holes.csv --out filled.csv",

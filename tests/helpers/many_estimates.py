@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.evidence.result import summarize_scores
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.evidence.result import HowScored, summarize_scores
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
 from maskevidence.scores.score import score_observations
 from maskevidence.tokens import positions
 
@@ -84,4 +83,4 @@ def _of_whole_orders(
 def _summarized(table: me.ScoreTable, design: MaskDesign, key: MaskKey) -> me.EvidenceEstimate:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("maskevidence.evidence.result.curve_from_scores", lambda *_: None)
-        return summarize_scores(table, design, key, "exact", 1)
+        return summarize_scores(table, HowScored(design, key, "exact"), 1)

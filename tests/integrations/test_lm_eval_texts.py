@@ -25,8 +25,7 @@ from maskevidence.integrations.lm_eval.values import (
     Windows,
     key_of_texts,
 )
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import MaskKey, drawn_masks
 from maskevidence.masks.published import LLaDA
 from maskevidence.masks.sizes import Exhaustive
 from maskevidence.models.text.masked_lm import MaskedLM

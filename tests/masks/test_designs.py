@@ -14,11 +14,11 @@ from scipy.stats import chisquare
 import maskevidence as me
 from learned_conditionals import Learned, rows
 from maskevidence.masks.by_name import DESIGNS
-from maskevidence.masks.design import Integers, MaskDesign, MaskKey, Summation
-from maskevidence.masks.drawing import drawn_masks, positions
+from maskevidence.masks.design import Integers, MaskDesign, MaskKey, Summation, drawn_masks
 from maskevidence.masks.policy import Policy
 from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.masks.sizes import IndependentMasks
+from maskevidence.tokens import positions
 
 MASKABLE = np.array([True, False, True, True, True])  # the second token is absent
 D, N_SEEDS = 4, 800

@@ -17,12 +17,19 @@ from scipy.stats import chisquare, norm
 import maskevidence as me
 from maskevidence.evidence.standard_errors import mean_with_errors
 from maskevidence.masks.by_name import DESIGNS, design_from_settings
-from maskevidence.masks.design import MAX_LISTED, MaskDesign, MaskKey, Masks, Summation
-from maskevidence.masks.drawing import all_pairs, drawn_masks, positions
+from maskevidence.masks.design import (
+    MAX_LISTED,
+    MaskDesign,
+    MaskKey,
+    Masks,
+    Summation,
+    all_pairs,
+    drawn_masks,
+)
 from maskevidence.masks.published import RandomTime
 from maskevidence.masks.sizes import size_of_rate
 from maskevidence.scores.score import score_observations
-from maskevidence.tokens import Tokens
+from maskevidence.tokens import Tokens, positions
 from oracles import every_mask
 
 ALL = [

@@ -10,7 +10,7 @@ import pytest
 import maskevidence as me
 from maskevidence.comparing.comparison import answer
 from maskevidence.evidence.curve import curve_lines
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.masks.design import MaskKey
 from maskevidence.report.figures import figures_of_curves, y_window
 from maskevidence.report.layout import Figure, side_by_side
@@ -89,7 +89,9 @@ def test_what_it_says(shifts: tuple[float, ...], headline: str, words: str) -> N
         scores = estimate.scores
         score = scores.score + np.repeat(noise + shift, len(scores.score) // len(noise)) / 3
         table = type(scores)(scores.id, scores.draw, scores.size, scores.n_tokens, score, scores.n_bytes)
-        estimates[name] = summarize_scores(table, me.Exhaustive(), MaskKey(0), "exact", 1, me.model.DENSITY)
+        estimates[name] = summarize_scores(
+            table, HowScored(me.Exhaustive(), MaskKey(0), "exact", me.model.DENSITY), 1
+        )
     found = answer(me.compare(estimates), "image")
     assert re.fullmatch(headline, found.headline), found
     assert re.search(words, found.words), found

@@ -18,7 +18,7 @@ from command_line import CommandLine
 from image_models import random_images, saved, small_vit_mae, smooth_images, write_images
 from maskevidence.data.table import Table
 from maskevidence.data.table_files import read_table
-from maskevidence.evidence.result import summarize_scores
+from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize
 from maskevidence.report.figures import figures_of_curves
@@ -433,7 +433,7 @@ def many_observations(folder: Path, n_rows: int = 10_000, n_tokens: int = 20) ->
     score = -1.5 - 0.02 * size + 0.3 * rng.normal(size=len(ids))
     table = ScoreTable(ids, draw, size, np.full(len(ids), n_tokens), score)
     design = EverySize(masks_per_size=2)
-    estimate = summarize_scores(table, design, MaskKey(0, "own"), "exact", 400)
+    estimate = summarize_scores(table, HowScored(design, MaskKey(0, "own"), "exact"), 400)
     data = Table(
         "rows.csv", rng.normal(size=(n_rows, n_tokens)), tuple(map(str, range(n_tokens))), np.arange(n_rows)
     )

@@ -117,8 +117,15 @@ def test_goes_on_from_a_run_of_random_sizes(data: tuple[str, str], tmp_path: Pat
             (("--target-se", word), f"--target-se {word!r}; give nats above 0, such as 0.05, or a share")
             for word in ("0", "nan", "inf%", "x")
         ),
-        (("--max-passes", "100"), "--max-passes belongs to --target-se; add that"),
-        (("--target-se", "0.1", "--max-passes", "100"), "max_passes=100 is too few: the error of 70 obs"),
+        *(
+            (
+                ("--target-se", word),
+                f"--target-se {word!r}; write a limit on the masks of all observations as 1%",
+            )
+            for word in ("1%,100", "1%,max_passes=x", "1%,max_passes=", "1%,max_passes=9,max_passes=9", "1%,")
+        ),
+        (("--target-se", "0.1,max_passes=0"), "max_passes=0; give a whole number of 1 or more"),
+        (("--target-se", "0.1,max_passes=100"), "max_passes=100 is too few: the error of 70 obs"),
         (
             ("--target-se", "0.1", "--design", "random-size:8"),
             "finds the number of masks, which --design random-size:8 sets; give one",

@@ -27,8 +27,7 @@ from maskevidence.integrations.ray import engine as ray_engine
 from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
 from maskevidence.masks.design import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
-from maskevidence.runs.blocks import Piece
-from maskevidence.runs.engine import Work
+from maskevidence.runs.blocks import Piece, Work
 from maskevidence.runs.parts import list_parts
 from maskevidence.tasks.score import score
 from ray_models import (

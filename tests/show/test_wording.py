@@ -12,7 +12,7 @@ from rich.console import Console
 import maskevidence as me
 from learned_conditionals import Learned, rows
 from maskevidence.comparing.comparison import answer, decided_by_few, ranking, verdict
-from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers, summarize_scores
+from maskevidence.evidence.result import EvidenceEstimate, HowScored, page_of_numbers, summarize_scores
 from maskevidence.runs.summary import _title
 from maskevidence.show.parts import Table
 from maskevidence.show.terminal import print_page
@@ -79,7 +79,7 @@ def shifted(estimate: EvidenceEstimate, by: Any, labels: tuple[str, ...]) -> Evi
     moved = replace(scores, score=scores.score + np.asarray(by)[scores.id] / scores.n_tokens)
     model = me.models.PPCA(n_features=4, n_components=1)
     found = summarize_scores(
-        moved, me.EverySize(2), me.MaskKey(0), model.conditionals, estimate.n_model_calls
+        moved, HowScored(me.EverySize(2), me.MaskKey(0), model.conditionals), estimate.n_model_calls
     )
     return replace(found, labels=labels)
 

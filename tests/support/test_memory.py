@@ -8,8 +8,8 @@ import pytest
 import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.evidence import score_means
-from maskevidence.masks import drawing
-from maskevidence.masks.drawing import BYTES_PER_MASK
+from maskevidence.masks import design as masks_design
+from maskevidence.masks.design import BYTES_PER_MASK
 from maskevidence.scores import record
 from maskevidence.support import memory
 from maskevidence.support.checks import check_memory
@@ -65,7 +65,7 @@ def test_other_systems_tell_the_memory_of_the_machine(
 )
 def test_masks_take_what_is_counted(monkeypatch: pytest.MonkeyPatch, design: str, share: float) -> None:
     """What a chunk takes is left out: chunks are small here."""
-    for module in (drawing, record, score_means):
+    for module in (masks_design, record, score_means):
         monkeypatch.setattr(module, "MASKS_AT_ONCE", 2**12)
     model = me.models.PPCA(6, 2, seed=1)
     x = model.sample(1500 if design == "random-size:64" else 50)

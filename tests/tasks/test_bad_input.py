@@ -41,7 +41,7 @@ VALID = [
     *("score factor-analysis:1 data/table.npy", "score ppca:2 data/table.parquet"),
     "score models/ppca data/table.csv --design random-size:8,per-token",
     "score ppca:2 data/table.csv --limit 20 --design exhaustive:order-mixture",
-    "score ppca:2 data/table.csv --target-se 0.5 --max-passes 400",
+    "score ppca:2 data/table.csv --target-se 0.5,max_passes=400",
     *("check models/ppca data/table.csv --limit 10", "train ppca:1 data/table.csv --epochs 2 --out out"),
     *(RUNS["partial"], RUNS["train-ppca"]),
     "select ppca,gaussian data/table.csv --components 1-2 --folds 2",

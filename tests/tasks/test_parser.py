@@ -9,7 +9,7 @@ import pytest
 
 from maskevidence.errors import InputError
 from maskevidence.inputs import options
-from maskevidence.inputs.declaring import Argument, Option
+from maskevidence.inputs.command_words import Argument, Option
 from maskevidence.tasks.parser import with_flat_signature
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants

@@ -161,6 +161,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "two.txt --block-size 2": "leaves no room beside 2 special tokens",
         "two.txt --test-fraction 0.5": "--test-fraction belongs to models of rows",
         "two.txt --drop a": "--drop belongs to models of rows",
+        "two.txt --batch-size 7": "--batch-size belongs to models of rows",
         "two.txt --long cut": "--long",
         "two.txt --revision main": "is of a model on the hub, and 'models/bert' is a folder; leave it out",
         "pairs.csv --against bad": "name the first ones, too: --text COLUMN",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.inputs.options import RowOptions, RowSample, RunOptions, TextOptions, TextSample
+from maskevidence.inputs.options import RowOptions, RunOptions, TextOptions
 from maskevidence.inputs.rows import new_model
 from maskevidence.tasks.score import score
 from maskevidence.tasks.summarize import summarize
@@ -36,7 +36,7 @@ def scored(
 def test_in_memory_and_in_a_run_the_same_numbers(
     table: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    how = RowOptions(RowSample(seed=1, test_fraction=0.5))
+    how = RowOptions(seed=1, test_fraction=0.5)
     found = scored("ppca:1", table, DESIGN, how)
     assert found["n_observations"] == 30
     assert any("dropped 1 constant column(s)" in note for note in found["notes"])
@@ -67,7 +67,7 @@ def test_a_few_texts_have_more_draws_by_default(
 ) -> None:
     """So many that their error is known, and smaller than the estimate."""
     monkeypatch.chdir(world)
-    how = TextOptions(TextSample(limit=limit))
+    how = TextOptions(limit=limit)
     found = scored("models/bert", "data/texts.jsonl", None, how, out=tmp_path / "r")
     assert found["design"]["draws"] == draws
     assert any("random sizes per text instead of 8" in note for note in found["notes"]) == (draws > 8)
@@ -80,7 +80,7 @@ def test_a_few_texts_have_more_draws_by_default(
 
 def test_sizes_follow_the_held_out_rows_in_shards_too(table: str, tmp_path: Path) -> None:
     """The position of a row is that among all rows of the run, of which a shard scores some."""
-    design, how = "random-size", RowOptions(RowSample(seed=1, test_fraction=0.5))
+    design, how = "random-size", RowOptions(seed=1, test_fraction=0.5)
     whole = scored("gaussian", table, design, how)
     shards = [tmp_path / str(k) for k in (1, 2)]
     for k, out in enumerate(shards, 1):

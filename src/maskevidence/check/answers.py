@@ -14,7 +14,7 @@ from maskevidence.check.findings import Finding, critical, failed, noted, passed
 from maskevidence.check.trial import Trial, check, compared
 from maskevidence.errors import InputError
 from maskevidence.model import Conditionals, active_dropout, check_conditionals
-from maskevidence.scores.first_batch import like
+from maskevidence.scores.score import like
 from maskevidence.tokens import Tokens
 
 _OFFSETS = (-2, -1, 1, 2)

@@ -8,7 +8,7 @@ from torch import Tensor
 from maskevidence.check.findings import Finding, failed, passed, signs_by_chance, skipped
 from maskevidence.check.trial import Trial, check, compared, raised, worst
 from maskevidence.scores.ask import slices
-from maskevidence.scores.first_batch import like
+from maskevidence.scores.score import like
 
 _PADDING = 3
 _N_ALONE = 6

@@ -10,8 +10,7 @@ from maskevidence.check.trial import Trial, new_trial, raised
 from maskevidence.check.weights import weights
 from maskevidence.errors import InputError
 from maskevidence.model import HasLogDistributions, as_tokens
-from maskevidence.scores.first_batch import rounding
-from maskevidence.scores.score import check_tokens
+from maskevidence.scores.score import check_tokens, rounding
 from maskevidence.support.checks import whole_number
 from maskevidence.support.threads import seeded
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from maskevidence.check.findings import Finding, failed, passed
 from maskevidence.scores.ask import Answer, Asker, MaskedRows, slices
-from maskevidence.scores.first_batch import like, rounding
+from maskevidence.scores.score import like, rounding
 from maskevidence.tokens import Tokens
 
 _MAX_ROWS = 16

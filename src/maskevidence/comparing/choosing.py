@@ -15,7 +15,7 @@ from maskevidence.comparing.selection import Candidate, Selection
 from maskevidence.data.table import Table, note_on_codes
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence.estimate import estimate_evidence
-from maskevidence.evidence.result import EvidenceEstimate, Kind, summarize_scores
+from maskevidence.evidence.result import EvidenceEstimate, HowScored, Kind, summarize_scores
 from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize
@@ -485,4 +485,5 @@ def _pooled(plan: _Plan, word: _Word, estimates: Sequence[EvidenceEstimate]) -> 
     table = ScoreTable.join([estimate.scores for estimate in estimates])
     model = plan.measured(plan.build(word), plan.values)
     n_calls = sum(estimate.n_model_calls for estimate in estimates)
-    return summarize_scores(table, plan.design, plan.key, model.conditionals, n_calls, base_measure_of(model))
+    how = HowScored(plan.design, plan.key, model.conditionals, base_measure_of(model))
+    return summarize_scores(table, how, n_calls)

@@ -20,8 +20,9 @@ from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.errors import InputError
 from maskevidence.evidence.bounds import linear_scores
-from maskevidence.evidence.curve import Curve, curve_from_scores
-from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.evidence.curve import Curve
+from maskevidence.evidence.curve_points import curve_from_scores
+from maskevidence.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.evidence.standard_errors import UNKNOWN_OF_DIFFERENCES, UNKNOWN_TAILS, Tails
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
@@ -153,7 +154,7 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
         summed = replace(design, bound="area")
     unknown = UNKNOWN_OF_DIFFERENCES if key.masks == "shared" else UNKNOWN_TAILS
     conditionals: Conditionals = "exact" if both_exact else "learned"
-    estimate = summarize_scores(table, summed, key, conditionals, n_model_calls=0, unknown_tails=unknown)
+    estimate = summarize_scores(table, HowScored(summed, key, conditionals), unknown_tails=unknown)
     curve = estimate.curve
     if not design.is_area:
         table = subtracted(plain)

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +25,6 @@ IMAGE_SETS = {
 }
 _SPLITS = ("train", "training", "test", "valid", "validation", "val", "dev")
 _PREFERRED = ("image", "img")
-PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: row, column, colour
 
 
 class _BadImage(Exception):
@@ -230,16 +228,6 @@ def _resized(pixels: UInt8[np.ndarray, "H W C"], size: tuple[int, int]) -> UInt8
 
 def _by(pixels: UInt8[np.ndarray, "H W C"]) -> str:
     return f"{pixels.shape[0]}x{pixels.shape[1]}"
-
-
-def are_pixels(columns: Sequence[str]) -> bool:
-    """Whether the names of columns are those of pixels.
-
-    Example:
-        >>> are_pixels(["r0c0", "r1c2"]), are_pixels(["age"]), are_pixels([])
-        (True, False, False)
-    """
-    return bool(columns) and all(PIXEL.fullmatch(column) for column in columns)
 
 
 def is_image_source(source: str) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from maskevidence.tokens import Tokens
 
 BINARISE = ("threshold:0.5", "stochastic")
+PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: row, column, colour
 _MAX_NAMED = 6  # columns in a note
 _FEW_VALUES, _PAIRS_BY_CHANCE = 20, 0.01  # of a column; of equal rows, if columns were independent
 _NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
@@ -359,6 +360,16 @@ def _encoded_again(
     absent = np.where(np.isnan(column_of_name[first]), np.nan, 0.0)
     columns = [column_of(name, category) for category in of_model]
     return {column: column_of_name.get(column, absent) for column in columns}
+
+
+def are_pixels(columns: Sequence[str]) -> bool:
+    """Whether the names of columns are those of pixels.
+
+    Example:
+        >>> are_pixels(["r0c0", "r1c2"]), are_pixels(["age"]), are_pixels([])
+        (True, False, False)
+    """
+    return bool(columns) and all(PIXEL.fullmatch(column) for column in columns)
 
 
 def binarise(table: Table, how: str, seed: int = 0) -> Table:

@@ -8,20 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Integer
 
-from maskevidence.evidence.control_variates import SizeCurves
-from maskevidence.evidence.gains import with_all_hidden
-from maskevidence.evidence.predicted_points import PointOf, predicted_points
-from maskevidence.evidence.standard_errors import (
-    ErrorSums,
-    MeanWithErrors,
-    Spread,
-    equal_by_chance,
-    student_t_quantile,
-    t_half_width,
-)
-from maskevidence.masks.design import MaskDesign, Masks, Summation
-from maskevidence.masks.sizes import Rates
-from maskevidence.scores.record import Scores, ScoreTable
+from maskevidence.evidence.standard_errors import student_t_quantile, t_half_width
 from maskevidence.show.draw import plot
 from maskevidence.show.parts import Page
 from maskevidence.show.pictures import FEWEST_IN_A_BAND, Band, Line, Lines
@@ -29,8 +16,6 @@ from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import typeset
 from maskevidence.support.files import csv_text
 
-RATE_BINS = (20, 10, 5)  # of which 20 % is an end
-_SHORT = 0.05  # share of the observations that may be too short to have a size in every bin
 LOW_RATE = 0.2  # about the largest share of tokens that masked language models are mostly trained to predict
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
@@ -187,150 +172,3 @@ def _bands(curve: Curve) -> list[Band]:
 
 def _whole_or_float(value: float) -> float:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def curve_from_scores(
-    record: ScoreTable | Scores, design: MaskDesign, masks: Masks, curves: SizeCurves | None = None
-) -> Curve:
-    """The curve of a run, computed from its record."""
-    scores = Scores.of(with_all_hidden(record, design))
-    lengths = np.unique(scores.n_tokens)
-    n_tokens = int(lengths[0]) if len(lengths) == 1 else None
-    if curves is not None:
-        return _predicted_curve(scores, design, curves, n_tokens)
-    by_stratum = n_tokens is None and isinstance(design, Rates)
-    of_point: type[_Pooled | _ByRow] = _Pooled if design.pooled else _ByRow
-    points: dict[int, _Pooled | _ByRow] = {}
-    point_of = _point_of(n_tokens, scores)
-    for _, table in scores:
-        summation = design.summation(table.n_tokens, table.draw, table.size)
-        point = summation.stratum if by_stratum else point_of(table.size, table.n_tokens)
-        order = np.argsort(point, kind="stable")
-        for part in np.split(order, np.flatnonzero(np.diff(point[order])) + 1):
-            number = int(point[part[0]])
-            if number not in points:
-                points[number] = of_point(design, masks)
-            here: list[Any] = [each if each is None else each[part] for each in summation]
-            points[number].add(table.select(part), Summation(*here))
-    found = [points[number] for number in sorted(points)]
-    means = [each.mean_with_errors() for each in found]
-
-    def column(name: str) -> Float64[np.ndarray, " n_points"]:
-        values = [getattr(mean, name) for mean in means]
-        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
-
-    sizes = [each.size if n_tokens is not None else math.nan for each in found]
-    return Curve(
-        n_tokens=n_tokens,
-        size=np.array(sizes, dtype=np.float64),
-        rate=np.array([each.rates / each.n_masks for each in found], dtype=np.float64),
-        score=column("mean"),
-        mask_se=column("mask_se"),
-        mask_df=column("mask_df"),
-        data_se=column("data_se"),
-        n_masks=np.array([each.n_masks for each in found], dtype=np.int64),
-    )
-
-
-def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
-    """The point of a mask on the curve: its size, or a bin of rates if the numbers of tokens differ."""
-    if n_tokens is not None:
-        return lambda size, _: size
-    short = np.quantile(scores.n_tokens, _SHORT, method="lower")
-    n_bins = next((n for n in RATE_BINS if n <= short), RATE_BINS[-1])
-    return lambda size, length: np.ceil(size / length * n_bins - 1e-9).astype(np.int64)
-
-
-def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:
-    """The curve of random sizes: a point for every size or bin, whether a mask has it or not."""
-    points = predicted_points(scores, design, curves, _point_of(n_tokens, scores))
-    resolved = (design.n_replicates >= design.min_replicates) & ~np.array(
-        [
-            equal_by_chance(se**2, mean)
-            for se, mean in zip(points.mask_se.tolist(), points.score.tolist(), strict=True)
-        ]
-    )
-    return Curve(
-        n_tokens=n_tokens,
-        size=points.point.astype(np.float64)
-        if n_tokens is not None
-        else np.full(len(points.point), math.nan),
-        rate=points.rate,
-        score=points.score,
-        mask_se=np.where(resolved, points.mask_se, math.nan),
-        mask_df=np.where(resolved, points.mask_df, math.nan),
-        data_se=points.data_se,
-        n_masks=points.n_masks,
-    )
-
-
-class _Point:
-    """A point of a curve: the mean over observations of their mean scores there, added up in groups."""
-
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        self.design, self.masks = design, masks
-        self.n_masks, self.rates, self.size = 0, 0.0, 0
-        self.random = False  # whether a mask leaves tokens visible
-        self.enough = design.n_replicates >= design.min_replicates
-
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        """Add the masks that some observations have at this point."""
-        self.n_masks += len(table)
-        self.rates += float((table.size / table.n_tokens).sum())
-        self.size = int(table.size[0])
-        self.random |= bool((table.size < table.n_tokens).any())
-
-
-class _ByRow(_Point):
-    """A point where the masks of each observation are drawn for it alone."""
-
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        super().__init__(design, masks)
-        self.sums = ErrorSums(design.n_replicates, joint=masks == "shared")
-
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        super().add(table, summation)
-        weight, observation = summation.weight, table.observation
-        unseen = (table.size < table.n_tokens).astype(np.float64) * (not self.design.deterministic)
-        if summation.unseen is not None:
-            unseen *= summation.unseen
-        mean = table.score * weight / np.bincount(observation, weights=weight)[observation]
-        self.sums.add(mean, observation, summation._replace(unseen=unseen))
-
-    def mean_with_errors(self) -> MeanWithErrors:
-        return self.sums.mean_with_errors(enough_masks=self.enough)
-
-
-class _Pooled(_Point):
-    """A point where the observations and the number of masks are random: a ratio, linearised.
-
-    The spread of the observations that have masks there includes the error of the masks.
-    """
-
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        super().__init__(design, masks)
-        self.rows = Spread()
-        self.around: float | None = None  # a score, from which the others are counted
-        self.sums, self.counts = np.zeros((2, design.n_replicates))
-
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        super().add(table, summation)
-        observation, n = table.observation, self.design.n_replicates
-        self.rows.add(np.bincount(observation, weights=table.score) / np.bincount(observation))
-        self.around = float(table.score.mean()) if self.around is None else self.around
-        self.sums += np.bincount(summation.replicate, weights=table.score - self.around, minlength=n)
-        self.counts += np.bincount(summation.replicate, minlength=n)
-
-    def mean_with_errors(self) -> MeanWithErrors:
-        assert self.around is not None
-        apart = float(self.sums.sum()) / self.n_masks
-        mean, n = self.around + apart, self.rows.n
-        data_se = math.sqrt(self.rows.square / (n - 1)) / math.sqrt(n) if n > 1 else math.nan
-        unknown = MeanWithErrors(mean, None, None, data_se)
-        if not self.enough or not self.counts.all():
-            return unknown
-        totals = (self.sums - apart * self.counts) / self.n_masks
-        variance = float(totals.var(ddof=1)) * self.design.n_replicates
-        if equal_by_chance(variance, mean) and self.random:
-            return unknown
-        return MeanWithErrors(mean, math.sqrt(variance), self.design.n_replicates - 1, data_se)

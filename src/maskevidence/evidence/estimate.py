@@ -1,13 +1,13 @@
 """The log evidence of a model, estimated by the area under its curve."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from maskevidence.errors import InputError, NumericalError
 from maskevidence.evidence.precise import FEWEST, Precise, check_own_masks, default_design
-from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.policy import Policy
@@ -24,9 +24,14 @@ from maskevidence.model import (
 )
 from maskevidence.moments import GaussianMoments
 from maskevidence.scores.ask import check_shared
-from maskevidence.scores.first_batch import check_first_batch
 from maskevidence.scores.record import ScoreTable
-from maskevidence.scores.score import Scoring, check_tokens, score_in_memory, score_shared_moments
+from maskevidence.scores.score import (
+    Scoring,
+    check_first_batch,
+    check_tokens,
+    score_in_memory,
+    score_shared_moments,
+)
 from maskevidence.tokens import Tokens
 
 
@@ -117,15 +122,15 @@ def estimate_evidence(
         _check_shared(model, tokens, first)
     scoring = Scoring(first, key, batch_size, timed=True, per_token=per_token, share=share_contexts)
     labels = labels_of(data)
-    scores = _ScoresInMemory(model, tokens, scoring, labels)
+    extended = _in_memory(model, tokens, scoring, labels)
     if check:
         check_first_batch(model, tokens, first)
     if isinstance(design, Precise):
         check_tokens(tokens)
-        estimate = design.drawn(design.first(tokens.n_tokens.cpu().numpy()), scores.extended)
+        estimate = design.drawn(design.first(tokens.n_tokens.cpu().numpy()), extended)
         estimate = replace(estimate, notes=(*estimate.notes, design.verdict(estimate)))
     else:
-        estimate = scores.extended(design)
+        estimate = extended(design)
     if isinstance(model, HasTimedBatches) and model.call_note is not None:
         notes = (*notes, model.call_note)
     return replace(
@@ -140,8 +145,7 @@ def estimate_evidence(
 def _of_moments(model: MaskedModel, moments: GaussianMoments, scoring: Scoring) -> EvidenceEstimate:
     """The estimate for the rows behind some moments, which share their masks."""
     table, n_calls = score_shared_moments(model, moments, scoring)
-    base_measure = base_measure_of(model)
-    estimate = summarize_scores(table, scoring.design, scoring.key, model.conditionals, n_calls, base_measure)
+    estimate = summarize_scores(table, _how_scored(model, scoring), n_calls)
     return replace(
         estimate,
         n_observations=moments.n_rows,
@@ -173,29 +177,26 @@ def labels_of(data: object) -> dict[int, Any]:
     return {}
 
 
-class _ScoresInMemory:
-    """Scores in memory, which grow with the repeats of a design."""
+def _in_memory(
+    model: MaskedModel, tokens: Tokens, scoring: Scoring, labels: Mapping[int, Any]
+) -> Callable[[MaskDesign], EvidenceEstimate]:
+    """A function that scores the repeats of a design which it has not scored before, and summarises all."""
+    scores, n_calls, n_repeats = list[ScoreTable](), 0, 0
 
-    def __init__(
-        self, model: MaskedModel, tokens: Tokens, scoring: Scoring, labels: Mapping[int, Any]
-    ) -> None:
-        self.model, self.tokens, self.scoring, self.labels = model, tokens, scoring, labels
-        self.scores: list[ScoreTable] = []
-        self.n_calls = self.n_repeats = 0
-
-    def extended(self, design: MaskDesign) -> EvidenceEstimate:
-        """Score the repeats that were not scored before, and summarise all."""
-        scoring = replace(self.scoring, design=design)
-        repeats = range(self.n_repeats, design.n_repeats)
-        table, n_calls = score_in_memory(self.model, self.tokens, scoring, repeats)
-        self.scores = [ScoreTable.merged([*self.scores, table])]
+    def extended(design: MaskDesign) -> EvidenceEstimate:
+        nonlocal scores, n_calls, n_repeats
+        own = replace(scoring, design=design)
+        table, calls = score_in_memory(model, tokens, own, range(n_repeats, design.n_repeats))
+        scores = [ScoreTable.merged([*scores, table])]
         del table
-        self.n_calls += n_calls
-        self.n_repeats = design.n_repeats
-        base_measure, conditionals = base_measure_of(self.model), self.model.conditionals
-        return summarize_scores(
-            self.scores[0], design, scoring.key, conditionals, self.n_calls, base_measure, self.labels
-        )
+        n_calls, n_repeats = n_calls + calls, design.n_repeats
+        return summarize_scores(scores[0], _how_scored(model, own), n_calls, labels)
+
+    return extended
+
+
+def _how_scored(model: MaskedModel, scoring: Scoring) -> HowScored:
+    return HowScored(scoring.design, scoring.key, model.conditionals, base_measure_of(model))
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:

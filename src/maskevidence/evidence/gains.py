@@ -20,31 +20,20 @@ the spread of several orders.
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Integer
+from jaxtyping import Float64
 
 from maskevidence.evidence.standard_errors import MeanWithErrors
-from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.orders import LogSizes
 from maskevidence.scores.record import Scores, ScoreTable
 
 FEWEST_GAINS = 8  # hidden tokens that tell b and τ²
 
 
-class _Gains(NamedTuple):
-    """What the block of each mask gains within itself, nats."""
-
-    n_scored: Integer[np.ndarray, " n_masks"]  # Δ
-    mean: Float64[np.ndarray, " n_masks"]
-    variance: Float64[np.ndarray, " n_masks"]
-
-
 def corrected_scores(table: ScoreTable, design: LogSizes) -> Float64[np.ndarray, " n_masks"]:
     """The scores of blocks with their mean gains; of a record sorted by id, draw and size."""
-    gains = _gains(table, design)
-    return table.score + gains.mean / gains.n_scored
+    return table.score + _gains(table, design)[0] / design.n_scored(table.n_tokens, table.size)
 
 
 def mean_with_gains(mean: MeanWithErrors, table: ScoreTable, design: LogSizes) -> MeanWithErrors:
@@ -58,13 +47,16 @@ def mean_with_gains(mean: MeanWithErrors, table: ScoreTable, design: LogSizes) -
         >>> abs(estimate.log_evidence - float(model.score_samples(x)[0])) < 3 * estimate.mask_se
         True
     """
-    parts = _gains(table, design).variance / (design.orders * len(np.unique(table.id))) ** 2
+    parts = _gains(table, design)[1] / (design.orders * len(np.unique(table.id))) ** 2
     variance = float(parts.sum())
     df = variance**2 / float((parts**2).sum()) if variance else math.inf
     return mean._replace(mask_se=math.sqrt(variance), mask_df=df, tails=(0.0, 0.0))
 
 
-def _gains(table: ScoreTable, design: LogSizes) -> _Gains:
+def _gains(
+    table: ScoreTable, design: LogSizes
+) -> tuple[Float64[np.ndarray, " n_masks"], Float64[np.ndarray, " n_masks"]]:
+    """What the block of each mask gains within itself: the mean, nats, and the variance, nats²."""
     n_scored, log_prob = design.n_scored(table.n_tokens, table.size), _log_probs(table)
     visible = table.n_tokens - table.size
     z = 1.0 / (visible + 1)
@@ -78,7 +70,7 @@ def _gains(table: ScoreTable, design: LogSizes) -> _Gains:
         elif visible[mask] > 0:
             slope[mask], square[mask] = slope[mask + 1], square[mask + 1]
         mean[mask] = slope[mask] * (1.0 / (visible[mask] + 1 + np.arange(n)) - z[mask]).sum()
-    return _Gains(n_scored, mean, n_scored * (n_scored - 1) / 2 * square * z**2)
+    return mean, n_scored * (n_scored - 1) / 2 * square * z**2
 
 
 def _log_probs(table: ScoreTable) -> Float64[np.ndarray, "n_masks D"]:
@@ -90,9 +82,7 @@ def _log_probs(table: ScoreTable) -> Float64[np.ndarray, "n_masks D"]:
     return answer
 
 
-def with_all_hidden(record: ScoreTable | Scores, design: MaskDesign) -> ScoreTable | Scores:
+def with_all_hidden(record: ScoreTable | Scores) -> ScoreTable:
     """For the curve: the record of `LogSizes` with the mean over all hidden tokens as the score of a mask."""
-    if not isinstance(design, LogSizes):
-        return record
     table = Scores.of(record).table()
     return replace(table, score=np.nanmean(_log_probs(table), axis=1))

@@ -41,8 +41,7 @@ from jaxtyping import Int64
 from maskevidence.errors import InputError
 from maskevidence.evidence.control_variates import FEWEST_TO_PREDICT
 from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks
-from maskevidence.masks.drawing import BYTES_PER_MASK
+from maskevidence.masks.design import BYTES_PER_MASK, MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize, RandomSize
 from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number

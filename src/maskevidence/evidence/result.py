@@ -12,7 +12,8 @@ from jaxtyping import Float64, Integer
 from maskevidence.errors import InputError
 from maskevidence.evidence import bounds
 from maskevidence.evidence.bounds import Bracket, OrderSpread
-from maskevidence.evidence.curve import LOW_RATE, Curve, curve_from_scores, curve_lines
+from maskevidence.evidence.curve import LOW_RATE, Curve, curve_lines
+from maskevidence.evidence.curve_points import curve_from_scores
 from maskevidence.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
@@ -405,16 +406,13 @@ def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
 
 def summarize_scores(
     record: ScoreTable | Scores,
-    design: MaskDesign,
-    key: MaskKey,
-    conditionals: Conditionals,
-    n_model_calls: int,
-    base_measure: str | None = None,
+    how: HowScored,
+    n_model_calls: int = 0,
     labels: Mapping[int, Any] | None = None,
     unknown_tails: int = UNKNOWN_TAILS,
 ) -> EvidenceEstimate:
     """The estimate that follows from a record of scores; `unknown_tails` as in `Drops.tails`."""
-    scores = Scores.of(record)
+    scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
     ids, lengths = scores.ids, scores.n_tokens
     _, per_observation, mean, by_row = mean_of_scores(scores, design, key, unknown_tails, conditionals)
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
@@ -434,7 +432,7 @@ def summarize_scores(
         n_tokens=int(lengths.sum()),
         n_bytes=None if scores.n_bytes is None else int(scores.n_bytes.sum()),
         n_model_calls=n_model_calls,
-        how=HowScored(design, key, conditionals, base_measure),
+        how=how,
         ids=ids,
         per_observation=per_observation,
         record=scores,
@@ -442,8 +440,12 @@ def summarize_scores(
         no_interval=no_interval,
         tails=mean.tails,
     )
-    masses = base_measure is not None and base_measure.startswith(MASS)
-    if masses and no_interval is None and estimate.interval(0.95)[1] > 0:
+    if (
+        how.base_measure is not None
+        and how.base_measure.startswith(MASS)
+        and no_interval is None
+        and estimate.interval(0.95)[1] > 0
+    ):
         return replace(estimate, notes=(*estimate.notes, ABOVE_ZERO))
     return estimate
 

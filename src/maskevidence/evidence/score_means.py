@@ -28,8 +28,7 @@ from maskevidence.evidence.standard_errors import (
     variances_of_cells,
 )
 from maskevidence.evidence.token_means import token_controls
-from maskevidence.masks.design import MaskDesign, MaskKey, Summation
-from maskevidence.masks.drawing import MASKS_AT_ONCE
+from maskevidence.masks.design import MASKS_AT_ONCE, MaskDesign, MaskKey, Summation
 from maskevidence.masks.orders import LogSizes
 from maskevidence.model import Conditionals
 from maskevidence.scores.record import Scores, ScoreTable

@@ -1,18 +1,68 @@
-"""The words of the command line as objects: MODEL and its kind, names, numbers, sizes; imports no torch."""
+"""The words of the command line: how options are declared, and MODEL, columns and sizes as objects.
+
+An option is declared once, beside the field of the dataclass that holds its value: the `Annotated` type of
+the field carries an `Option` (or an `Argument`) with everything that is said about it. The dataclass may name
+a `panel` of the help page, and the `kind` of model that it belongs to. Nothing here needs torch or typer:
+Python users fill the dataclasses, and the command line builds its signatures from them.
+"""
 
 import csv
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.declaring import ModelKind, flag
 from maskevidence.support.files import read_json
 from maskevidence.support.hub import hub_file
 
+ModelKind = Literal["rows", "texts", "images"]
+KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
+NOUNS: dict[ModelKind, str] = {
+    "rows": "models of rows",
+    "texts": "masked language models",
+    "images": "masked image models",
+}
 _OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _TRANSFORMERS: dict[str, ModelKind] = {"masked-lm": "texts", "vit-mae": "images"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A word of the command line that is given by its place."""
+
+    metavar: str  # its name on the help page
+    help: str  # what it is
+
+
+@dataclass(frozen=True)
+class Option:
+    """Everything that is said about an option, apart from its name, type and default."""
+
+    help: str  # one sentence for the help page
+    metavar: str | None = None  # what stands for the value on the help page; by default the type
+    min: float | None = None  # the smallest value
+    max: float | None = None  # the largest value
+    panel: str | None = None  # the part of the help page; by default that of the dataclass
+    # what is written to the place that it names. The place is checked before any work.
+    writes: Literal["file", "folder"] | None = None
+
+
+def flag(name: str) -> str:
+    """The flag of a field.
+
+    Example:
+        >>> flag("batch_size")
+        '--batch-size'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def declaration(annotation: Any) -> Option | Argument | None:
+    """The `Option` or `Argument` that an `Annotated` type carries, or None."""
+    declared = (part for part in get_args(annotation)[1:] if isinstance(part, Option | Argument))
+    return next(declared, None)
 
 
 def kind_of_training(word: str) -> ModelKind:

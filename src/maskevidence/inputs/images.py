@@ -1,7 +1,6 @@
 """Masked image models: how images are read, pixel variances fitted to some, and a run's images read again."""
 
 import math
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from maskevidence.data.image_files import Images, read_images
 from maskevidence.data.table import held_out_rows
 from maskevidence.errors import InputError
 from maskevidence.inputs.command_words import parse_size
-from maskevidence.inputs.options import ImageFiles, ImageOptions, PixelOptions
+from maskevidence.inputs.options import ImageFiles, ImageOptions
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.masked_image import MaskedImage
 from maskevidence.models.image.pixel_density import PixelDensity
@@ -44,19 +43,17 @@ def prepare(
     Raises:
         InputError: options that exclude each other, or a model or images that cannot be used.
     """
-    sample, reading, device = options.sample, options.reading, options.device
-    revision = options.checkpoint.revision
     loaded = MaskedImage.from_pretrained(
-        model, revision=revision, device=device.device, batch_tokens=device.batch_tokens
+        model, revision=options.revision, device=options.device, batch_tokens=options.batch_tokens
     )
-    images = read(data, reading, limit=sample.limit)
+    images = read(data, options.reading, limit=options.limit)
     notes = [*loaded.notes, *images.notes]
-    if sample.test_fraction is not None:
-        _, images = images.split(sample.test_fraction, sample.seed)
+    if options.test_fraction is not None:
+        _, images = images.split(options.test_fraction, options.seed)
         notes.append(f"scored on the {len(images):,} images held out")
     loaded.tokens(images.pixels[:1])  # raises now, not after the calibration, if the images do not fit
-    if _asks_for_calibration(loaded, options.pixels):
-        images, note = _calibrate(loaded, images, options.pixels, sample.seed, out)
+    if _asks_for_calibration(loaded, options):
+        images, note = _calibrate(loaded, images, options, out)
         notes.append(note)
     else:
         assert loaded.density is not None
@@ -72,14 +69,15 @@ def prepare(
         fingerprint=images.fingerprint(),
         n_observations=len(images),
         columns=[f"patches of {patches.values.shape[2]} numbers"],
-        test_fraction=sample.test_fraction,
+        test_fraction=options.test_fraction,
         notes=notes,
         noun="image",
     )
     details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
-    prepared = Prepared(loaded, patches, source, details=details, revision=revision, labels=images.labels)
-    how = {option.name: getattr(reading, option.name) for option in fields(ImageFiles)}
-    return prepared.read_with(data, {"limit": sample.limit, **how})
+    ready = Prepared(
+        loaded, patches, source, details=details, revision=options.revision, labels=images.labels
+    )
+    return ready.read_with(data, {"limit": options.limit, **vars(options.reading)})
 
 
 def read(data: str, reading: ImageFiles = ImageFiles(), *, limit: int | None = None) -> Images:
@@ -103,7 +101,7 @@ def reopen(source: DataSource, seed: int) -> Images:
     return _parts(images, n_fitted, seed)[0] if n_fitted > 0 else images
 
 
-def _asks_for_calibration(model: MaskedImage, options: PixelOptions) -> bool:
+def _asks_for_calibration(model: MaskedImage, options: ImageOptions) -> bool:
     stored = model.density
     if stored is None or options.calibration_fraction is not None:
         return True
@@ -112,9 +110,10 @@ def _asks_for_calibration(model: MaskedImage, options: PixelOptions) -> bool:
 
 
 def _calibrate(
-    model: MaskedImage, images: Images, options: PixelOptions, seed: int, out: Path | None
+    model: MaskedImage, images: Images, options: ImageOptions, out: Path | None
 ) -> tuple[Images, str]:
     """Give the model a density fitted to some of the images."""
+    seed = options.seed
     fraction = CALIBRATION_FRACTION if options.calibration_fraction is None else options.calibration_fraction
     if not 0 < fraction < 1 or len(images) < 2:
         raise InputError(

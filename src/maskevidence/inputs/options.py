@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
-from maskevidence.inputs.declaring import Argument, ModelKind, Option
+from maskevidence.inputs.command_words import Argument, ModelKind, Option
 from maskevidence.support.choices import (
     Convention,
     DensityName,
@@ -71,34 +71,6 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class RowSample(Sample):
-    """Which rows are used."""
-
-    panel: ClassVar[str] = "Data"
-
-    test_fraction: TestFraction = None
-    id_column: IdColumn = None
-
-
-@dataclass(frozen=True)
-class ImageSample(Sample):
-    """Which images are used."""
-
-    panel: ClassVar[str] = "Images"
-
-    test_fraction: TestFraction = None
-
-
-@dataclass(frozen=True)
-class TextSample(Sample):
-    """Which texts are used."""
-
-    panel: ClassVar[str] = "Texts"
-
-    id_column: IdColumn = None
-
-
-@dataclass(frozen=True)
 class ImageFiles:
     """How images are read."""
 
@@ -115,6 +87,7 @@ class TableOptions:
 
     panel: ClassVar[str] = "Tables"
 
+    id_column: IdColumn = None
     columns: Annotated[
         str | None, Option("Use only these columns of the table, in this order.", "COLUMN[,COLUMN...]")
     ] = None
@@ -165,25 +138,6 @@ class RowReading(ImageFiles):
     ] = None
 
 
-@dataclass(frozen=True)
-class PixelOptions:
-    """What the score of a masked image model depends on."""
-
-    panel: ClassVar[str] = "Pixels"
-
-    density: Annotated[
-        DensityName | None, Option("Pixel likelihood. discretised also gives bits per dimension.")
-    ] = None
-    patch_statistics: Annotated[
-        PatchStatistics | None,
-        Option("Score pixels of normalised patches by the visible patches' mean and variance."),
-    ] = None
-    calibration_fraction: Annotated[
-        float | None,
-        Option("Share (at most 512 images) to fit the pixel variances; by default 0.2 if needed."),
-    ] = None
-
-
 Device = Annotated[
     str | None,
     Option(
@@ -197,6 +151,7 @@ BatchTokens = Annotated[
     Option(
         "Tokens in one call of the model; by default 1024 or more on a CPU, and 16384 elsewhere.",
         min=1,
+        panel="Model",
     ),
 ]
 Dtype = Annotated[
@@ -213,30 +168,6 @@ class RowDevice:
 
     device: Device = None
     dtype: Dtype = None
-
-
-@dataclass(frozen=True)
-class ImageDevice:
-    """Where a masked image model computes, and in calls of which size."""
-
-    device: Device = None
-    batch_tokens: BatchTokens = None
-
-
-@dataclass(frozen=True)
-class TextDevice:
-    """Where a masked language model computes, in which precision, and in calls of which size."""
-
-    panel: ClassVar[str] = "Model"
-
-    device: Device = None
-    dtype: Annotated[
-        WeightsDtype | None,
-        Option(
-            "Precision of the weights; by default float32, and auto (the checkpoint's) for diffusion.",
-        ),
-    ] = None
-    batch_tokens: BatchTokens = None
 
 
 @dataclass(frozen=True)
@@ -257,7 +188,6 @@ class ImputeOptions:
     ] = None
     seed: Annotated[int, Option("Random seed of the draws.", min=0, max=2**63 - 1)] = 0
     limit: Limit = None
-    id_column: IdColumn = None
     wrong: Annotated[
         Path | None, Option("Cells that are called wrong there are holes: cells.csv of cells --out.", "FILE")
     ] = None
@@ -279,7 +209,6 @@ class CellOptions:
     ] = 5
     seed: Annotated[int, Option("Random seed of the folds and draws.", min=0, max=2**63 - 1)] = 0
     limit: Limit = None
-    id_column: IdColumn = None
     out: Annotated[
         Path | None, Option("Write cells.csv, cells.html and cells.json here.", "DIR", writes="folder")
     ] = None
@@ -316,7 +245,7 @@ Pattern = Annotated[
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How a masked language model and its tokenizer are loaded."""
+    """How a masked language model and its tokenizer are loaded, and where it computes."""
 
     panel: ClassVar[str] = "Model"
 
@@ -339,21 +268,37 @@ class CheckpointOptions:
         str | None, Option("Attention of transformers: eager, sdpa or flash_attention_2.", "NAME")
     ] = None
     trust_remote_code: Annotated[bool, Option("Run code that comes with the model.")] = False
+    device: Device = None
+    dtype: Annotated[
+        WeightsDtype | None,
+        Option(
+            "Precision of the weights; by default float32, and auto (the checkpoint's) for diffusion.",
+        ),
+    ] = None
+    batch_tokens: BatchTokens = None
 
 
 @dataclass(frozen=True)
-class ImageCheckpoint:
-    """How a masked image model is loaded."""
+class RowOptions(Sample):
+    """How a model of rows is prepared, and the rows that it scores."""
 
-    revision: Revision = None
+    kind: ClassVar[ModelKind] = "rows"
+    panel: ClassVar[str] = "Data"
+
+    test_fraction: TestFraction = None
+    reading: RowReading = field(default_factory=RowReading)
+    device: RowDevice = field(default_factory=RowDevice)
+    cells: Annotated[bool, Option("Score the mass of each cell over its step, as masked-net does.")] = False
 
 
 @dataclass(frozen=True)
-class TextReading:
-    """How texts are read and encoded."""
+class TextOptions(Sample):
+    """How a masked language model is loaded, and how the texts that it scores are read and encoded."""
 
+    kind: ClassVar[ModelKind] = "texts"
     panel: ClassVar[str] = "Texts"
 
+    id_column: IdColumn = None
     text: Text = None
     context_field: Annotated[
         str | None, Option("Column of prompts: always visible, never scored.", "COLUMN")
@@ -367,6 +312,7 @@ class TextReading:
         RecipeName | None,
         Option("Texts, tokens and masks as the public evaluation of these diffusion models has them."),
     ] = None
+    checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
 
     @property
     def hides_words(self) -> str | None:
@@ -375,49 +321,41 @@ class TextReading:
 
 
 @dataclass(frozen=True)
-class RowOptions:
-    """How a model of rows is prepared, and the rows that it scores."""
-
-    kind: ClassVar[ModelKind] = "rows"
-
-    sample: RowSample = field(default_factory=RowSample)
-    reading: RowReading = field(default_factory=RowReading)
-    device: RowDevice = field(default_factory=RowDevice)
-    cells: Annotated[
-        bool, Option("Score the mass of each cell over its step, as masked-net does.", panel="Data")
-    ] = False
-
-
-@dataclass(frozen=True)
-class TextOptions:
-    """How a masked language model is loaded, and the texts that it scores."""
-
-    kind: ClassVar[ModelKind] = "texts"
-
-    sample: TextSample = field(default_factory=TextSample)
-    reading: TextReading = field(default_factory=TextReading)
-    checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
-    device: TextDevice = field(default_factory=TextDevice)
-
-
-@dataclass(frozen=True)
-class ImageOptions:
-    """How a masked image model is loaded, and the images that it scores."""
+class ImageOptions(Sample):
+    """How a masked image model is loaded, the images that it scores, and the likelihood of pixels."""
 
     kind: ClassVar[ModelKind] = "images"
+    panel: ClassVar[str] = "Images"
 
-    sample: ImageSample = field(default_factory=ImageSample)
+    test_fraction: TestFraction = None
     reading: ImageFiles = field(default_factory=ImageFiles)
-    pixels: PixelOptions = field(default_factory=PixelOptions)
-    checkpoint: ImageCheckpoint = field(default_factory=ImageCheckpoint)
-    device: ImageDevice = field(default_factory=ImageDevice)
+    density: Annotated[
+        DensityName | None,
+        Option("Pixel likelihood. discretised also gives bits per dimension."),
+    ] = None
+    patch_statistics: Annotated[
+        PatchStatistics | None,
+        Option("Score pixels of normalised patches by the visible patches' mean and variance."),
+    ] = None
+    calibration_fraction: Annotated[
+        float | None,
+        Option("Share (at most 512 images) to fit the pixel variances; by default 0.2 if needed."),
+    ] = None
+    revision: Revision = None
+    device: Device = None
+    batch_tokens: BatchTokens = None
+
+
+@dataclass(frozen=True)
+class ScoredRowOptions(RowOptions):
+    """The options of rows that are scored."""
+
+    batch_size: Annotated[int, Option("Masks in one call of the model.", min=1, panel="Options")] = 1024
 
 
 @dataclass(frozen=True)
 class ScoredTextOptions(TextOptions):
     """The options of texts that are scored, alone or as pairs."""
-
-    panel: ClassVar[str] = "Texts"
 
     against: Annotated[
         str | None,
@@ -426,8 +364,8 @@ class ScoredTextOptions(TextOptions):
 
 
 Preparation = RowOptions | TextOptions | ImageOptions
-# The command line declares the last options of a kind; without a second column, `TextOptions` do in Python.
-Scorable = RowOptions | TextOptions | ScoredTextOptions | ImageOptions
+# The command line declares the last options of a kind; those that `check` has do in Python, too.
+Scorable = RowOptions | ScoredRowOptions | TextOptions | ScoredTextOptions | ImageOptions
 
 
 @dataclass(frozen=True)
@@ -447,7 +385,6 @@ class SelectOptions:
     ] = None
     seed: Seed = 0
     limit: Limit = None
-    id_column: IdColumn = None
     out: Out = None
     overwrite: Annotated[bool, Option("Replace another selection in --out.")] = False
     design: Annotated[
@@ -464,7 +401,6 @@ class SelectOptions:
 class RunOptions:
     """How scores are computed, and the run directory that they are saved in."""
 
-    batch_size: Annotated[int, Option("Masks in one call of the model.", min=1)] = 1024
     out: Out = None
     overwrite: Overwrite = False
     shard: Annotated[
@@ -473,12 +409,10 @@ class RunOptions:
     target_se: Annotated[
         str | None,
         Option(
-            "Draw random sizes until the mask error is this small: 0.05 nats, or 1% of the log evidence.",
+            "Draw random sizes until the mask error is this small: 0.05 nats, 1% of the log evidence, or "
+            "0.05,max_passes=100000 with a limit on the masks of all observations.",
             "NATS|SHARE%",
         ),
-    ] = None
-    max_passes: Annotated[
-        int | None, Option("With --target-se: the most masks, over all observations.", "N", min=1)
     ] = None
     engine: Annotated[
         str | None,
@@ -536,9 +470,6 @@ class RowTraining(Training):
     panel: ClassVar[str] = "Models of rows"
     kind: ClassVar[ModelKind] = "rows"
 
-    id_column: Annotated[
-        str | None, Option("Column with the names of the rows, which are not data.", "COLUMN")
-    ] = None
     epochs: Annotated[
         int | None, Option("Passes over the rows; by default 500, for masked-net as many as help.")
     ] = None

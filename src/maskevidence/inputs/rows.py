@@ -11,9 +11,17 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.data.image_files import IMAGE_SETS, are_pixels, is_image_source, read_images
+from maskevidence.data.image_files import IMAGE_SETS, is_image_source, read_images
 from maskevidence.data.sources import is_remote
-from maskevidence.data.table import Table, binarise, column_of, place_of, with_columns_of, with_levels_of
+from maskevidence.data.table import (
+    Table,
+    are_pixels,
+    binarise,
+    column_of,
+    place_of,
+    with_columns_of,
+    with_levels_of,
+)
 from maskevidence.data.table_files import (
     SUFFIXES,
     ColumnSelection,
@@ -25,8 +33,7 @@ from maskevidence.data.table_files import (
     to_table,
 )
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.inputs.command_words import own_file, parse_size, parse_words
-from maskevidence.inputs.declaring import flag
+from maskevidence.inputs.command_words import flag, own_file, parse_size, parse_words
 from maskevidence.inputs.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.inputs.own_model import fingerprint_of_code, own_model
 from maskevidence.model import HasNotesOn, HasRefine, as_tokens, to_device_of
@@ -44,7 +51,8 @@ TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
 _MAX_NAMED = 6  # columns that a note names
 _FEW = 5  # known values of a column, from which its two values say something
-_OF_FILES = ("one_hot", "delimiter", "missing", "categories", "numbers")  # fields of `TableOptions`
+# fields of `TableOptions`
+_OF_FILES = ("id_column", "one_hot", "delimiter", "missing", "categories", "numbers")
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
@@ -64,37 +72,34 @@ def prepare(
         InputError: a model, a device or data that cannot be used.
 
     Example:
-        >>> from maskevidence.inputs.options import RowSample
-        >>> ready = prepare("gaussian", "digits", RowOptions(RowSample(limit=100)))
+        >>> ready = prepare("gaussian", "digits", RowOptions(limit=100))
         >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
-    sample, reading = options.sample, options.reading
+    reading, notes = options.reading, list[str]()
     code = own_file(model) is not None and not Path(model).is_dir()
     build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
     words = takes_words(model, saved)
     cells = options.cells and not words  # a network gives the mass of cells in any case
-    id_column, notes = sample.id_column, list[str]()
     if isinstance(saved, TableModel):
-        reading, id_column, notes = reading_for(saved, data, reading, id_column)
-    table = read(data, reading, limit=sample.limit, seed=sample.seed, id_column=id_column, words=words)
+        reading, notes = reading_for(saved, data, reading)
+    table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
         if cells:
             check_cells(saved)
-        ready, train = use_saved(saved, table, sample.test_fraction, sample.seed), table
+        ready, train = use_saved(saved, table, options.test_fraction, options.seed), table
     else:
-        test_fraction = TEST_FRACTION if sample.test_fraction is None else sample.test_fraction
-        ready = fit_held_out(build, table, test_fraction, sample.seed, cells=cells)
-        ready.model.read_with = read_with(reading, id_column)
-        train, _ = table.split(test_fraction, sample.seed)
+        test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
+        ready = fit_held_out(build, table, test_fraction, options.seed, cells=cells)
+        ready.model.read_with = read_with(reading)
+        train, _ = table.split(test_fraction, options.seed)
     if code:
         load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
     if cells:
         ready = by_cells(ready, table, train)
-    of_sample = {"limit": sample.limit, "id_column": id_column, "words": words}
-    return ready.read_with(data, of_sample | reading_options(reading))
+    return ready.read_with(data, reading_options(reading, limit=options.limit, words=words))
 
 
 def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
@@ -110,25 +115,20 @@ def takes_words(word: str, saved: Any) -> bool:
     return is_network(word) if saved is None else getattr(saved, "takes_words", False)
 
 
-def reading_for(
-    saved: TableModel, data: str, reading: RowReading, id_column: str | None
-) -> tuple[RowReading, str | None, list[str]]:
+def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowReading, list[str]]:
     """How a file is read for a saved model: its own columns, and what is not given as for its own table.
 
     Columns that the model lacks are not read, unless one-hot columns are among its own.
 
     Returns:
-        The reading, the column of names, and a note on what was not given.
+        The reading, and a note on what was not given.
     """
     if saved.columns is None or not is_table_file(data):
-        return reading, id_column, []
-    if means_images(data, reading.table, id_column) and (
-        are_pixels(saved.columns) or not Path(data).is_file()
-    ):
-        return reading, id_column, []
-    given = {"id_column": id_column} | vars(reading.table)
+        return reading, []
+    if means_images(data, reading.table) and (are_pixels(saved.columns) or not Path(data).is_file()):
+        return reading, []
+    given = vars(reading.table)
     known = {name: word for name, word in saved.read_with.items() if name in given and given[name] is None}
-    id_column = known.pop("id_column", None) if id_column is None else id_column
     table = replace(reading.table, **known)
     categories = [name for name in saved.columns if name in saved.levels]
     numbers = [name for name in saved.columns if name not in categories]
@@ -139,25 +139,24 @@ def reading_for(
                     raise InputError(f"--{option} {name}: the model was fitted to {has} there; leave it out")
         table = replace(table, categories=join_words(categories) or None)
     if table.one_hot is None:
-        known = {name: known[name] for name in known if name == "missing"}
+        known = {name: known[name] for name in ("missing", "id_column") if name in known}
         columns = reading.table.columns or join_words(saved.columns)
         own = join_words(numbers) or None if saved.takes_words else None
         table = replace(table, columns=columns, drop=reading.table.drop, numbers=own)
-    words = known | ({} if given["id_column"] == id_column else {"id_column": id_column})
-    flags = " ".join(f"{flag(name)} {shlex.quote(str(word))}" for name, word in words.items())
-    note = [f"read as the table that the model was fitted to: {flags}"] if words else []
-    return replace(reading, table=table), id_column, note
+    flags = " ".join(f"{flag(name)} {shlex.quote(str(word))}" for name, word in known.items())
+    note = [f"read as the table that the model was fitted to: {flags}"] if known else []
+    return replace(reading, table=table), note
 
 
-def read_with(reading: RowReading, id_column: str | None) -> dict[str, str]:
+def read_with(reading: RowReading) -> dict[str, str]:
     """What a model remembers of the reading of its table, for `reading_for`."""
-    options = {"id_column": id_column} | vars(reading.table)
-    return {name: word for name, word in options.items() if word and name != "delimiter"}
+    return {name: word for name, word in vars(reading.table).items() if word and name != "delimiter"}
 
 
-def reading_options(reading: RowReading) -> dict[str, Any]:
-    """The options of a reading by name, those of tables among them."""
-    return {name: value for name, value in vars(reading).items() if name != "table"} | vars(reading.table)
+def reading_options(reading: RowReading, *, limit: int | None, words: bool) -> dict[str, Any]:
+    """The options of a reading that were given, by name, with the two others that `reread` takes."""
+    options = {"limit": limit, "words": words} | vars(reading) | vars(reading.table)
+    return {name: value for name, value in options.items() if value and name != "table"}
 
 
 def reading_from(options: Mapping[str, Any]) -> RowReading:
@@ -213,11 +212,10 @@ def read(
     *,
     limit: int | None = None,
     seed: int = 0,
-    id_column: str | None = None,
     words: bool = False,
 ) -> Table:
     """Read a table, or images as rows of pixels in [0, 1]."""
-    table = _read(data, reading, limit, id_column, words)
+    table = _read(data, reading, limit, words)
     if reading.binarise is None:
         return table
     if table.levels:
@@ -225,9 +223,16 @@ def read(
     return binarise(table, reading.binarise, seed)
 
 
-def _read(data: str, reading: RowReading, limit: int | None, id_column: str | None, words: bool) -> Table:
-    if means_images(data, reading.table, id_column):
-        for name, value in {"id_column": id_column, **vars(reading.table)}.items():
+def reread(data: str, options: Mapping[str, Any], seed: int) -> Table:
+    """Read data again with the options that `reading_options` gave; none for a run that Python wrote."""
+    limit, words = options.get("limit"), bool(options.get("words"))
+    return read(data, reading_from(options), limit=limit, seed=seed, words=words)
+
+
+def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Table:
+    bundled = data in DATA_SETS and not Path(data).exists()
+    if not bundled and means_images(data, reading.table):
+        for name, value in vars(reading.table).items():
             if value is not None:
                 raise InputError(f"{flag(name)} belongs to tables; leave it out for the images {data!r}")
         size = parse_size(reading.resize)
@@ -236,11 +241,10 @@ def _read(data: str, reading: RowReading, limit: int | None, id_column: str | No
     for name in ("column", "resize", "skip_bad"):
         if getattr(reading, name):
             raise InputError(f"{flag(name)} belongs to images; leave it out for {data!r}")
-    selection = selection_of(reading.table, id_column, words=words)
-    if is_table_file(data):
-        table = to_table(raw_table(data, reading.table), selection)
-    elif data in DATA_SETS:
-        table = _chosen(DATA_SETS[data](), reading.table, id_column)
+    if bundled:
+        table = _chosen(DATA_SETS[data](), reading.table)
+    elif is_table_file(data):
+        table = to_table(raw_table(data, reading.table), selection_of(reading.table, words=words))
     else:
         sources = [
             *DATA_SETS,
@@ -262,26 +266,16 @@ def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple
     Returns:
         The rows that are scored, with the columns of the model; and all rows that were read.
     """
-    options = source.options
-    limit, id_column = options.get("limit"), options.get("id_column")
-    assert not isinstance(limit, str)
-    everything = read(
-        source.name,
-        reading_from(options),
-        limit=limit,
-        seed=seed,
-        id_column=None if id_column is None else str(id_column),
-        words=bool(options.get("words")),
-    )
+    everything = reread(source.name, source.options, seed)
     scored = everything if source.test_fraction is None else everything.split(source.test_fraction, seed)[1]
     if len(scored) != source.n_observations == len(ids) and ids.max() < len(everything):
         scored = everything.take(np.sort(ids))
     return with_columns_of(scored, source.columns), everything
 
 
-def means_images(data: str, options: TableOptions, id_column: str | None) -> bool:
+def means_images(data: str, options: TableOptions) -> bool:
     """Whether a DATA word means images: not a Parquet file if an option of tables says how to read it."""
-    as_table = Path(data).is_file() and any((id_column, *vars(options).values()))
+    as_table = Path(data).is_file() and any(vars(options).values())
     return is_image_source(data) and not as_table
 
 
@@ -290,16 +284,14 @@ def is_table_file(data: str) -> bool:
     return is_remote(data) or Path(data).exists() or kind_of_file(data) in SUFFIXES or "/" in data
 
 
-def selection_of(
-    options: TableOptions, id_column: str | None = None, *, words: bool = False
-) -> ColumnSelection:
+def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelection:
     """The words of the command line about columns as lists."""
     columns = None if options.columns is None else parse_words("columns", options.columns)
     drop, one_hot, missing, categories, numbers = (
         parse_words(name, getattr(options, name))
         for name in ("drop", "one_hot", "missing", "categories", "numbers")
     )
-    return ColumnSelection(columns, drop, id_column, one_hot, missing, words, categories, numbers)
+    return ColumnSelection(columns, drop, options.id_column, one_hot, missing, words, categories, numbers)
 
 
 def raw_table(data: str, options: TableOptions) -> RawTable:
@@ -310,11 +302,10 @@ def raw_table(data: str, options: TableOptions) -> RawTable:
     return read_raw(data, delimiter)
 
 
-def _chosen(table: Table, options: TableOptions, id_column: str | None) -> Table:
+def _chosen(table: Table, options: TableOptions) -> Table:
     """The chosen columns of a table that is not a file."""
-    of_files = {name: getattr(options, name) for name in _OF_FILES}
-    for name, value in {"id_column": id_column, **of_files}.items():
-        if value is not None:
+    for name in _OF_FILES:
+        if getattr(options, name) is not None:
             raise InputError(f"{flag(name)} belongs to files of tables; leave it out for {table.name!r}")
     selection = selection_of(options)
     table = table if selection.columns is None else table.select(list(selection.columns))

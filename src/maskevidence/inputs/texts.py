@@ -13,14 +13,7 @@ from maskevidence.data.table import place_of
 from maskevidence.data.text_files import Texts, read_texts
 from maskevidence.errors import InputError
 from maskevidence.evidence.precise import FEWEST
-from maskevidence.inputs.options import (
-    CheckpointOptions,
-    ScoredTextOptions,
-    TextDevice,
-    TextOptions,
-    TextReading,
-    TextSample,
-)
+from maskevidence.inputs.options import CheckpointOptions, ScoredTextOptions, TextOptions
 from maskevidence.inputs.recipes import RECIPES
 from maskevidence.masks.by_name import DesignWord, parse_design
 from maskevidence.masks.design import MaskDesign
@@ -57,10 +50,10 @@ def prepare(
     """
     options = _with_recipe(options)
     _check(model, design, options)
-    texts, scored = read(data, options.reading, options.sample)
-    loaded = load_text_model(model, options.checkpoint, options.device)
+    texts, scored = read(data, options)
+    loaded = load_text_model(model, options.checkpoint)
     prepared = _encoded(model, data, loaded, texts, scored, options)
-    for note in _recipe_notes(options.reading, design):
+    for note in _recipe_notes(options, design):
         prepared = prepared.with_note(note)
     return prepared
 
@@ -70,39 +63,33 @@ def prepare_pairs(
 ) -> tuple[Prepared, Prepared]:
     """The same for the first and for the second texts of pairs, which have the same ids."""
     _check(model, design, options)
-    readings = [options.reading, replace(options.reading, text=options.against)]
-    both = [read(data, reading, options.sample) for reading in readings]
+    both = [read(data, each) for each in (options, replace(options, text=options.against))]
     for texts, (column,) in both:
         for row, text in enumerate(texts[column]):
             if not text.strip():
                 place = place_of(row, texts.lines)
                 raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
-    loaded = load_text_model(model, options.checkpoint, options.device)
-    first, second = (
-        _encoded(model, data, loaded, *each, replace(options, reading=reading))
-        for each, reading in zip(both, readings, strict=True)
-    )
+    loaded = load_text_model(model, options.checkpoint)
+    first, second = (_encoded(model, data, loaded, *each, options) for each in both)
     return first, second
 
 
 def _with_recipe(options: TextOptions) -> TextOptions:
     """The options with the block size of the recipe, if they have none of their own."""
-    reading = options.reading
-    if reading.recipe is None or reading.block_size is not None:
+    if options.recipe is None or options.block_size is not None:
         return options
-    return replace(options, reading=replace(reading, block_size=RECIPES[reading.recipe].block_size))
+    return replace(options, block_size=RECIPES[options.recipe].block_size)
 
 
 def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
     """Refuse options that exclude each other."""
     check_revision(model, options.checkpoint.revision)
-    sample, reading = options.sample, options.reading
-    if reading.hides_words and not isinstance(design, LeaveOneOut):
-        raise InputError(f"{reading.hides_words} belongs to --design leave-one-out; add that")
-    if reading.whole_words and reading.word_l2r:
+    if options.hides_words and not isinstance(design, LeaveOneOut):
+        raise InputError(f"{options.hides_words} belongs to --design leave-one-out; add that")
+    if options.whole_words and options.word_l2r:
         raise InputError("--whole-words and --word-l2r exclude each other; leave one of them out")
-    if sample.id_column is not None and reading.block_size is not None:
-        joins = "--block-size" if reading.recipe is None else f"--recipe {reading.recipe}"
+    if options.id_column is not None and options.block_size is not None:
+        joins = "--block-size" if options.recipe is None else f"--recipe {options.recipe}"
         raise InputError(f"--id-column names single texts, and {joins} joins them; leave one of them out")
 
 
@@ -110,16 +97,16 @@ def _encoded(
     model: str, data: str, loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
 ) -> Prepared:
     """The texts as tokens of a loaded model."""
-    sample, reading, checkpoint, device = options.sample, options.reading, options.checkpoint, options.device
-    recipe = None if reading.recipe is None else RECIPES[reading.recipe]
+    checkpoint = options.checkpoint
+    recipe = None if options.recipe is None else RECIPES[options.recipe]
     with progress("encoding texts", len(texts)) as advance:
         encoded = loaded.encode(
             texts[scored[0]],
             second=texts[scored[1]] if len(scored) == 2 else None,
-            context=None if reading.context_field is None else texts[reading.context_field],
-            long=reading.long or "error",
-            block_size=reading.block_size,
-            allow_unknown=reading.allow_unknown,
+            context=None if options.context_field is None else texts[options.context_field],
+            long=options.long or "error",
+            block_size=options.block_size,
+            allow_unknown=options.allow_unknown,
             lines=texts.lines,
             joining=None
             if recipe is None or recipe.block_size is None
@@ -128,14 +115,14 @@ def _encoded(
         advance(len(texts))
     wrap = None
     notes = [*loaded.notes, *texts.notes, *encoded.notes]
-    if reading.hides_words:
-        wrap = partial(WholeWords, texts=encoded, left_to_right=reading.word_l2r)
-        notes.append(HIDDEN_LATER if reading.word_l2r else HIDDEN_TOGETHER)
+    if options.hides_words:
+        wrap = partial(WholeWords, texts=encoded, left_to_right=options.word_l2r)
+        notes.append(HIDDEN_LATER if options.word_l2r else HIDDEN_TOGETHER)
     if checkpoint.bf16:
         notes.append("computed under bfloat16 autocast")
     tokenizer = checkpoint.tokenizer
     elsewhere = replace(checkpoint, tokenizer=None if tokenizer is None else _full_path(tokenizer))
-    named = None if reading.block_size is not None else texts.labels
+    named = None if options.block_size is not None else texts.labels
     of_residues = reads_residues(loaded.tokenizer)
     source = DataSource(
         name=data,
@@ -144,39 +131,39 @@ def _encoded(
         n_observations=len(encoded.tokens),
         columns=list(texts.columns),
         notes=notes,
-        noun="block" if reading.block_size is not None else "protein" if of_residues else "text",
+        noun="block" if options.block_size is not None else "protein" if of_residues else "text",
         token="residue" if of_residues else "token",
     )
     prepared = Prepared(
         loaded if wrap is None else wrap(loaded),
         encoded.tokens,
         source,
-        load=partial(_load_again, _full_path(model), elsewhere, device, wrap),
+        load=partial(_load_again, _full_path(model), elsewhere, wrap),
         revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
         texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
         labels=None if named is None else tuple(named[row] for row in encoded.source),
-        details={} if recipe is None else {"recipe": recipe.to_dict(str(reading.recipe))},
+        details={} if recipe is None else {"recipe": recipe.to_dict(str(options.recipe))},
     )
     of_reading = {
-        "limit": sample.limit,
-        "id_column": sample.id_column,
-        "block_size": reading.block_size,
-        "context_field": reading.context_field,
+        "limit": options.limit,
+        "id_column": options.id_column,
+        "block_size": options.block_size,
+        "context_field": options.context_field,
     }
     return prepared.read_with(data, of_reading)
 
 
-def _recipe_notes(reading: TextReading, design: MaskDesign) -> list[str]:
+def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
     """Where a recipe is from, and what the user chose in place of it, one sentence each."""
-    if reading.recipe is None:
+    if options.recipe is None:
         return []
-    recipe = RECIPES[reading.recipe]
-    notes = [f"recipe {reading.recipe}: texts, tokens and masks as in {recipe.source}"]
+    recipe = RECIPES[options.recipe]
+    notes = [f"recipe {options.recipe}: texts, tokens and masks as in {recipe.source}"]
     if recipe.apart:
         notes.append(recipe.apart)
-    if reading.block_size != recipe.block_size:
-        chosen = f"blocks of {reading.block_size} tokens"
+    if options.block_size != recipe.block_size:
+        chosen = f"blocks of {options.block_size} tokens"
         notes.append(f"{chosen} in place of the recipe's {recipe.block_size or 'single texts'}")
     own = parse_design(recipe.design).design
     draws = {"draws": 0, "replicates": 0}
@@ -194,7 +181,7 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
     return digest.hexdigest()
 
 
-def read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, list[str]]:
+def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
     """The texts, and the one or two columns of them that are scored."""
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
@@ -205,8 +192,8 @@ def read(data: str, options: TextReading, sample: TextSample) -> tuple[Texts, li
         data,
         columns,
         extra=extra,
-        id_column=sample.id_column,
-        limit=sample.limit,
+        id_column=options.id_column,
+        limit=options.limit,
         running=options.block_size is not None and options.recipe is None,
     )
     scored = [texts.columns[0]] if columns is None else columns
@@ -222,15 +209,12 @@ def reopen(source: DataSource) -> Texts:
     return read_texts(source.name, source.columns, limit=limit)
 
 
-def load_text_model(
-    model: str, checkpoint: CheckpointOptions = CheckpointOptions(), device: TextDevice = TextDevice()
-) -> MaskedLM:
+def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:
     """Load a masked language model as the options want it.
 
     Args:
         model: its folder, or OWNER/NAME on the hub.
-        checkpoint: its tokenizer, and how its weights are read.
-        device: where it runs.
+        checkpoint: its tokenizer, how its weights are read, and where it runs.
 
     Raises:
         InputError: a model or a device that cannot be used.
@@ -241,12 +225,12 @@ def load_text_model(
     return MaskedLM.from_pretrained(
         model,
         tokenizer=tokenizer,
-        device=device.device,
+        device=checkpoint.device,
         bfloat16=checkpoint.bf16,
-        batch_tokens=device.batch_tokens,
+        batch_tokens=checkpoint.batch_tokens,
         revision=checkpoint.revision,
         trust_remote_code=checkpoint.trust_remote_code,
-        dtype=device.dtype,
+        dtype=checkpoint.dtype,
         mask_id=checkpoint.mask_id,
         diffusion=checkpoint.diffusion,
         attn_implementation=checkpoint.attn_implementation,
@@ -255,13 +239,10 @@ def load_text_model(
 
 
 def _load_again(
-    model: str,
-    checkpoint: CheckpointOptions,
-    device: TextDevice,
-    wrap: Callable[[MaskedLM], WholeWords] | None,
+    model: str, checkpoint: CheckpointOptions, wrap: Callable[[MaskedLM], WholeWords] | None
 ) -> Any:
     """The same model in another process; `wrap` is given if other pieces of a word are hidden, too."""
-    loaded = load_text_model(model, checkpoint, device)
+    loaded = load_text_model(model, checkpoint)
     return loaded if wrap is None else wrap(loaded)
 
 

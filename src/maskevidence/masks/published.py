@@ -191,7 +191,7 @@ class LLaDA(MaskDesign):
         ML-GSAI/LLaDA, eval_llada.py and get_log_likelihood.py; Nie et al. (2025), Algorithm 3.
 
     Example:
-        >>> from maskevidence.masks.drawing import drawn_masks
+        >>> from maskevidence.masks.design import drawn_masks
         >>> every = np.ones((1, 8), dtype=np.bool_)
         >>> sorted(drawn_masks(LLaDA(4, batch=4), MaskKey(0), np.array([1]), every).size.tolist())
         [1, 3, 5, 7]

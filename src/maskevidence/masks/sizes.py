@@ -82,7 +82,7 @@ class EverySize(MaskDesign):
         >>> EverySize(masks_per_size=4).n_draws(np.array([61])).tolist()
         [244]
         >>> maskable = np.ones((1, 3), dtype=np.bool_)
-        >>> from maskevidence.masks.drawing import drawn_masks
+        >>> from maskevidence.masks.design import drawn_masks
         >>> drawn_masks(EverySize(4), MaskKey(0), np.array([0]), maskable).size.tolist()
         [1, 2, 3, 1, 2, 1, 2]
     """

@@ -26,7 +26,7 @@ from maskevidence.masks.by_name import as_design
 from maskevidence.masks.design import MaskDesign
 from maskevidence.masks.orders import LogSizes
 from maskevidence.model import DENSITY, MASS, Conditionals
-from maskevidence.scores.first_batch import check_first_batch
+from maskevidence.scores.score import check_first_batch
 from maskevidence.tokens import Tokens
 
 _Rows = Any  # what a maker takes as x: an array, a list or a data frame of N rows, or None

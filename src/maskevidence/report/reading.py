@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float64, Integer, UInt8
 
 from maskevidence import inputs
-from maskevidence.data.image_files import PIXEL, Images, are_pixels
-from maskevidence.data.table import Table, cell_value
+from maskevidence.data.image_files import Images
+from maskevidence.data.table import PIXEL, Table, are_pixels, cell_value
 from maskevidence.errors import MaskEvidenceError
-from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
-from maskevidence.masks.drawing import n_masks
+from maskevidence.evidence.result import EvidenceEstimate, HowScored, summarize_scores
+from maskevidence.masks.design import n_masks
 from maskevidence.models.image.summary import DENSITY
 from maskevidence.runs import DataSource, Manifest, Run, RunDirectory, read_run
 from maskevidence.runs.compare import distinct
@@ -294,9 +294,8 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
     if not done.any():
         return None
     n_calls = sum(calls for _, calls in parts)
-    return summarize_scores(
-        table.select(done), design, manifest.key, manifest.conditionals, n_calls, manifest.base_measure
-    )
+    how = HowScored(design, manifest.key, manifest.conditionals, manifest.base_measure)
+    return summarize_scores(table.select(done), how, n_calls)
 
 
 def noun_of(runs: Sequence[ReportedRun]) -> str:

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 from maskevidence.comparing.selection import SELECTION, below_picture, page_of_selection, picture_of_selection
 from maskevidence.data.table import Table as Rows
 from maskevidence.data.table import with_levels_of
-from maskevidence.inputs.rows import by_cells, note_on_pairs, read, reading_from, use_saved
+from maskevidence.inputs.rows import by_cells, note_on_pairs, reread, use_saved
 from maskevidence.masks.design import MaskKey
 from maskevidence.masks.sizes import EverySize
 from maskevidence.model import HasValuesOf, base_measure_of
@@ -19,8 +19,8 @@ from maskevidence.models.base import TableModel
 from maskevidence.report.layout import Figure
 from maskevidence.report.outlying import MOST_WORK
 from maskevidence.report.reading import ReportedRun
-from maskevidence.runs.blocks import read_sealed, seal_of_files
 from maskevidence.runs.directory import MODEL
+from maskevidence.runs.folder import read_sealed, seal_of_files
 from maskevidence.runs.prepared import manifest_of, score_prepared
 from maskevidence.scores.score import Scoring
 from maskevidence.show.parts import Page, Picture, Table
@@ -48,8 +48,7 @@ def read_selection(folder: Path) -> ReportedSelection:
     model = load(folder / MODEL)
     page, (picture, _) = page_of_selection(result), picture_of_selection(result)
     data, options, seed = result["data"], result["options"], result["seed"]
-    limit, id_column, words = (options.get(name) for name in ("limit", "id_column", "words"))
-    table = read(data, reading_from(options), limit=limit, seed=seed, id_column=id_column, words=bool(words))
+    table = reread(data, options, seed)
     ready = use_saved(model, table).read_with(data, options)
     if result["base_measure"] != base_measure_of(model):
         ready = by_cells(ready, table, table)

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from maskevidence.errors import InputError
 from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
-from maskevidence.runs.blocks import read_sealed
+from maskevidence.runs.folder import read_sealed
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.pictures import ColourGrid
 from maskevidence.show.words import count, typeset

@@ -1,21 +1,20 @@
-"""How a run is divided: into blocks of rows that are scored together, and shards of whole blocks.
+"""How a run is divided, into blocks of rows and shards of whole blocks, and the engines that score blocks.
 
 The model is always called in the same way for a block. So a run that was killed and resumed, or scored in
-shards, has the same scores to the last bit.
+shards, has the same scores to the last bit. An engine is this process, or workers elsewhere.
 """
 
-import hashlib
-import json
 import math
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import NamedTuple
 
 from maskevidence.errors import InputError
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import HasBatches, MaskedModel
-from maskevidence.scores.score import calls_per_observation
-from maskevidence.support.files import read_json, reading, write_json
+from maskevidence.scores.record import ScoreTable
+from maskevidence.scores.score import Scoring, calls_per_observation, score_repeats
+from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
 MIN_BLOCKS = 32
@@ -118,37 +117,49 @@ def missing_pieces(done: Iterable[Piece], blocks: range, n_repeats: int) -> Iter
             yield Piece(block, block + 1, start, n_repeats)
 
 
-def seal(content: Any) -> str:
-    """The SHA-256 of a JSON value, which does not depend on spaces and on the order of keys.
-
-    Example:
-        >>> seal({"seed": 0, "masks": "own"}) == seal({"masks": "own", "seed": 0})
-        True
-    """
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+Done = Callable[[Piece, ScoreTable, int], None]
 
 
-def write_sealed(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file with its own seal."""
-    write_json(path, content | {"seal": seal(content)})
+class Work(NamedTuple):
+    """A piece of a run, with its rows."""
+
+    piece: Piece
+    rows: Tokens
+
+    def score(self, model: MaskedModel, scoring: Scoring, advance: Advance) -> tuple[ScoreTable, int]:
+        """The scores of the piece, and how many times the model was called."""
+        return score_repeats(model, self.rows, scoring, self.piece.repeats(), advance)
 
 
-def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
-    """The content of a JSON file without its seal; a file that was changed is refused with the remedy."""
-    content = read_json(path, remedy)
-    if not isinstance(content, dict) or content.pop("seal", None) != seal(content):
-        raise InputError(f"{str(path)!r} was changed after it was written; {remedy}")
-    return content
+# Scores every missing piece of a run once, in any order and anywhere.
+Scorer = Callable[[MaskedModel, Iterable[Work], Scoring, Advance, Done], None]
+# A context that provides what scoring needs. It is entered before anything is written.
+Engine = Callable[[], AbstractContextManager[Scorer]]
 
 
-def seal_of_piece(identity: str, piece: Piece) -> str:
-    """The seal in a part, by which it is recognised in another run and under another name."""
-    return seal([identity, *piece])
+@contextmanager
+def local_engine() -> Iterator[Scorer]:
+    """The engine that scores in this process, one piece after the other."""
+    yield _score_in_turn
 
 
-def seal_of_files(folder: Path) -> str:
-    """The SHA-256 of the names and contents of all files below a folder, except for hidden ones."""
-    with reading(folder):
-        files = [path.relative_to(folder) for path in folder.rglob("[!.]*") if path.is_file()]
-        contents = {path.as_posix(): (folder / path).read_bytes() for path in files}
-    return seal({name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
+def _score_in_turn(
+    model: MaskedModel, work: Iterable[Work], scoring: Scoring, advance: Advance, done: Done, /
+) -> None:
+    for block in work:
+        done(block.piece, *block.score(model, scoring, advance))
+
+
+@contextmanager
+def kept_open(engine: Engine) -> Iterator[Engine]:
+    """The same engine for several runs, one after the other: entered once, by the first one that scores."""
+    with ExitStack() as stack:
+        entered: list[Scorer] = []
+
+        @contextmanager
+        def enter() -> Iterator[Scorer]:
+            if not entered:
+                entered.append(stack.enter_context(engine()))
+            yield entered[0]
+
+        yield enter

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.errors import InputError
-from maskevidence.runs.blocks import seal, seal_of_files, write_sealed
-from maskevidence.runs.folder import ResultFolder
+from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
 from maskevidence.support.files import (

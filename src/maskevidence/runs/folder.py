@@ -1,14 +1,28 @@
-"""The folder of one result: one process at a time writes it, it holds nothing else, and kills do no harm."""
+"""The folder of one result: one process at a time writes it, it holds nothing else, and kills do no harm.
 
+Seals show whether a file was changed since.
+"""
+
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from maskevidence.errors import InputError
-from maskevidence.support.files import TEMPORARY, reading, remove_temporaries, write_atomic, writing
+from maskevidence.support.files import (
+    TEMPORARY,
+    read_json,
+    reading,
+    remove_temporaries,
+    write_atomic,
+    write_json,
+    writing,
+)
 
 LOCK = ".lock"
 HOLDER = ".lock.pid"  # a file of its own: Windows lets nobody read a file that is locked
@@ -146,6 +160,37 @@ class ResultFolder:
     def finished_before(self, again: str) -> list[str]:
         """The line on a folder that holds the finished result already; `again` is what --overwrite does."""
         return [f"This {self.noun} in {self.path} was finished before; --overwrite {again}."]
+
+
+def seal(content: Any) -> str:
+    """The SHA-256 of a JSON value, which does not depend on spaces and on the order of keys.
+
+    Example:
+        >>> seal({"seed": 0, "masks": "own"}) == seal({"masks": "own", "seed": 0})
+        True
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file with its own seal."""
+    write_json(path, content | {"seal": seal(content)})
+
+
+def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
+    """The content of a JSON file without its seal; a file that was changed is refused with the remedy."""
+    content = read_json(path, remedy)
+    if not isinstance(content, dict) or content.pop("seal", None) != seal(content):
+        raise InputError(f"{str(path)!r} was changed after it was written; {remedy}")
+    return content
+
+
+def seal_of_files(folder: Path) -> str:
+    """The SHA-256 of the names and contents of all files below a folder, except for hidden ones."""
+    with reading(folder):
+        files = [path.relative_to(folder) for path in folder.rglob("[!.]*") if path.is_file()]
+        contents = {path.as_posix(): (folder / path).read_bytes() for path in files}
+    return seal({name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
 
 
 def _release(lock: FileLock, holder: Path) -> None:

@@ -11,7 +11,8 @@ from maskevidence.evidence.precise import Precise
 from maskevidence.masks.by_name import design_from_settings
 from maskevidence.masks.design import MaskDesign, MaskKey
 from maskevidence.model import Conditionals
-from maskevidence.runs.blocks import Piece, missing_pieces, seal, shard_blocks
+from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
+from maskevidence.runs.folder import seal
 from maskevidence.support.provenance import command, versions
 
 SCHEMA = 3

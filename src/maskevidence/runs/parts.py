@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Int64
 
 from maskevidence.errors import InputError
-from maskevidence.masks.drawing import MASKS_AT_ONCE, compact
-from maskevidence.runs.blocks import Piece, seal_of_piece
+from maskevidence.masks.design import MASKS_AT_ONCE, compact
+from maskevidence.runs.blocks import Piece
+from maskevidence.runs.folder import seal
 from maskevidence.scores.record import HiddenTokens, Scores, ScoreTable
 from maskevidence.support.files import reading, write_atomic
 
@@ -64,7 +65,7 @@ def is_of(part: Part, identity: str) -> bool:
             written = (parquet.read_metadata(file).metadata or {}).get(_SEAL)
     except (OSError, ArrowException):  # the file is damaged, which its checksum tells
         return True
-    return bool(written == seal_of_piece(identity, part.piece).encode())
+    return bool(written == seal([identity, *part.piece]).encode())
 
 
 def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int, identity: str) -> Part:
@@ -81,8 +82,8 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
     if rows.hidden is not None:
         columns |= _lists(rows.hidden.packed(rows.size))
     content = pa.table(columns)
-    seal = seal_of_piece(identity, piece)
-    content = content.replace_schema_metadata({_CALLS: str(n_model_calls), _SEAL: seal})
+    own = seal([identity, *piece])
+    content = content.replace_schema_metadata({_CALLS: str(n_model_calls), _SEAL: own})
     sink = pa.BufferOutputStream()
     parquet.write_table(content, sink, compression="zstd", use_dictionary=[*whole, "n_bytes"])
     data = sink.getvalue().to_pybytes()

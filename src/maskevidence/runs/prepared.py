@@ -16,7 +16,7 @@ from maskevidence.models.base import TableModel
 from maskevidence.models.cell_mass import CellMass
 from maskevidence.models.fingerprints import fingerprint
 from maskevidence.models.image.summary import image_summary
-from maskevidence.runs.blocks import seal
+from maskevidence.runs.folder import seal
 from maskevidence.runs.manifest import DataSource, Manifest
 from maskevidence.scores.score import Scoring
 from maskevidence.show.words import model_words

@@ -88,7 +88,7 @@ def save_run(
 
 def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
     """Where the observations come from, as run.json says it."""
-    from maskevidence.data.image_files import are_pixels
+    from maskevidence.data.table import are_pixels
     from maskevidence.runs.manifest import DataSource
 
     of_pixels = data is not None and are_pixels(data.columns)

@@ -12,19 +12,17 @@ import torch
 
 from maskevidence import __version__
 from maskevidence.errors import InputError
-from maskevidence.masks.drawing import check_n_masks, n_masks
+from maskevidence.masks.design import check_n_masks, n_masks
 from maskevidence.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
 from maskevidence.models.cell_mass import CellMass
-from maskevidence.runs.blocks import Piece, block_rows
+from maskevidence.runs.blocks import Engine, Piece, Scorer, Work, block_rows, local_engine
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
-from maskevidence.runs.engine import Engine, Scorer, Work, local_engine
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, read_part, write_part
-from maskevidence.scores.first_batch import rounding
 from maskevidence.scores.record import ScoreTable
-from maskevidence.scores.score import Scoring, check_scorable
+from maskevidence.scores.score import Scoring, check_scorable, rounding
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 

@@ -11,7 +11,7 @@ import numpy as np
 from maskevidence.errors import InputError, MissingExtraError
 from maskevidence.evidence.curve import curve_lines
 from maskevidence.evidence.observations import ObservationTable, observation_table
-from maskevidence.evidence.result import EvidenceEstimate, summarize_scores
+from maskevidence.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.models.image.summary import image_summary
 from maskevidence.runs.directory import (
     CURVE,
@@ -130,15 +130,8 @@ def read_run(*folders: str | Path) -> Run:
     if len(manifests) > 1:
         manifest = _whole(list(map(str, folders)), manifests, [len(each.ids) for each in records])
         record, _ = scores_of(parts)
-    estimate = summarize_scores(
-        record,
-        manifest.mask_design(),
-        manifest.key,
-        manifest.conditionals,
-        n_calls,
-        manifest.base_measure,
-        labels,
-    )
+    how = HowScored(manifest.mask_design(), manifest.key, manifest.conditionals, manifest.base_measure)
+    estimate = summarize_scores(record, how, n_calls, labels)
     if (target := manifest.target()) is not None:
         verdict = target.verdict(estimate)
         estimate = replace(estimate, notes=(*estimate.notes, verdict))

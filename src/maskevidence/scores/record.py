@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, Integer
 
-from maskevidence.masks.drawing import MASKS_AT_ONCE
+from maskevidence.masks.design import MASKS_AT_ONCE
 from maskevidence.support.checks import check_memory
 
 BYTES_PER_TOKEN = 24  # while it is scored and summarised: its column, its score, and copies of them

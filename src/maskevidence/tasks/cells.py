@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.command_words import kind_of_model
-from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.command_words import Argument, kind_of_model
 from maskevidence.inputs.options import CellOptions, RowDevice, RowReading
 from maskevidence.tasks.result import Result
 
@@ -59,13 +58,13 @@ def cells(
         folder = ResultFolder(options.out, "search for wrong cells", (TABLE, PAGE, RESULT))
         folder.refuse(overwrite=options.overwrite)
     build, saved = model_on(model, RowDevice())
-    reading, id_column, notes = RowReading(table=options.table), options.id_column, list[str]()
+    reading, notes = RowReading(table=options.table), list[str]()
     if build is None:
-        reading, id_column, notes = reading_for(saved, data, reading, id_column)
+        reading, notes = reading_for(saved, data, reading)
     words = takes_words(model, saved)
-    table = read(data, reading, limit=options.limit, id_column=id_column, words=words)
+    table = read(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
-    known = None if trusted is None else read(trusted, reading, id_column=id_column, words=words)
+    known = None if trusted is None else read(trusted, reading, words=words)
     found = wrong_cells(
         model if build is not None else saved,
         table,
@@ -81,7 +80,7 @@ def cells(
 
 def read_page(folder: Path) -> bytes:
     """The page in a folder that `cells --out` wrote."""
-    from maskevidence.runs.blocks import read_sealed
+    from maskevidence.runs.folder import read_sealed
     from maskevidence.support.files import reading
 
     read_sealed(folder / RESULT, "find the cells again with --overwrite")
@@ -92,7 +91,7 @@ def read_page(folder: Path) -> bytes:
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
-    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.folder import write_sealed
     from maskevidence.support.files import csv_text, write_atomic
     from maskevidence.support.provenance import made_of
 

@@ -32,13 +32,13 @@ def check_command(model: Model, data: Data, options: Preparation) -> Result:
     from maskevidence.masks.sizes import LeaveOneOut, RandomSize
 
     of_texts = options if isinstance(options, TextOptions) else TextOptions()
-    design = LeaveOneOut() if of_texts.reading.hides_words else RandomSize()
+    design = LeaveOneOut() if of_texts.hides_words else RandomSize()
     ready = prepare(model, data, design, options)
     report = check_model(
         ready.model,
         ready.tokens,
         texts=ready.texts,
-        seed=options.sample.seed,
+        seed=options.seed,
         tolerance=_IN_BFLOAT16 if of_texts.checkpoint.bf16 else None,
     )
     page = report.page()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.declaring import Argument, Option
+from maskevidence.inputs.command_words import Argument, Option
 from maskevidence.show.parts import Table
 from maskevidence.show.words import NOT_KNOWN, typeset
 from maskevidence.tasks.result import Result

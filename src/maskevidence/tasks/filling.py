@@ -86,8 +86,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     build, saved = model_on(model, options.device)
     words, reading = takes_words(model, saved), RowReading(table=options.table)
     if build is None:
-        reading, id_column, from_model = reading_for(saved, data, reading, options.id_column)
-        options = replace(options, id_column=id_column)
+        reading, from_model = reading_for(saved, data, reading)
     raw, table = _read(data, reading, options, words)
     as_text = raw.first_line > 0 and is_text(options.out)
     source = raw.columns.slice(0, options.limit)
@@ -121,12 +120,12 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
     """The columns as they are in the file, and those that are used as numbers, of the same rows."""
     if is_table_file(data):
         raw = raw_table(data, reading.table)
-        selection = selection_of(reading.table, options.id_column, words=words)
+        selection = selection_of(reading.table, words=words)
         table = to_table(raw, selection, empty_rows=True)
     else:
         import pyarrow as pa
 
-        table = read(data, reading, id_column=options.id_column)
+        table = read(data, reading)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
     table = table if options.limit is None else table.head(options.limit)
     return raw, (table if options.wrong is None else _without_wrong(table, options.wrong))

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from maskevidence.inputs.command_words import check_row_words
-from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.command_words import Argument, check_row_words
 from maskevidence.inputs.options import ImputeOptions
 from maskevidence.show.parts import Page, Table
 from maskevidence.show.words import count

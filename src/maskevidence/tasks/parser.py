@@ -1,4 +1,4 @@
-"""Typer commands built from functions whose options are declared as in `maskevidence.inputs.declaring`.
+"""Typer commands built from functions whose options are declared as in `maskevidence.inputs.command_words`.
 
 A command whose options differ by the kind of its MODEL has a parameter that is a union of dataclasses, one
 for each kind. MODEL is looked up first among the words that were typed, and they are parsed with its options.
@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.declaring import KINDS, NOUNS, Argument, ModelKind, Option, declaration, flag
+from maskevidence.inputs.command_words import KINDS, NOUNS, Argument, ModelKind, Option, declaration, flag
 from maskevidence.support.files import check_place
 
 _MAX_WHOLE = 2**63 - 1

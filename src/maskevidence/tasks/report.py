@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.declaring import Argument, Option
+from maskevidence.inputs.command_words import Argument, Option
 from maskevidence.show.parts import Page
 from maskevidence.show.words import count
 from maskevidence.tasks.result import Result

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from maskevidence.inputs.command_words import check_row_words
-from maskevidence.inputs.declaring import ModelKind
+from maskevidence.inputs.command_words import ModelKind, check_row_words
 from maskevidence.inputs.options import (
     Data,
     Design,
     Model,
     RunOptions,
     Scorable,
+    ScoredRowOptions,
     ScoredTextOptions,
     TextOptions,
 )
@@ -61,9 +61,9 @@ def score(
     from maskevidence.tasks.score_pairs import score_pairs
     from maskevidence.tasks.scoring import parse_precise
 
-    precise = parse_precise(run.target_se, run.max_passes, word, run.shard)
+    precise = parse_precise(run.target_se, word, run.shard)
     numbers.check_run(run)
-    recipe = options.reading.recipe if isinstance(options, TextOptions) else None
+    recipe = options.recipe if isinstance(options, TextOptions) else None
     default = parse_design(_DESIGN[options.kind] if recipe is None else RECIPES[recipe].design)
     word = word or replace(default, named=frozenset())
     if isinstance(options, ScoredTextOptions) and options.against is not None:
@@ -76,11 +76,12 @@ def score(
     existing = numbers.existing_design(mask_design, resumed)
     if existing is not None:
         mask_design = mask_design.continuing(existing, word.named)
-    key = MaskKey(options.sample.seed, word.masks)
+    key = MaskKey(options.seed, word.masks)
     reports = word.per_token and isinstance(mask_design, LeaveOneOut)
     records = word.per_token and not reports
     numbers.check_per_token(options.kind, mask_design, key, reports=reports, records=records)
-    scoring = Scoring(mask_design, key, run.batch_size, per_token=records)
+    batch_size = options.batch_size if isinstance(options, ScoredRowOptions) else Scoring.batch_size
+    scoring = Scoring(mask_design, key, batch_size, per_token=records)
     numbers.check_folder(run, model, scoring)
     ready = prepare(model, data, mask_design, options, resumed)
     n_tokens = ready.tokens.n_tokens.cpu().numpy()

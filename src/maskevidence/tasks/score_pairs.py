@@ -27,11 +27,11 @@ def score_pairs(
 ) -> Result:
     """Score both texts of each pair by the same masks, as far as their lengths allow, and subtract."""
     _check(word, options, run)
-    key = MaskKey(options.sample.seed, word.masks)
+    key = MaskKey(options.seed, word.masks)
     runs = [replace(run, out=None if run.out is None else run.out / name) for name in FOLDERS]
     existing = numbers.existing_design(word.design, None if run.overwrite else runs[0].out)
     design = word.design if existing is None else word.design.continuing(existing, word.named)
-    scoring = Scoring(design, key, run.batch_size, per_token=word.per_token)
+    scoring = Scoring(design, key, per_token=word.per_token)
     for each in runs:
         numbers.check_folder(each, model, scoring)
     both = texts.prepare_pairs(model, data, design, options)
@@ -41,7 +41,7 @@ def score_pairs(
         scoring, noted = numbers.with_enough_draws(scoring, word, longest)
         notes |= dict.fromkeys(noted.notes)
     first, second = (_estimate(model, *each, scoring) for each in zip(both, runs, strict=True))
-    pairs = pair_texts(first, second, (str(options.reading.text), str(options.against)))
+    pairs = pair_texts(first, second, (str(options.text), str(options.against)))
     page = pairs.page()
     page = replace(page, notes=list(dict.fromkeys([*notes, *page.notes])))
     content = pairs.to_dict() | {"notes": page.notes}
@@ -64,17 +64,16 @@ def _estimate(model: str, ready: Prepared, run: RunOptions, scoring: Scoring) ->
 
 def _check(word: DesignWord, options: ScoredTextOptions, run: RunOptions) -> None:
     """Refuse what pairs do not have, before a model is loaded."""
-    reading = options.reading
-    if reading.text is None:
+    if options.text is None:
         raise InputError("--against names the second texts of pairs; name the first ones, too: --text COLUMN")
-    if "," in reading.text or reading.text == options.against:
+    if "," in options.text or options.text == options.against:
         raise InputError(
-            f"--text {reading.text!r} --against {options.against!r}; give two different columns, one each"
+            f"--text {options.text!r} --against {options.against!r}; give two different columns, one each"
         )
     excluded = {
-        "--block-size": reading.block_size,
-        "--recipe": reading.recipe,
-        "--long split": reading.long == "split",
+        "--block-size": options.block_size,
+        "--recipe": options.recipe,
+        "--long split": options.long == "split",
         "--shard": run.shard,
         "--target-se": run.target_se,
         "leave-one-out:per-token": word.per_token and not word.design.random_sizes,

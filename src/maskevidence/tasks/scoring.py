@@ -10,7 +10,7 @@ from maskevidence import __version__, inputs
 from maskevidence.errors import InputError, import_extra
 from maskevidence.evidence.precise import Precise
 from maskevidence.evidence.result import EvidenceEstimate, page_of_numbers
-from maskevidence.inputs.declaring import ModelKind
+from maskevidence.inputs.command_words import ModelKind
 from maskevidence.inputs.options import RunOptions
 from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskDesign, MaskKey
@@ -24,9 +24,8 @@ from maskevidence.runs import (
     rows_per_block,
     write_summary,
 )
-from maskevidence.runs.blocks import parse_shard
+from maskevidence.runs.blocks import Engine, kept_open, local_engine, parse_shard
 from maskevidence.runs.directory import ESTIMATE, TOKENS
-from maskevidence.runs.engine import Engine, kept_open, local_engine
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import Prepared, manifest_of
 from maskevidence.runs.summary import agrees
@@ -202,7 +201,7 @@ def score_into(
             ready.model,
             ready.tokens,
             Recording(
-                run.batch_size,
+                scoring.batch_size,
                 engine=engine,
                 overwrite=run.overwrite,
                 labels=ready.labels,
@@ -270,28 +269,25 @@ def tokens_of(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dic
 
 
 def parse_precise(
-    target_se: str | None,
-    max_passes: int | None = None,
-    design: DesignWord | None = None,
-    shard: str | None = None,
+    target_se: str | None, design: DesignWord | None = None, shard: str | None = None
 ) -> Precise | None:
     """Turn --target-se into a `Precise`; None without it.
 
     Args:
-        target_se: nats, such as "0.05", or a share of the log evidence, such as "1%".
+        target_se: nats, such as "0.05", or a share of the log evidence, such as "1%"; ",max_passes=4000"
+            after it limits the masks of all observations.
         design: the value of --design, which has to be random-size or random-size:per-token; None without it.
 
     Example:
         >>> parse_precise("0.05")
         Precise(target_se=0.05, target_relative=None, max_passes=None, negligible=0.1)
-        >>> parse_precise("1%").target(-50.0)
+        >>> parse_precise("1%,max_passes=4000").target(-50.0)
         0.5
     """
     if target_se is None:
-        if max_passes is not None:
-            raise InputError("--max-passes belongs to --target-se; add that")
         return None
-    number = target_se.removesuffix("%")
+    word, *limits = target_se.split(",")
+    number = word.removesuffix("%")
     try:
         value = plain_number(number)
     except ValueError:
@@ -301,8 +297,15 @@ def parse_precise(
             f"--target-se {target_se!r}; give nats above 0, such as 0.05, or a share of the log evidence, "
             "such as 1%"
         )
-    is_share = number != target_se
-    precise = Precise(None if is_share else value, value / 100 if is_share else None, max_passes)
+    name, _, most = "".join(limits).partition("=")
+    if limits and (len(limits) > 1 or name != "max_passes" or not most.isascii() or not most.isdigit()):
+        raise InputError(
+            f"--target-se {target_se!r}; write a limit on the masks of all observations as "
+            f"{word},max_passes=100000"
+        )
+    is_share = number != word
+    share = value / 100 if is_share else None
+    precise = Precise(None if is_share else value, share, int(most) if limits else None)
     if design is not None:
         if not isinstance(design.design, RandomSize):
             raise InputError(f"--target-se draws random sizes; leave --design {design} out")

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.inputs.command_words import check_row_words
-from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.command_words import Argument, check_row_words
 from maskevidence.inputs.options import SelectOptions
 from maskevidence.models.by_name import is_network, parse_components
 from maskevidence.tasks.result import Result
@@ -63,10 +62,10 @@ def select_command(
     if options.out is not None:
         folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
         folder.refuse(overwrite=options.overwrite)
-    reading, id_column = options.reading, options.id_column
+    reading = options.reading
     networks = [is_network(word.family) for word in among]
     words = any(networks)
-    how = {"limit": options.limit, "seed": options.seed, "id_column": id_column, "words": words}
+    how = {"limit": options.limit, "seed": options.seed, "words": words}
     said = reading.table.categories or reading.table.numbers  # options of masked-net alone
     table = _read(data, reading, how, numbers=words and not all(networks) and not said)
     selection = select(
@@ -81,9 +80,8 @@ def select_command(
     if any(candidate.family == "ppca" for candidate in selection.candidates):
         notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
-    selection.model.read_with = kept_reading(reading, id_column)
-    settings = {"limit": options.limit, "id_column": id_column, "words": words} | reading_options(reading)
-    read_with = {name: value for name, value in settings.items() if value}
+    selection.model.read_with = kept_reading(options.reading)
+    read_with = reading_options(options.reading, limit=options.limit, words=words)
     result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
     return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
 
@@ -105,7 +103,7 @@ def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: boo
 
 def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table, the picture and the chosen model; and last what shows that the folder is complete."""
-    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.folder import write_sealed
     from maskevidence.show.draw import image
     from maskevidence.support.files import write_atomic
 

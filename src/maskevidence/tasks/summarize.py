@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.declaring import Argument, Option
+from maskevidence.inputs.command_words import Argument, Option
 from maskevidence.inputs.options import Overwrite
 from maskevidence.tasks.result import Result
 

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from maskevidence.inputs.command_words import check_row_words
-from maskevidence.inputs.declaring import Argument
+from maskevidence.inputs.command_words import Argument, check_row_words
 from maskevidence.inputs.options import ImageTraining, TextTraining, TrainingOptions
 from maskevidence.tasks.result import Result
 

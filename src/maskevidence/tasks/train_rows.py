@@ -69,7 +69,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
         prepare_folder(options)
         history = _fit(fitted, train, test, objective, options)
         fitted.fitted_rows = marks_of(train.tokens())
-        fitted.read_with = read_with(options.reading, options.id_column)
+        fitted.read_with = read_with(options.reading)
         fitted.save(options.out)
         write_atomic(options.out / HISTORY, history.to_csv())
         result = write_result(
@@ -97,8 +97,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:
     """The rows to train on, the rows held out, if any, and both."""
-    reading, id_column = options.reading, options.id_column
-    table = read(data, reading, limit=options.limit, seed=options.seed, id_column=id_column, words=words)
+    table = read(data, options.reading, limit=options.limit, seed=options.seed, words=words)
     test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if test_fraction != 0:
         return *table.split(test_fraction, options.seed), table

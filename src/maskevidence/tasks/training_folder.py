@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ from maskevidence.evidence.result import page_of_numbers
 from maskevidence.inputs.command_words import kind_of_training
 from maskevidence.inputs.options import Training
 from maskevidence.models.by_name import is_network
-from maskevidence.runs.blocks import read_sealed, write_sealed
-from maskevidence.runs.folder import ResultFolder
+from maskevidence.runs.folder import ResultFolder, read_sealed, write_sealed
 from maskevidence.show.parts import Page, Part, Table
 from maskevidence.show.words import typeset
 from maskevidence.support.files import read_json, write_json
@@ -166,7 +166,7 @@ def _page_of_texts(result: Mapping[str, Any]) -> Page:
                 "the model does hardly better than these, so that it has not learnt from the context; "
                 "give more --steps or another --learning-rate"
             )
-    return _page_of_transformer(title, result, noun, "held out:", more, notes, token)
+    return _page_of_transformer(Page("", title, parts=more, notes=notes), result, "held out:", noun, token)
 
 
 def _page_of_images(result: Mapping[str, Any]) -> Page:
@@ -185,7 +185,7 @@ def _page_of_images(result: Mapping[str, Any]) -> Page:
             f"the mean image: {held_out['mean_image_loss']:.4f}"
         )
     heading = f"{n_scored:,} of {result['n_test']:,} images held out:"
-    return _page_of_transformer(title, result, "image", heading, more)
+    return _page_of_transformer(Page("", title, parts=more), result, heading, "image")
 
 
 def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
@@ -200,20 +200,14 @@ def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
 
 
 def _page_of_transformer(
-    title: str,
-    result: Mapping[str, Any],
-    noun: str,
-    heading: str,
-    more: Sequence[Part],
-    notes: Sequence[str] = (),
-    token: str = "token",
+    own: Page, result: Mapping[str, Any], heading: str, noun: str, token: str = "token"
 ) -> Page:
-    """The notes of a training and, below a heading, the held-out estimate."""
+    """The notes of a training and, below a heading, the held-out estimate before the page's own parts."""
     of_training = [*result["notes"], *_notes_on_devices(result)]
     if result["resumed_from"] is not None:
         of_training.append(f"resumed from the checkpoint after step {result['resumed_from']}")
     if result["held_out"] is None:
-        return Page("", title, parts=["nothing was held out"], notes=of_training)
+        return replace(own, parts=["nothing was held out"], notes=of_training)
     page = page_of_numbers(result["held_out"], noun, token)
-    parts = [heading, f"{page.headline} {page.aside}", *page.parts, *more]
-    return Page("", title, parts=parts, notes=[*of_training, *page.notes, *notes])
+    parts = [heading, f"{page.headline} {page.aside}", *page.parts, *own.parts]
+    return replace(own, parts=parts, notes=[*of_training, *page.notes, *own.notes])

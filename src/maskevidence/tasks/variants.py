@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.errors import InputError
-from maskevidence.inputs.command_words import kind_of_model
-from maskevidence.inputs.declaring import Argument
-from maskevidence.inputs.options import CheckpointOptions, TextDevice, VariantOptions
+from maskevidence.inputs.command_words import Argument, kind_of_model
+from maskevidence.inputs.options import CheckpointOptions, VariantOptions
 from maskevidence.show.parts import Page
 from maskevidence.tasks.result import Result
 
@@ -27,7 +26,6 @@ def variants_command(
     ],
     options: VariantOptions,
     checkpoint: CheckpointOptions = CheckpointOptions(),
-    device: TextDevice = TextDevice(),
 ) -> Result:
     """Score MUTANTS of a wild type under MODEL by every convention, each distinct context in one pass.
 
@@ -67,7 +65,7 @@ def variants_command(
     )
     # before the model is loaded
     parse_mutants(wild_type, table.mutants, options.start, table.sequences, table.lines)
-    loaded = load_text_model(model, checkpoint, device)
+    loaded = load_text_model(model, checkpoint)
     if options.plan:
         plan = plan_variants(
             loaded, wild_type, table.mutants, conventions, start=options.start, draws=options.draws
@@ -157,7 +155,7 @@ def _correlations(
 def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, Any], out: Path) -> list[str]:
     """The summary marks the folder; the table is written last and marks it as finished."""
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY, TABLE, column_beside
-    from maskevidence.runs.blocks import write_sealed
+    from maskevidence.runs.folder import write_sealed
     from maskevidence.support.files import write_atomic
 
     taken = ("mutant", *scores.columns().values)

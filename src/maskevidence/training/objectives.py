@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from maskevidence.errors import InputError
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
 from maskevidence.masks.orders import Orderings
 from maskevidence.model import (
     HasBatches,

@@ -12,8 +12,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.inputs.rows import prepare
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import MaskKey, drawn_masks
 from maskevidence.models.network import masked_network
 from maskevidence.models.network.cell_coding import ColumnHeads
 from maskevidence.models.network.columns import MIXED, Column, column_from

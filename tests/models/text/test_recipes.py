@@ -18,14 +18,13 @@ from diffusion_networks import LENGTH, MASK, N_IDS, Bd3lm, Llada, Mdlm, Sedd, ra
 from maskevidence.errors import InputError
 from maskevidence.inputs.recipes import RECIPES
 from maskevidence.masks.by_name import parse_design
-from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.masks.drawing import DrawnMasks, drawn_masks, positions
+from maskevidence.masks.design import DrawnMasks, MaskDesign, MaskKey, drawn_masks
 from maskevidence.masks.published import LLaDA, RandomTime
 from maskevidence.models.text.diffusion import DIFFUSIONS, DiffusionNetwork
 from maskevidence.models.text.encoding import Joining
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.support.choices import DiffusionName
-from maskevidence.tokens import Tokens
+from maskevidence.tokens import Tokens, positions
 from text_models import SENTENCES, save_bert, small_bert, small_tokenizer
 
 EPS = 1e-3

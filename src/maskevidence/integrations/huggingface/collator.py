@@ -12,7 +12,7 @@ from maskevidence import FixedRate, MaskDesign, MaskKey, RandomSize
 from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.processes import rank
 from maskevidence.integrations.huggingface.recipe import ID
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.masks.design import drawn_masks
 from maskevidence.support.keyed_random import keyed_bits, kronecker, scaled
 
 WEIGHT = "mask_weight"

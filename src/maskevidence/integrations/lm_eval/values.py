@@ -139,7 +139,7 @@ class Windows(MaskDesign):
     so choices of equal length share their masks.
 
     Example:
-        >>> from maskevidence.masks.drawing import drawn_masks
+        >>> from maskevidence.masks.design import drawn_masks
         >>> every = np.ones((1, 8), dtype=np.bool_)
         >>> hidden = drawn_masks(Windows(1), QuestionKey(0, questions=(1,)), np.array([0]), every).masked()
         >>> hidden.sum(1).tolist(), bool(np.ptp(hidden.sum(0)) <= 1)

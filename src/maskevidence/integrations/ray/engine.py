@@ -25,7 +25,7 @@ from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.ray.workers import Worker, WorkerPool, last_line
 from maskevidence.model import HasBatches
 from maskevidence.models.fingerprints import fingerprint
-from maskevidence.runs.engine import Done, Scorer, Work
+from maskevidence.runs.blocks import Done, Scorer, Work
 from maskevidence.scores.score import Scoring
 from maskevidence.support.checks import plain_number
 from maskevidence.support.progress import Advance

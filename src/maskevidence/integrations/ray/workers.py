@@ -20,7 +20,7 @@ import torch
 from maskevidence import ScoreTable
 from maskevidence.errors import InputError, MaskEvidenceError
 from maskevidence.models.fingerprints import fingerprint
-from maskevidence.runs.engine import Done, Work
+from maskevidence.runs.blocks import Done, Work
 from maskevidence.scores.score import Scoring
 from maskevidence.support.progress import Advance
 

@@ -5,9 +5,9 @@ import pytest
 
 import maskevidence as me
 from maskevidence.evidence.control_variates import fitted_curves
-from maskevidence.evidence.curve import Curve, curve_from_scores
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.drawing import drawn_masks
+from maskevidence.evidence.curve import Curve
+from maskevidence.evidence.curve_points import curve_from_scores
+from maskevidence.masks.design import MaskKey, drawn_masks
 from maskevidence.tokens import positions
 
 DESIGN = me.RandomSize(8)
