@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.check.findings import critical
-from maskevidence.check.trial import Outcome, Trial, check, noted, passed, skipped
+from maskevidence.check.findings import Finding, critical, noted, passed, skipped
+from maskevidence.check.trial import Trial, check
 
 _LOW, *_HIGH = (0.15, 0.85, 1.0)  # the rate that masked models are mostly trained at, and two far above
 _MOST_TEXTS, _FEWEST_TEXTS = 32, 8
@@ -38,7 +38,7 @@ class _AtRate(NamedTuple):
     "frequencies of the tokens in all other texts.",
     explains=False,
 )
-def high_rates(trial: Trial) -> Outcome:
+def high_rates(trial: Trial) -> Finding:
     """Where most tokens are hidden, the model is as good as the frequencies of the tokens.
 
     A text's own tokens are left out of the counts c_v. The frequencies are smoothed by the method of Witten
