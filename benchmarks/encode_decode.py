@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from maskevidence.data import digits
-from maskevidence.models import VAE, EncodingDecoding, ImportanceSampling
+from maskevidence.models import VAE, ImportanceSampling
+from paper.encoding_decoding import EncodingDecoding
 
 D, K, NOISE = 20, 3, 0.5
 
