@@ -13,6 +13,7 @@ sampling.
 import sys
 import time
 import warnings
+from pathlib import Path
 
 from _timing import arguments, finish, machine, show
 
@@ -23,7 +24,10 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from maskevidence.data import digits
-from maskevidence.models import VAE, EncodingDecoding, ImportanceSampling
+from maskevidence.models import VAE, ImportanceSampling
+
+sys.path.append(str(Path(__file__).parents[1]))
+from paper.encoding_decoding import EncodingDecoding
 
 D, K, NOISE = 20, 3, 0.5
 

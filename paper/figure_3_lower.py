@@ -16,6 +16,7 @@ from torch.autograd.functional import hessian
 import maskevidence as me
 from maskevidence.show import Table
 from paper import image_training
+from paper.encoding_decoding import EncodingDecoding
 from paper.figures import SEEDS, Claim, PaperFigure, plus_minus, put
 from paper.panels import GREEN, PINK, SKY, new_figure
 
@@ -30,7 +31,7 @@ PIXELS = f"{JOINT}, averaged pixel by pixel"
 SIMPLE, SIMPLE_DRAWS = (PIXELS, JOINT, PRIOR), 100
 KNOWING_THE_PRIOR = me.models.ImportanceSampling(8, steps=0, prior_draws=1)
 METHODS: dict[str, tuple[me.Elbo | me.FixedRate, Any]] = {
-    "masked, chains": (me.FixedRate(RATE, 1), me.models.EncodingDecoding(8, 2)),
+    "masked, chains": (me.FixedRate(RATE, 1), EncodingDecoding(8, 2)),
     "masked, weighted": (me.FixedRate(RATE, 1), KNOWING_THE_PRIOR),
     "ELBO": (me.Elbo(), KNOWING_THE_PRIOR),
 }

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
+from paper.encoding_decoding import EncodingDecoding
 from protein_models import protein_model
 from report_runs import command
 from small_world import RUNS, bert, filled, values, vit_mae, with_holes, write_runs, write_world
@@ -201,7 +202,7 @@ OF_ROWS: dict[str, tuple[Callable[[], Any], Callable[[], np.ndarray]]] = {
     "BernoulliPCA by importance": (lambda: bernoulli(integration=me.models.Importance(16)), binary),
     "KernelGaussian": (lambda: me.models.KernelGaussian(D, 1).fit(values(20)), values),
     "VAE by importance": (vae, values),
-    "VAE by encoding and decoding": (lambda: vae("gaussian", me.models.EncodingDecoding(4, 2)), values),
+    "VAE by encoding and decoding": (lambda: vae("gaussian", EncodingDecoding(4, 2)), values),
     "Bernoulli VAE": (lambda: vae("bernoulli"), binary),
     "a user's model": (TableOfStates, binary),
 }

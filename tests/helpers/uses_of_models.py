@@ -18,7 +18,6 @@ from maskevidence.scores.score import score_observations
 
 D = 4
 _SMALL = me.models.ImportanceSampling(8, steps=2, prior_draws=2, fills=2)
-_CHAINS = me.models.EncodingDecoding(4, 2)
 
 
 def _vae(likelihood: str, rule: object) -> Callable[[torch.dtype], TableModel]:
@@ -36,7 +35,6 @@ MODELS: dict[str, Callable[[torch.dtype], TableModel]] = {
         D, 2, seed=1, integration=me.models.Importance(64), encoder=True, dtype=dtype
     ),
     "VAE": _vae("gaussian", _SMALL),
-    "VAE, encoding and decoding": _vae("gaussian", _CHAINS),
     "Bernoulli VAE": _vae("bernoulli", _SMALL),
 }
 

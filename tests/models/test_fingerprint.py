@@ -16,8 +16,8 @@ from maskevidence.models.fingerprints import fingerprint, weights_fingerprint
 D = 3
 
 
-def vae(chains: int = 4, seed: int = 7) -> me.models.VAE:
-    rule = me.models.EncodingDecoding(chains, 2)
+def vae(draws: int = 4, seed: int = 7) -> me.models.VAE:
+    rule = me.models.ImportanceSampling(draws, 2, prior_draws=1)
     return me.models.VAE(n_features=D, n_components=1, hidden=(2,), conditioning=rule, seed=seed)
 
 
@@ -29,7 +29,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 OTHERS: dict[str, Callable[[], nn.Module]] = {
     "another class": lambda: me.models.FactorAnalysis(D, 1),
     "a finer grid": lambda: me.models.BernoulliPCA(D, 1, integration=me.models.Grid(40)),
-    "more chains": lambda: vae(chains=8),
+    "more draws": lambda: vae(draws=8),
     "another seed of the draws": lambda: vae(seed=8),
     "another dtype": lambda: me.models.PPCA(D, 1, dtype=torch.float32),
 }
@@ -69,6 +69,6 @@ def test_a_run_of_another_model_is_refused(run: CommandLine, tmp_path: Path) -> 
     words = ("score", model, rows, "--design", "every-size:1", "--out", tmp_path / "a")
     assert run(*words).code == 0
     config = json.loads((model / "config.json").read_text())
-    config["arguments"]["conditioning"]["chains"] = 5
+    config["arguments"]["conditioning"]["draws"] = 5
     (model / "config.json").write_text(json.dumps(config))
     assert "holds another run (model_fingerprint" in run(*words).error

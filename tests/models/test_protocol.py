@@ -10,6 +10,7 @@ from torch import Tensor
 import maskevidence as me
 from maskevidence.models.gaussian.family import GaussianFamily
 from maskevidence.tokens import Tokens
+from paper.encoding_decoding import EncodingDecoding
 
 D = 5
 
@@ -73,7 +74,10 @@ def _vae(likelihood: str, conditioning: object) -> torch.nn.Module:
     return me.models.VAE(likelihood=likelihood, conditioning=conditioning, **options).eval()
 
 
-_WEIGHTED, _CHAINS = me.models.ImportanceSampling(64, 2), me.models.EncodingDecoding(16, 3)
+_WEIGHTED, _CHAINS = (
+    me.models.ImportanceSampling(64, 2),
+    EncodingDecoding(16, 3),
+)  # which is no rule of the package
 APPROXIMATE: dict[str, Callable[[], torch.nn.Module]] = {
     "VAE, importance sampling": lambda: _vae("gaussian", _WEIGHTED),
     "VAE, encoding-decoding": lambda: _vae("gaussian", _CHAINS),

@@ -16,7 +16,6 @@ from .saving import load as load
 from .text.masked_lm import MaskedLM as MaskedLM
 from .text.whole_words import WholeWords as WholeWords
 from .vae.annealing import Annealing as Annealing
-from .vae.conditioning import EncodingDecoding as EncodingDecoding
 from .vae.conditioning import ImportanceSampling as ImportanceSampling
 from .vae.evidence_bound import EvidenceBound as EvidenceBound
 from .vae.vae import VAE as VAE

@@ -474,5 +474,5 @@ def test_a_tolerance_that_is_not_reached_is_an_error_that_names_the_reached_one(
     with pytest.raises(me.NumericalError, match=r"reached \S+ nats with at most 500 nodes, tolerance 1e-09"):
         model.integrate(tokens, tolerance=1e-9, most_nodes=500)
     model.integration = Importance(64)
-    with pytest.raises(me.NumericalError, match=r"reached \S+ nats with 256 nodes, tolerance 1e-09"):
+    with pytest.raises(me.NumericalError, match=r"reached \S+ nats with at most 256 nodes, tolerance 1e-09"):
         model.integrate(tokens, tolerance=1e-9, most_nodes=256)

@@ -22,12 +22,7 @@ from maskevidence.models.bernoulli.quadrature import (
     Nodes,
     integration_from,
 )
-from maskevidence.models.bernoulli.refined_integral import (
-    MAX_NODES,
-    RefinedIntegral,
-    integrate_by_importance,
-    integrate_on_grids,
-)
+from maskevidence.models.bernoulli.refined_integral import MAX_NODES, RefinedIntegral
 from maskevidence.models.bernoulli.shared_nodes import Decoder
 from maskevidence.models.noise import KeyedNoise, chosen, row_keys
 from maskevidence.models.normal import divergence_from_prior
@@ -196,8 +191,7 @@ class BernoulliPCA(TableModel):
     ) -> RefinedIntegral:
         """The log evidence to a tolerance, with the number of nodes that it took and its error.
 
-        Grids around the posteriors are used if `integration` is a grid, whatever its nodes, and `Importance`
-        sampling otherwise.
+        The nodes are doubled in each dimension, from those of `Grid()` or of `Importance` sampling on.
 
         Args:
             tokens: B observations.
@@ -208,7 +202,7 @@ class BernoulliPCA(TableModel):
         Raises:
             NumericalError: the tolerance is not reached; names the error that was.
         """
-        rule = self.integration
+        rule = Grid() if isinstance(self.integration, Grid) else self.integration
         if tolerance is None:
             tolerance = 1e-6 if isinstance(rule, Grid) else 1e-2
         if not tolerance > 0:
@@ -217,9 +211,7 @@ class BernoulliPCA(TableModel):
         tokens = replace(tokens, values=values)
         decoder = Decoder(self.loadings.double(), self.bias.double())
         with torch.no_grad():
-            if isinstance(rule, Importance):
-                return integrate_by_importance(decoder, rule, tokens, tolerance, most_nodes)
-            return integrate_on_grids(decoder, tokens, tolerance, most_nodes)
+            return refined_integral.integrate(decoder, rule, tokens, tolerance, most_nodes)
 
     def refine(self, tokens: Tokens, *, tolerance: float = 0.01, most_nodes: int = 2**18) -> str:
         """Set as many nodes as these tokens need, in place.

@@ -1,8 +1,8 @@
-"""The two ways in which a VAE computes its conditionals: importance sampling, or encoding and decoding."""
+"""How a VAE computes its conditionals: by importance sampling of z given the visible tokens."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,65 +14,28 @@ from maskevidence.models.normal import log_normals, log_standard_normal
 from maskevidence.models.vae.latent_model import LatentModel
 
 
-@dataclass(frozen=True)
-class EncodingDecoding:
-    """p(x_j | x_visible) by a chain z ~ q(z | x), x_hidden ~ p(x | z) whose visible tokens are held fixed.
+class WeightedDraws(NamedTuple):
+    """Draws of z with their weights."""
 
-        p(x_j | x_R) ≈ (1/chains) Σ_s p(x_j | z_s),    z_s the latent draw of chain s after `steps` steps
+    decoded: Float[Tensor, "B S D"]  # the decoder's answer at each draw
+    log_likelihood: Float[Tensor, "B S D"]  # log p(x_j | z_s), nats
+    log_weights: Float[Tensor, "B S"]
 
-    If q were the posterior of the complete row, the chain would be a Gibbs sampler whose limit is the exact
-    conditional. It starts from blank hidden tokens (their mean), so that few steps leave a bias; an encoder
-    that is not the posterior leaves a bias after any number of steps. The prior enters only through the
-    encoder.
 
-    Args:
-        chains: number of independent chains.
-        steps: number of encodings in each chain, 1 or more.
-        gradient_steps: number of steps, the last ones, that are differentiated through. Draws of 0/1 tokens
-            pass a gradient as if they were their probabilities.
-
-    Raises:
-        InputError: a number below 1, or more gradient steps than steps.
-
-    Source:
-        Rezende, Mohamed, Wierstra (2014), Stochastic Backpropagation, appendix F.
-    """
-
-    chains: int = 16
-    steps: int = 10
-    gradient_steps: int = 1
-
-    def __post_init__(self) -> None:
-        if self.chains < 1 or self.steps < 1 or not 1 <= self.gradient_steps <= self.steps:
-            raise InputError(
-                f"chains={self.chains}, steps={self.steps}, gradient_steps={self.gradient_steps}; give one "
-                "or more of each, and no more gradient steps than steps"
-            )
+@runtime_checkable
+class Conditioning(Protocol):
+    """A rule that draws z given the visible tokens, such as `ImportanceSampling`."""
 
     @property
     def draws(self) -> int:
-        """The number of draws of z: one for each chain."""
-        return self.chains
+        """The number of draws of z for each row."""
+        ...
 
-
-def encode_decode(
-    model: LatentModel,
-    x: Float[Tensor, "B D"],
-    visible: Bool[Tensor, "B D"],
-    rule: EncodingDecoding,
-    noise: Noise,
-) -> Float[Tensor, "B chains K"]:
-    """The latent draw of each chain at its last step."""
-    filled = blank_filled(model, x, visible)
-    for step in range(rule.steps):
-        differentiable = torch.is_grad_enabled() and rule.steps - step <= rule.gradient_steps
-        with torch.set_grad_enabled(differentiable):
-            mean, log_scale = model.encode(filled)
-            z = mean + torch.exp(log_scale) * noise.normal(rule.chains, mean.shape[-1])
-            if step + 1 == rule.steps:
-                return z
-            filled = filled_by(model, z, x, visible, noise)
-    raise AssertionError("a rule has one step or more")
+    def weighted_draws(
+        self, model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], noise: Noise
+    ) -> WeightedDraws:
+        """The draws of each row, for rows in standard units."""
+        ...
 
 
 def blank_filled(
@@ -128,74 +91,31 @@ class ImportanceSampling:
                 "fill or more"
             )
 
+    def weighted_draws(
+        self, model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], noise: Noise
+    ) -> WeightedDraws:
+        """Draws of z given the visible tokens, and log p(x_visible | z) + log p(z) - log r(z) of each.
 
-class WeightedDraws(NamedTuple):
-    """Draws of z with their weights."""
-
-    decoded: Float[Tensor, "B S D"]  # the decoder's answer at each draw
-    log_likelihood: Float[Tensor, "B S D"]  # log p(x_j | z_s), nats
-    log_weights: Float[Tensor, "B S"]
-
-
-def weighted_draws(
-    model: LatentModel,
-    x: Float[Tensor, "B D"],
-    visible: Bool[Tensor, "B D"],
-    rule: ImportanceSampling,
-    noise: Noise,
-) -> WeightedDraws:
-    """Draws of z given the visible tokens, with log p(x_visible | z) + log p(z) - log r(z) as log weights.
-
-    The expectation of the weights is p(x_visible).
-    """
-    encoder_draws, k = rule.draws - rule.prior_draws, model.n_components
-    filled = blank_filled(model, x, visible)
-    if rule.steps:
+        The expectation of the weights is p(x_visible).
+        """
+        encoder_draws, k = self.draws - self.prior_draws, model.n_components
+        filled = blank_filled(model, x, visible)
         with torch.no_grad():
-            chains = EncodingDecoding(min(rule.fills, encoder_draws), rule.steps)
-            filled = filled_by(model, encode_decode(model, x, visible, chains, noise), x, visible, noise)
-    mean, log_scale = model.encode(filled)  # (B, F, K)
-    of_fill = torch.arange(encoder_draws, device=x.device) % filled.shape[1]
-    z = mean[:, of_fill] + torch.exp(log_scale)[:, of_fill] * noise.normal(encoder_draws, k)
-    if rule.prior_draws:
-        z = torch.cat([z, noise.normal(rule.prior_draws, k)], 1)
-    log_share = torch.log(torch.bincount(of_fill).to(x.dtype) / rule.draws)
-    log_proposal = torch.logsumexp(log_normals(z, mean, log_scale) + log_share, 2)
-    log_prior = log_standard_normal(z)
-    if rule.prior_draws:
-        log_proposal = torch.logaddexp(log_proposal, log_prior + math.log(rule.prior_draws / rule.draws))
-    decoded = model.decode(z)
-    log_likelihood = model.log_likelihood(x[:, None], decoded)
-    log_visible = torch.where(visible[:, None], log_likelihood, 0.0).sum(2)
-    return WeightedDraws(decoded, log_likelihood, log_visible + log_prior - log_proposal)
-
-
-Conditioning = ImportanceSampling | EncodingDecoding
-
-
-def conditioning_from(settings: Conditioning | dict[str, Any]) -> Conditioning:
-    """The rule with these fields, as a saved model's config.json holds them; a rule is returned unchanged.
-
-    Example:
-        >>> conditioning_from({"chains": 4, "steps": 2})
-        EncodingDecoding(chains=4, steps=2, gradient_steps=1)
-    """
-    if not isinstance(settings, dict):
-        return settings
-    return EncodingDecoding(**settings) if "chains" in settings else ImportanceSampling(**settings)
-
-
-def posterior_draws(
-    model: LatentModel,
-    x: Float[Tensor, "B D"],
-    visible: Bool[Tensor, "B D"],
-    rule: Conditioning,
-    noise: Noise,
-) -> WeightedDraws:
-    """Draws of z given the visible tokens, with weights that sum to 1 over the draws of a row."""
-    if isinstance(rule, ImportanceSampling):
-        draws = weighted_draws(model, x, visible, rule, noise)
-        return draws._replace(log_weights=torch.log_softmax(draws.log_weights, 1))
-    decoded = model.decode(encode_decode(model, x, visible, rule, noise))
-    log_weights = decoded.new_full(decoded.shape[:2], -math.log(rule.chains))
-    return WeightedDraws(decoded, model.log_likelihood(x[:, None], decoded), log_weights)
+            for _ in range(self.steps):
+                mean, log_scale = model.encode(filled)
+                z = mean + torch.exp(log_scale) * noise.normal(min(self.fills, encoder_draws), k)
+                filled = filled_by(model, z, x, visible, noise)
+        mean, log_scale = model.encode(filled)  # (B, F, K)
+        of_fill = torch.arange(encoder_draws, device=x.device) % filled.shape[1]
+        z = mean[:, of_fill] + torch.exp(log_scale)[:, of_fill] * noise.normal(encoder_draws, k)
+        if self.prior_draws:
+            z = torch.cat([z, noise.normal(self.prior_draws, k)], 1)
+        log_share = torch.log(torch.bincount(of_fill).to(x.dtype) / self.draws)
+        log_proposal = torch.logsumexp(log_normals(z, mean, log_scale) + log_share, 2)
+        log_prior = log_standard_normal(z)
+        if self.prior_draws:
+            log_proposal = torch.logaddexp(log_proposal, log_prior + math.log(self.prior_draws / self.draws))
+        decoded = model.decode(z)
+        log_likelihood = model.log_likelihood(x[:, None], decoded)
+        log_visible = torch.where(visible[:, None], log_likelihood, 0.0).sum(2)
+        return WeightedDraws(decoded, log_likelihood, log_visible + log_prior - log_proposal)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from maskevidence.errors import CollapsedWeightsWarning
-from maskevidence.models.vae.conditioning import ImportanceSampling, weighted_draws
+from maskevidence.models.vae.conditioning import ImportanceSampling
 from maskevidence.models.vae.latent_model import LatentModel, StandardRows
 from maskevidence.support.progress import progress
 
@@ -28,7 +28,7 @@ def importance_log_weights(
             weights = []
             for first in range(0, samples, _DRAWS_AT_ONCE):
                 rule = ImportanceSampling(min(_DRAWS_AT_ONCE, samples - first), steps=0, prior_draws=0)
-                weights.append(weighted_draws(model, values, visible, rule, noise).log_weights)
+                weights.append(rule.weighted_draws(model, values, visible, noise).log_weights)
             parts.append(torch.cat(weights, 1))
             advance(len(values))
     return torch.cat(parts)

@@ -1,46 +1,56 @@
 """What the estimators of conditionals and evidence need: a latent-variable model and rows in its units."""
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskevidence.models.noise import KeyedNoise, Noise, row_keys
+from maskevidence.models.vae.networks import Spread, encoded
 
 _MAX_ELEMENTS = 2**22  # of an array over the rows of a batch, their draws and all tokens
 
 
-@runtime_checkable
-class LatentModel(Protocol):
-    """z ~ N(0, I_K), x ~ p(x | z) with independent tokens, and an encoder q(z | x) = N(mean, scale²)."""
+class LatentModel(nn.Module):
+    """z ~ N(0, I_K), x ~ p(x | z) with independent tokens, and an encoder q(z | x) = N(mean, scale²).
 
+    All rows are in standard units.
+    """
+
+    encoder: nn.Module
+    decoder: nn.Module
+    scale: Spread
+    tokens_given_latent: Any
+    n_features: int
     n_components: int
 
     @property
     def blank(self) -> float:
-        """The value that replaces a token that is not visible, in standard units."""
-        ...
+        """The value that replaces a token that is not visible."""
+        return float(self.tokens_given_latent.blank)
 
     def encode(
         self, x: Float[Tensor, "*rows D"]
     ) -> tuple[Float[Tensor, "*rows K"], Float[Tensor, "*rows K"]]:
         """Mean and log scale of q(z | x)."""
-        ...
+        mean, log_scale = encoded(self.encoder, x.reshape(-1, self.n_features), self.scale)
+        return mean.reshape(*x.shape[:-1], -1), log_scale.reshape(*x.shape[:-1], -1)
 
     def decode(self, z: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows D"]:
-        """The parameter of p(x_j | z) for each token."""
-        ...
+        """The decoder's answer: means in standard units, or logits."""
+        answer: Tensor = self.decoder(z.reshape(-1, self.n_components))
+        return answer.reshape(*z.shape[:-1], self.n_features)
 
     def log_likelihood(
         self, x: Float[Tensor, "*rows_x D"], decoded: Float[Tensor, "*rows D"]
     ) -> Float[Tensor, "*rows D"]:
-        """log p(x_j | z) of each token, nats."""
-        ...
+        """log p(x_j | z), nats."""
+        return self.tokens_given_latent.log_density(x, decoded)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
         """Draws x ~ p(x | z)."""
-        ...
+        return self.tokens_given_latent.draw(decoded, noise)
 
 
 class StandardRows(NamedTuple):

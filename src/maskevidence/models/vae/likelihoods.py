@@ -143,10 +143,8 @@ class BernoulliTokens(nn.Module):
         return logsigmoid((2 * x - 1) * decoded)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """Draws x ~ p(x | z), with the gradient of their probabilities."""
-        probability = torch.sigmoid(decoded)
-        drawn = (noise.uniform(*decoded.shape[1:]) <= probability).to(decoded.dtype)
-        return drawn + probability - probability.detach() if probability.requires_grad else drawn
+        """Draws x ~ p(x | z)."""
+        return (noise.uniform(*decoded.shape[1:]) <= torch.sigmoid(decoded)).to(decoded.dtype)
 
     def moments(self, decoded: Float[Tensor, "*rows D"]) -> tuple[Tensor, Tensor]:
         """Mean and variance of x given z."""

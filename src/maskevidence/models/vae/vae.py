@@ -21,10 +21,8 @@ from maskevidence.models.vae.annealing import Annealing, annealed_log_weights
 from maskevidence.models.vae.conditioning import (
     Conditioning,
     ImportanceSampling,
+    WeightedDraws,
     blank_filled,
-    conditioning_from,
-    posterior_draws,
-    weighted_draws,
 )
 from maskevidence.models.vae.evidence_bound import (
     EvidenceBound,
@@ -32,13 +30,12 @@ from maskevidence.models.vae.evidence_bound import (
     importance_log_weights,
     warn_if_collapsed,
 )
-from maskevidence.models.vae.latent_model import StandardRows
+from maskevidence.models.vae.latent_model import LatentModel, StandardRows
 from maskevidence.models.vae.likelihoods import DENSITIES
 from maskevidence.models.vae.networks import (
     Spread,
     check_logits,
     check_pair,
-    encoded,
     one_network_alone,
     perceptrons,
     width_of,
@@ -50,17 +47,17 @@ from maskevidence.training.objectives import Elbo
 
 # Models whose conditionals were seen to rest on one draw each: a run has thousands of calls, one warning.
 _WARNED: WeakSet[nn.Module] = WeakSet()
+_IN_TRAINING = ImportanceSampling(8, steps=0, prior_draws=1)  # in place of the default
 
 
-class VAE(TableModel):
+class VAE(LatentModel, TableModel):
     """z ~ N(0, I_K), x_j ~ p(x_j | decoder_j(z)) independent given z, with an encoder q(z | x).
 
     q(z | x) is a Gaussian with the encoder's mean and log scale, or log variance. Conditionals are computed
-    by importance sampling given the visible tokens, or by recursive encoding and decoding; both are
-    normalised over x_j.
-    The draws of a conditional are functions of (seed, observation id, visible tokens), so that scores do not
-    depend on the batch. In training mode with gradients they come from torch's random state instead, as those
-    of dropout do; `fit` sets that state at every step.
+    by importance sampling given the visible tokens. The draws of a conditional are functions of (seed,
+    observation id, visible tokens), so that scores do not depend on the batch. In training mode with
+    gradients they come from torch's random state instead, as those of dropout do; `fit` sets that state at
+    every step.
 
     A saved model with your own networks needs them again, built in the same shapes:
     `me.models.load(folder, encoder=..., decoder=...)`.
@@ -74,9 +71,8 @@ class VAE(TableModel):
         n_features: D; by default that of the encoder's first linear layer.
         n_components: K, for the default networks.
         hidden: widths of the default networks' hidden layers, from the encoder's input on.
-        conditioning: how conditionals are computed; by default `ImportanceSampling()`.
-        training_conditioning: the same in training mode with gradients; by default `conditioning`, or 8 draws
-            if that is not given either.
+        conditioning: how conditionals are computed; by default `ImportanceSampling()`, and by 8 draws in
+            training mode with gradients.
         seed: of the default networks' weights and of the draws.
         dtype: of the default networks. Shift and scale of a Gaussian likelihood are float64 all the same.
 
@@ -110,7 +106,6 @@ class VAE(TableModel):
         n_components: int | None = None,
         hidden: Sequence[int] = (200, 200),
         conditioning: Conditioning | dict[str, Any] | None = None,
-        training_conditioning: Conditioning | dict[str, Any] | None = None,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -143,10 +138,9 @@ class VAE(TableModel):
         self.likelihood, self.scale = likelihood, scale
         self.tokens_given_latent: Any = DENSITIES[likelihood](self.n_features, like.dtype).to(like.device)
         self.base_measure = DENSITY if likelihood == "gaussian" else MASS
-        self.conditioning = conditioning_from(conditioning or ImportanceSampling())
-        self.training_conditioning = conditioning_from(
-            training_conditioning or conditioning or ImportanceSampling(8, steps=0, prior_draws=1)
-        )
+        if conditioning is None or isinstance(conditioning, dict):
+            conditioning = ImportanceSampling(**(conditioning or {}))
+        self.conditioning: Conditioning = conditioning
         self.seed = whole_number("seed", seed)
 
     def arguments(self) -> dict[str, Any]:
@@ -159,39 +153,9 @@ class VAE(TableModel):
             "likelihood": self.likelihood,
             "n_features": self.n_features,
             "n_components": self.n_components,
-            "conditioning": asdict(self.conditioning),
-            "training_conditioning": asdict(self.training_conditioning),
+            "conditioning": asdict(self.conditioning),  # type: ignore[call-overload]
             "seed": self.seed,
         }
-
-    # What the estimators ask of a latent-variable model, in standard units
-
-    @property
-    def blank(self) -> float:
-        """The value that replaces a token that is not visible."""
-        return float(self.tokens_given_latent.blank)
-
-    def encode(
-        self, x: Float[Tensor, "*rows D"]
-    ) -> tuple[Float[Tensor, "*rows K"], Float[Tensor, "*rows K"]]:
-        """Mean and log scale of q(z | x), for rows in standard units."""
-        mean, log_scale = encoded(self.encoder, x.reshape(-1, self.n_features), self.scale)
-        return mean.reshape(*x.shape[:-1], -1), log_scale.reshape(*x.shape[:-1], -1)
-
-    def decode(self, z: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows D"]:
-        """The decoder's answer: means in standard units, or logits."""
-        answer: Tensor = self.decoder(z.reshape(-1, self.n_components))
-        return answer.reshape(*z.shape[:-1], self.n_features)
-
-    def log_likelihood(
-        self, x: Float[Tensor, "*rows_x D"], decoded: Float[Tensor, "*rows D"]
-    ) -> Float[Tensor, "*rows D"]:
-        """log p(x_j | z), nats, in standard units."""
-        return self.tokens_given_latent.log_density(x, decoded)
-
-    def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """Draws x ~ p(x | z), in standard units."""
-        return self.tokens_given_latent.draw(decoded, noise)
 
     # Conditionals
 
@@ -218,7 +182,8 @@ class VAE(TableModel):
         rows = self._rows(tokens, visible, masked | visible)
         if self.training and torch.is_grad_enabled():
             noise = GeneratorNoise(len(rows.values), rows.values)
-            answer, _ = self._predict(rows.values, visible, self.training_conditioning, noise, step)
+            rule = _IN_TRAINING if self.conditioning == ImportanceSampling() else self.conditioning
+            answer, _ = self._predict(rows.values, visible, rule, noise, step)
             return torch.where(masked, answer, 0.0)
         answers, sizes = [], []
         for values, seen, keyed in rows.batches(self.conditioning.draws, self.seed):
@@ -232,7 +197,7 @@ class VAE(TableModel):
             self.conditioning.draws,
             share=0.5,
             so="these conditionals rest on one draw each",
-            remedy="give ImportanceSampling more draws, or look at EncodingDecoding",
+            remedy="give ImportanceSampling more draws",
         ):
             _WARNED.add(self)
         return torch.where(masked, torch.cat(answers), 0.0)
@@ -241,17 +206,24 @@ class VAE(TableModel):
         self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise, step: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """log p(x_j | x_visible) of every token, shape (B, D), and the effective sample sizes, shape (B,)."""
-        decoded, log_likelihood, log_weights = posterior_draws(self, values, visible, rule, noise)
+        decoded, log_likelihood, log_weights = self._posterior_draws(values, visible, rule, noise)
         if step is not None:
             log_likelihood = self.tokens_given_latent.log_cell(values[:, None], decoded, step)
         answer = torch.logsumexp(log_weights[:, :, None] + log_likelihood, 1)
         return answer - self.tokens_given_latent.log_unit, effective_sample_size(log_weights.detach())
 
+    def _posterior_draws(
+        self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise
+    ) -> WeightedDraws:
+        """Draws of z given the visible tokens, with weights that sum to 1 over the draws of a row."""
+        draws = rule.weighted_draws(self, values, visible, noise)
+        return draws._replace(log_weights=torch.log_softmax(draws.log_weights, 1))
+
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         means, variances = [], []
         rows = self._rows(tokens, tokens.maskable, tokens.maskable)
         for values, seen, noise in rows.batches(self.conditioning.draws, self.seed):
-            decoded, _, log_weights = posterior_draws(self, values, seen, self.conditioning, noise)
+            decoded, _, log_weights = self._posterior_draws(values, seen, self.conditioning, noise)
             weights = log_weights.exp()[:, :, None]
             each_mean, each_variance = self.tokens_given_latent.moments(decoded)
             mean = (weights * each_mean).sum(1)
@@ -266,7 +238,7 @@ class VAE(TableModel):
         density, drawn = self.tokens_given_latent, []
         rows = self._rows(tokens, tokens.maskable, tokens.maskable)
         for values, seen, noise in rows.batches(self.conditioning.draws, seed):
-            decoded, _, log_weights = posterior_draws(self, values, seen, self.conditioning, noise)
+            decoded, _, log_weights = self._posterior_draws(values, seen, self.conditioning, noise)
             chosen_draw = chosen(log_weights.exp(), noise.uniform(1)[:, 0])
             of_one = decoded.gather(1, chosen_draw[:, None, None].expand(-1, 1, decoded.shape[2]))
             drawn.append(density.draw(of_one, noise)[:, 0])
@@ -319,7 +291,7 @@ class VAE(TableModel):
         """
         values, present, _ = self._complete_rows(tokens)
         rule = ImportanceSampling(samples, steps=0, prior_draws=0)
-        draws = weighted_draws(self, values, present, rule, GeneratorNoise(len(values), values, generator))
+        draws = rule.weighted_draws(self, values, present, GeneratorNoise(len(values), values, generator))
         mean = torch.logsumexp(draws.log_weights, 1) - math.log(samples)
         return mean - present.sum(1) * self.tokens_given_latent.log_unit
 
