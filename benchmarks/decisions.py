@@ -34,7 +34,7 @@ from _lines_model import lines_model
 from _questions import Asked, of_lines, of_reactions
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
-from maskevidence.integrations.lm_eval.token_ids import Continuation, Encoder, TextScorer
+from maskevidence.integrations.lm_eval.texts import Continuation, Encoder, TextScorer
 from maskevidence.integrations.lm_eval.values import PER_ORDER, QuestionKey, Windows, key_of_texts
 from maskevidence.models.text.masked_lm import MaskedLM
 

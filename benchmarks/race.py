@@ -23,7 +23,7 @@ import torch
 
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
-from maskevidence.integrations.lm_eval.token_ids import Continuation, TextScorer
+from maskevidence.integrations.lm_eval.texts import Continuation, TextScorer
 from maskevidence.tokens import Tokens
 
 RACE = Race(0.995, looks_up_to(64))

@@ -209,7 +209,6 @@ def workloads() -> dict[str, Callable[[], tuple[Call, Any]]]:
         "policy:left-to-right, BERT of 2 layers, 8 texts": partial(bert, "Policy", "left-to-right", rows=8),
         "7 conventions, 599 mutants": partial(variants, 599, ()),
         "pll and whole, 8 mutants": partial(variants, 8, ("pll", "whole")),
-        "planning of 72,000 contexts, 600 mutants": partial(variants, 600, ("joint", "pll"), plan=True),
         "lm-eval, 16 questions of 4 choices": partial(questions, range(16, 20)),
         "lm-eval, 16 questions of 4 short choices": partial(questions, range(2, 6)),
         "lm-eval, 16 texts": texts,
@@ -292,21 +291,19 @@ def protein_model() -> Any:
     return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
 
 
-def variants(n: int, conventions: tuple[str, ...], *, plan: bool = False) -> tuple[Call, Any]:
-    """Score single and double mutants of a protein of 120 residues, or plan it."""
+def variants(n: int, conventions: tuple[str, ...]) -> tuple[Call, Any]:
+    """Score single and double mutants of a protein of 120 residues."""
     import numpy as np
 
     import maskevidence as me
 
     model, wild_type, rng = protein_model(), letters(120), np.random.default_rng(0)
-    sites = [sorted(rng.choice(20 if not plan else 120, 1 + k % 2, replace=False).tolist()) for k in range(n)]
+    sites = [sorted(rng.choice(20, 1 + k % 2, replace=False).tolist()) for k in range(n)]
     mutants = [
         ":".join(f"{wild_type[site]}{site + 1}{rng.choice(list(RESIDUES))}" for site in some)
         for some in sites
     ]
     chosen = {"conventions": conventions} if conventions else {}
-    if plan:
-        return lambda: me.plan_variants(model, wild_type, mutants, **chosen), model
 
     def score() -> object:
         found = me.variants(model, wild_type, mutants, **chosen)

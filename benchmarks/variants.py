@@ -100,7 +100,7 @@ def measure_passes(options: Any) -> tuple[dict[str, Any], list[Target]]:
         if first < second:
             doubles.add(f"{rng.choice(by_site[first])}:{rng.choice(by_site[second])}")
     mutants = [*rng.choice(singles[: 60 * 19], size=n, replace=False).tolist(), *sorted(doubles)]
-    plan = me.plan_variants(model, wild_type, mutants)
+    plan = me.variants(model, wild_type, mutants).plan
     asked = sum(plan.asked.values())
     rows = [(name, f"{plan.asked[name]:,}", f"{plan.distinct[name]:,}") for name in plan.asked]
     show(
@@ -410,7 +410,7 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
             given=",".join(given),
         ),
     ).content
-    from maskevidence.integrations.proteins.agreement import spearman_interval
+    from maskevidence.integrations.proteins.variant_scores import spearman_interval
 
     columns = pandas.read_csv(file)
     ensemble = spearman_interval(

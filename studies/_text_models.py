@@ -9,11 +9,10 @@ import numpy as np
 import maskevidence as me
 from _fine_tuning import EPOCHS, fine_tuned_accuracy, probed_accuracy
 from _text_sets import TASKS, Corpus, corpus, drawn
-from maskevidence.integrations.huggingface.callback import EvidenceCallback
 from maskevidence.integrations.huggingface.collator import MaskSizeCollator
 from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
-from maskevidence.integrations.huggingface.running import TrainerOptions, run_trainer
-from maskevidence.integrations.huggingface.trainer import EvidenceTrainer
+from maskevidence.integrations.huggingface.trainer import EvidenceCallback, EvidenceTrainer
+from maskevidence.integrations.huggingface.training import TrainerOptions, run_trainer
 from maskevidence.masks.sizes import size_of_rate
 from maskevidence.models.text.masked_lm import MaskedLM
 from maskevidence.models.text.new_bert import frequency_score, new_modern_bert

@@ -32,7 +32,6 @@ from .evidence.precise import Precise as Precise
 from .evidence.result import EvidenceEstimate as EvidenceEstimate
 from .integrations.proteins.variant_scores import VariantPlan as VariantPlan
 from .integrations.proteins.variant_scores import VariantScores as VariantScores
-from .integrations.proteins.variant_scores import plan_variants as plan_variants
 from .integrations.proteins.variant_scores import variants as variants
 from .masks.design import MaskDesign as MaskDesign
 from .masks.design import MaskKey as MaskKey

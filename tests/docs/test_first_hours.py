@@ -179,7 +179,7 @@ def test_the_harness(here: Path, typed: Callable[[], str], monkeypatch: pytest.M
     state = np.random.get_state()
     assert "arc_easy" in typed()
     np.random.set_state(state)
-    assert json.loads((here / "out/evidence.json").read_text())["tasks"]["arc_easy"]["decisions"] == 2
+    assert json.loads((here / "out/evidence.json").read_text())["tasks"]["arc_easy"]["documents"] == 2
 
 
 @script("A training script")

@@ -20,8 +20,7 @@ import maskevidence as me
 from command_line import CommandLine
 from forked import exit_code, fork
 from maskevidence.errors import InputError, UntrustedFileWarning
-from maskevidence.integrations.lm_eval.harness import AnswerCache
-from maskevidence.integrations.lm_eval.metric_errors import _with_error, errors_page
+from maskevidence.integrations.lm_eval.harness import AnswerCache, _with_error, errors_page
 from maskevidence.models.text.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 
@@ -150,7 +149,7 @@ def test_metrics_that_read_values_are_not_raced(masked_lm: MaskedLM, tmp_path: P
     assert all(count in (64, exact) for count in passes["read"])
     assert np.mean(passes["raced"]) < 48
     decided = results["config"]["maskevidence"]["tasks"]
-    assert decided["raced"]["decisions"] == decided["read"]["decisions"] == 2
+    assert decided["raced"]["documents"] == decided["read"]["documents"] == 2
 
 
 def test_all_argmaxes_that_a_task_lists_are_raced(masked_lm: MaskedLM, tmp_path: Path) -> None:
@@ -287,7 +286,7 @@ def test_chat_templates(masked_lm: MaskedLM, tmp_path: Path) -> None:
 
 
 def test_greedy_is_found_where_a_task_reads_it(masked_lm: MaskedLM, tmp_path: Path) -> None:
-    from maskevidence.integrations.lm_eval.generation import Decoding, write
+    from maskevidence.integrations.lm_eval.texts import Decoding, write
 
     model = adapter(masked_lm)
     context = "the cat"
@@ -327,13 +326,13 @@ def test_the_command_writes_the_errors_beside_the_results(
     ties = json.loads((tmp_path / "out" / "evidence.json").read_text())["tasks"]["sentences"]["ties"]
     assert f"{ties.get('acc', 0)} of 2" in errors
     report = json.loads((tmp_path / "out" / "evidence.json").read_text())
-    assert report["tasks"]["sentences"]["decisions"] == 2
+    assert report["tasks"]["sentences"]["documents"] == 2
     logged = next((tmp_path / "out").rglob("samples_*.jsonl")).read_text().splitlines()
     assert len(logged) == 2
     assert "mask_se" in logged[0]
     assert "passes" in logged[0]
     whole_results = json.loads(next((tmp_path / "out").rglob("results_*.json")).read_text())
-    assert whole_results["config"]["maskevidence"]["tasks"]["sentences"]["decisions"] == 2
+    assert whole_results["config"]["maskevidence"]["tasks"]["sentences"]["documents"] == 2
 
 
 def test_a_perplexity_whose_error_exceeds_it_is_shown_on_the_log_scale() -> None:
@@ -414,7 +413,7 @@ def test_the_example_of_the_docs_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(code.replace("path/to/model", str(tmp_path / "model")), names)
-    assert names["results"]["config"]["maskevidence"]["tasks"]["sentences"]["decisions"] == len(SENTENCES)
+    assert names["results"]["config"]["maskevidence"]["tasks"]["sentences"]["documents"] == len(SENTENCES)
     assert json.loads((tmp_path / "evidence.json").read_text())["score"] == "evidence"
 
 

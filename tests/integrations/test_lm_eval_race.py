@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from maskevidence.errors import InputError
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Question, Race, _State, looks_up_to
-from maskevidence.integrations.lm_eval.token_ids import Continuation
+from maskevidence.integrations.lm_eval.texts import Continuation
 from maskevidence.integrations.lm_eval.values import ScoredValue
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]

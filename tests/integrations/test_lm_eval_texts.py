@@ -14,10 +14,17 @@ import maskevidence as me
 from maskevidence.errors import InputError
 from maskevidence.evidence.standard_errors import t_half_width
 from maskevidence.integrations.lm_eval.answering import Answerer, Settings
-from maskevidence.integrations.lm_eval.generation import Decoding, are_greedy, write
 from maskevidence.integrations.lm_eval.harness import Contest
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, _State, looks_up_to
-from maskevidence.integrations.lm_eval.token_ids import Continuation, Encoder, TextScorer, rolling_windows
+from maskevidence.integrations.lm_eval.texts import (
+    Continuation,
+    Decoding,
+    Encoder,
+    TextScorer,
+    are_greedy,
+    rolling_windows,
+    write,
+)
 from maskevidence.integrations.lm_eval.values import (
     QuestionKey,
     ScoredValue,

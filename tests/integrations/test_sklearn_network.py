@@ -125,10 +125,18 @@ def test_words_of_a_table_stay_words() -> None:
 BAD = {
     "words in an array": ({}, lambda frame: frame.to_numpy(), "could not convert string to float"),
     "no categories": ({"categorical_features": None}, lambda frame: frame, "could not convert string to"),
-    "an unknown name": ({"categorical_features": ["bird"]}, lambda frame: frame, "is not a column of the"),
-    "a position too far": ({"categorical_features": [5]}, lambda frame: frame, r"must be in \[0, n_features"),
-    "a short mask": ({"categorical_features": [True, False]}, lambda frame: frame, r"should have shape \(5,"),
-    "half a position": ({"categorical_features": [1.5]}, lambda frame: frame, "bool, int or str, got: float"),
+    "an unknown name": (
+        {"categorical_features": ["bird"]},
+        lambda frame: frame,
+        r"=\['bird'\]; give positions from 0 to 4, names",
+    ),
+    "a position too far": (
+        {"categorical_features": [5]},
+        lambda frame: frame,
+        r"=\[5\]; give positions from 0 to 4",
+    ),
+    "a short mask": ({"categorical_features": [True, False]}, lambda frame: frame, "or a mask of 5 columns"),
+    "half a position": ({"categorical_features": [1.5]}, lambda frame: frame, r"=\[1.5\]; give positions"),
     "no width": ({"width": 0}, lambda frame: frame, "width=0"),
     "a dropout of 1": ({"dropout": 1.0}, lambda frame: frame, r"dropout=1.0; .* a dropout in \[0, 1\)"),
     "an empty column": ({}, lambda frame: frame.assign(pet=None), r"observed values: \['pet'\]. Leave them"),

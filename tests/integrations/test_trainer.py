@@ -107,7 +107,7 @@ def test_each_epoch_has_its_masks_and_a_resumed_training_the_same(tmp_path: Path
         model = new_model()
         data = features(model, 8)
         options: dict[str, Any] = {"num_train_epochs": 3, "per_device_train_batch_size": 2}
-        options |= {"save_strategy": "steps", "save_steps": 5, "logging_steps": 4}
+        options |= {"save_strategy": "steps", "save_steps": 4, "logging_steps": 2}
         trainer = trainer_of(model, data, tmp_path / str(stopped), **options)
         if stopped:
             steps: list[None] = []

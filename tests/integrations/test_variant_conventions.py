@@ -91,17 +91,15 @@ def test_every_distinct_context_is_one_pass(
     ]
     doubles = [f"{singles[i]}:{singles[(i + 95) % 190]}" for i in range(0, 40, 2)]
     shown = counted(bert, monkeypatch)
-    plan = me.plan_variants(bert, WILD_TYPE, [*singles, *doubles])
-    assert not shown
-    scores = me.variants(bert, WILD_TYPE, [*singles, *doubles])
-    assert len(shown) == len(set(shown)) == scores.plan.passes == plan.passes
-    alone = me.plan_variants(
+    plan = me.variants(bert, WILD_TYPE, [*singles, *doubles]).plan
+    assert len(shown) == len(set(shown)) == plan.passes
+    alone = me.variants(
         bert, WILD_TYPE, singles, ["wild-type-fill", "mutant-fill", "mask-fill", "joint"]
-    )
+    ).plan
     assert (alone.passes, alone.distinct["wild-type-fill"], alone.asked["wild-type-fill"]) == (10, 10, 190)
     assert sum(plan.asked.values()) > 10 * plan.passes
-    assert me.plan_variants(bert, WILD_TYPE, singles, ["unmasked"]).passes == 1
-    assert me.plan_variants(bert, WILD_TYPE, singles[:3], ["pll"]).passes == 20 + 3 * 19
+    assert me.variants(bert, WILD_TYPE, singles, ["unmasked"]).plan.passes == 1
+    assert me.variants(bert, WILD_TYPE, singles[:3], ["pll"]).plan.passes == 20 + 3 * 19
 
 
 def test_whole_sequences_have_common_masks_and_an_error(bert: me.models.MaskedLM) -> None:

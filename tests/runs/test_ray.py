@@ -24,7 +24,7 @@ from listening import listening
 from maskevidence.inputs.options import RowOptions, RunOptions
 from maskevidence.integrations.ray import RayEngine
 from maskevidence.integrations.ray import engine as ray_engine
-from maskevidence.integrations.ray.workers import WorkerPool, with_own_memory
+from maskevidence.integrations.ray.engine import WorkerPool, with_own_memory
 from maskevidence.masks.design import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.blocks import Piece, Work

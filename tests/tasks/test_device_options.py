@@ -66,7 +66,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pyt
 @pytest.mark.parametrize("model", ["vae:1", "masked-lm"])
 def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str) -> None:
     """The first part is said to be of another device, as the checkpoint records it."""
-    from maskevidence.integrations.huggingface import trainer
+    from maskevidence.integrations.huggingface import training
     from maskevidence.tasks import train_transformers
     from maskevidence.training import loop
 
@@ -76,7 +76,7 @@ def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str)
         if model == "masked-lm":
             words = ("train", "masked-lm", "x.txt", "--device", "cpu", "--out", "b", "--checkpoint-every", 1)
             words = (*words, "--batch-size", 2, "--block-size", 8, "--steps", 2)
-            patched.setattr(trainer, "str", lambda _device: "cuda:0", raising=False)
+            patched.setattr(training, "_devices_of", lambda *_given: ["cuda:0"])
             patched.setattr(train_transformers.TransformerJob, "save", interrupted)
             assert run(*words).code == 130
         else:

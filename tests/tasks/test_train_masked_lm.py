@@ -33,7 +33,7 @@ from maskevidence.integrations.huggingface import (
 )
 from maskevidence.integrations.huggingface.processes import is_main_process
 from maskevidence.integrations.huggingface.recipe import TrainingOrder
-from maskevidence.integrations.huggingface.running import newest_checkpoint
+from maskevidence.integrations.huggingface.training import newest_checkpoint
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 RECIPE = Recipe(steps=9, batch_size=4, warmup=2, learning_rate=1e-2, seed=3)
@@ -129,15 +129,15 @@ def test_checkpoints_are_in_the_named_folder_and_not_at_home(
 
 @pytest.fixture
 def often_logged(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Options of a training of twelve steps, with logs at 5 and 10, and checkpoints at 3, 6 and 9."""
-    monkeypatch.setattr("maskevidence.integrations.huggingface.running.LOG_EVERY", 5)
-    return {"recipe": replace(RECIPE, steps=12), "checkpoint_every": 3}
+    """Options of a training of twelve steps, logs at every second one, checkpoints at every fourth."""
+    monkeypatch.setattr("maskevidence.integrations.huggingface.training.LOG_EVERY", 3)
+    return {"recipe": replace(RECIPE, steps=12), "checkpoint_every": 4}
 
 
 _WHOLE: list[Any] = []  # the history of the uninterrupted training
 
 
-@pytest.mark.parametrize("last_step", [2, 5, 8])
+@pytest.mark.parametrize("last_step", [2, 6, 9])
 def test_the_history_does_not_depend_on_interruptions(
     tmp_path: Path, last_step: int, often_logged: dict[str, Any]
 ) -> None:
@@ -145,11 +145,11 @@ def test_the_history_does_not_depend_on_interruptions(
     tokens = new_model().tokens(SENTENCES)
     if not _WHOLE:
         _WHOLE.append(train_masked_lm(new_model(), tokens, **often_logged).history)
-    assert [entry["step"] for entry in _WHOLE[0]] == [5, 10]
+    assert [entry["step"] for entry in _WHOLE[0]] == [2, 4, 6, 8, 10, 12]
     with pytest.raises(KeyboardInterrupt):
         train_masked_lm(new_model(), tokens, callbacks=[stop_at(last_step)], out=tmp_path, **often_logged)
     resumed = train_masked_lm(new_model(), tokens, out=tmp_path, **often_logged)
-    assert resumed.resumed_from == ((last_step - 1) // 3 * 3 or None)
+    assert resumed.resumed_from == ((last_step - 1) // 4 * 4 or None)
     assert resumed.history == _WHOLE[0]
 
 

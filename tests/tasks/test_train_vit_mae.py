@@ -156,12 +156,12 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
             if state.global_step == 6:
                 raise _Stop
 
-    # Logs at 3 and 6, a checkpoint at 4, and an interruption at 6, before its log.
-    monkeypatch.setattr("maskevidence.integrations.huggingface.running.LOG_EVERY", 3)
+    # Logs at 2, 4 and 6, a checkpoint at 4, and an interruption at 6, before its log.
+    monkeypatch.setattr("maskevidence.integrations.huggingface.training.LOG_EVERY", 3)
     images = random_images(10)
     whole, parts = tiny(), tiny()
     history = train_vit_mae(whole, whole.tokens(images), recipe=SHORT).history
-    assert [entry["step"] for entry in history] == [3, 6]
+    assert [entry["step"] for entry in history] == [2, 4, 6, 8]
     with pytest.raises(_Stop):
         train_vit_mae(
             parts,

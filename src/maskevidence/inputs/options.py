@@ -568,6 +568,5 @@ class VariantOptions:
     ] = 32
     seed: Annotated[int, Option("Random seed of these masks and of the bootstrap.", min=0, max=2**63 - 1)] = 0
     limit: Limit = None
-    plan: Annotated[bool, Option("Only say how many passes of the model it would take.")] = False
     out: Out = None
     overwrite: Overwrite = False

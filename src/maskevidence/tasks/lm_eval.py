@@ -45,7 +45,7 @@ def _run_harness(words: Sequence[str]) -> None:
     from lm_eval._cli import HarnessCLI
     from rich.console import Console
 
-    from maskevidence.integrations.lm_eval.metric_errors import errors_page
+    from maskevidence.integrations.lm_eval.harness import errors_page
     from maskevidence.integrations.lm_eval.model import NAME, MaskedEvidenceLM
     from maskevidence.show.terminal import print_page
 

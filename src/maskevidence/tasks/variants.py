@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.errors import InputError
 from maskevidence.inputs.command_words import Argument, kind_of_model
 from maskevidence.inputs.options import CheckpointOptions, VariantOptions
-from maskevidence.show.parts import Page
 from maskevidence.tasks.result import Result
 
 if TYPE_CHECKING:
-    from maskevidence.integrations.proteins.agreement import Correlation
-    from maskevidence.integrations.proteins.variant_scores import VariantScores
+    from maskevidence.integrations.proteins.variant_scores import Correlation, VariantScores
     from maskevidence.runs.folder import ResultFolder
 
 
@@ -37,7 +35,7 @@ def variants_command(
     Examples:
 
         maskevidence variants facebook/esm2_t12_35M_UR50D dms.csv --wild-type wt.fasta --measured DMS_score
-        maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all --plan
+        maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --conventions joint,pll --out scores
     """
     from maskevidence.inputs.texts import load_text_model
@@ -47,9 +45,8 @@ def variants_command(
         read_wild_type,
     )
     from maskevidence.integrations.proteins.mutants import parse_mutants
-    from maskevidence.integrations.proteins.variant_scores import plan_variants, variants
+    from maskevidence.integrations.proteins.variant_scores import variants
     from maskevidence.report.variants_page import correlation_table
-    from maskevidence.support.provenance import origin
 
     _check(model, options, checkpoint)
     given = [] if options.given is None else [word.strip() for word in options.given.split(",")]
@@ -66,14 +63,6 @@ def variants_command(
     # before the model is loaded
     parse_mutants(wild_type, table.mutants, options.start, table.sequences, table.lines)
     loaded = load_text_model(model, checkpoint)
-    if options.plan:
-        plan = plan_variants(
-            loaded, wild_type, table.mutants, conventions, start=options.start, draws=options.draws
-        )
-        notes = [*of_letters, *loaded.notes]
-        headline = f"{plan.passes:,} passes of the model"
-        page = Page(headline, headline, parts=[plan.table()], notes=notes)
-        return Result(page, {"plan": vars(plan), "notes": notes} | origin())
     scores = variants(
         loaded,
         wild_type,
@@ -137,7 +126,7 @@ def _correlations(
     scores: "VariantScores", numbers: dict[str, Any], options: VariantOptions
 ) -> "tuple[dict[str, Correlation], list[str]]":
     """Spearman with the measured effect by name, and a note on each score that has none."""
-    from maskevidence.integrations.proteins.agreement import spearman_interval
+    from maskevidence.integrations.proteins.variant_scores import spearman_interval
 
     correlations: dict[str, Correlation] = {}
     without: list[str] = []

@@ -5,10 +5,10 @@ from ...models.text.new_bert import frequency_score as frequency_score
 from ...models.text.new_bert import new_bert as new_bert
 from ...models.text.new_bert import new_modern_bert as new_modern_bert
 from ...models.text.new_bert import word_pieces as word_pieces
-from .callback import EvidenceCallback as EvidenceCallback
 from .collator import MaskSizeCollator as MaskSizeCollator
 from .recipe import Recipe as Recipe
 from .recipe import Trained as Trained
+from .trainer import EvidenceCallback as EvidenceCallback
 from .trainer import EvidenceTrainer as EvidenceTrainer
 from .trainer import evidence_loss as evidence_loss
 from .training import train_masked_lm as train_masked_lm

@@ -1,16 +1,16 @@
-"""transformers' Trainer with losses that are means over observations, and with the evidence as its loss."""
+"""transformers' Trainer with the evidence as its loss, and a callback that estimates it on held-out data."""
 
+import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from maskevidence import EvidenceEstimate, MaskDesign, RandomSize, Tokens, estimate_evidence
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.huggingface.collator import NOT_SCORED, WEIGHT, MaskSizeCollator
 from maskevidence.models import MaskedLM
-from maskevidence.support.files import read_json, write_json
 
 _transformers = import_extra("transformers", "hf", "training by transformers")
 
@@ -24,10 +24,6 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
         loss = Σ_k n_k · L_k / Σ_k n_k
 
     The Trainer takes the mean of the L_k, which is wrong if the last batch of an epoch is shorter.
-
-    The loss of a log is the mean over the steps since the previous log. The Trainer forgets the losses before
-    a checkpoint when it resumes; this class saves their sum with the random state of each process, and the
-    devices of the training.
     """
 
     data_collator: Any
@@ -36,8 +32,6 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
     loss_is_scaled_for_ga = False
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
-        self._losses: tuple[Tensor, int] | None = None  # their sum since a step; None before the first
-        self.devices: list[str] = []
         super().__init__(*args, **keywords)
         self.model_accepts_loss_kwargs = False  # for versions without the attribute above
 
@@ -65,46 +59,6 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
     def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
         """The mean loss over the observations of a batch, and the outputs for an evaluation."""
         raise NotImplementedError
-
-    def training_step(self, *args: Any, **keywords: Any) -> Tensor:
-        """A step of the Trainer, whose loss is added to the sum."""
-        loss = super().training_step(*args, **keywords)
-        step = self.state.global_step
-        total, since = self._losses or (torch.tensor(0.0, device=loss.device), step)
-        passed_over = self.args.logging_nan_inf_filter and not loss.isfinite()
-        total += total / (1 + step - since) if passed_over else loss  # as the Trainer does it
-        self._losses = (total, since)
-        return loss
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log numbers; the Trainer's own loss is replaced by the mean since the previous log."""
-        if "loss" in logs and start_time is not None and self._losses is not None:
-            total, since = self._losses
-            mean = self.accelerator.gather(total).mean().item() / (self.state.global_step - since)
-            logs = {**logs, "loss": mean}
-            self._losses = None
-        super().log(logs, start_time)
-
-    def _inner_training_loop(self, *args: Any, **keywords: Any) -> Any:
-        self._losses, self.devices = None, []
-        checkpoint = keywords.get("resume_from_checkpoint")
-        if checkpoint is not None and self._losses_file(checkpoint).exists():
-            saved = read_json(self._losses_file(checkpoint))
-            self._losses = (torch.tensor(float(saved["sum"]), device=self.args.device), saved["since_step"])
-            self.devices = list(saved.get("devices", []))
-        device = str(self.args.device)
-        self.devices += [] if device in self.devices else [device]
-        return super()._inner_training_loop(*args, **keywords)
-
-    def _save_rng_state(self, output_dir: str) -> None:
-        super()._save_rng_state(output_dir)
-        step = self.state.global_step
-        total, since = self._losses or (torch.tensor(0.0), step)
-        state = {"sum": repr(total.item()), "since_step": since, "devices": self.devices}
-        write_json(self._losses_file(output_dir), state)
-
-    def _losses_file(self, checkpoint: str) -> Path:
-        return Path(checkpoint) / f"losses_{self.args.process_index}.json"
 
 
 def n_observations(batch: Mapping[str, Tensor]) -> int:
@@ -204,3 +158,124 @@ def evidence_loss(
     row = hidden.nonzero()[:, 0]
     total = torch.zeros_like(weight, dtype=log_probs.dtype).index_add(0, row, log_probs)
     return -(weight.to(total.dtype) * total / hidden.sum(1)).mean()
+
+
+class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Estimates and logs the log evidence at the start, at regular steps and at the end.
+
+        trainer.add_callback(EvidenceCallback(trainer, held_out))
+
+    `trainer.log`, and therefore everything that `report_to` names, receives `evidence_log_evidence` (the area
+    under the curve, nats per observation), `evidence_mask_se`, `evidence_data_se`, `evidence_per_token` and
+    `evidence_seconds`; an error that is not known is left out. The estimates themselves, with their curves,
+    are in `estimates`.
+
+    If the Trainer evaluates (`eval_strategy`), each evaluation has these numbers as well, of the same step:
+    `metric_for_best_model="evidence_log_evidence"` keeps the best model by the evidence. To stop early by it,
+    add transformers' `EarlyStoppingCallback` after this one.
+
+    Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
+    the main process alone. The masks are always the same, so that differences come from the model. Dropout
+    is switched off meanwhile, no random number is drawn, and the model's mode is restored: the callback does
+    not change the training.
+
+    Args:
+        trainer: the Trainer to which the callback is added.
+        data: the observations to score.
+        design: how masks are drawn; by default `RandomSize(8)`.
+        model: the `MaskedModel` to score; by default `MaskedLM` of the trainer's model and its tokenizer.
+        every: steps between two estimates; by default 5 % of the training, but at least 1.
+        seed: seed of the masks.
+        prefix: prefix of the logged names.
+
+    Attributes:
+        estimates: (step, estimate) of each estimate, in order.
+
+    Raises:
+        InputError: `every` is below 1, or there is no tokenizer.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        data: Tokens,
+        design: MaskDesign | None = None,
+        *,
+        model: Any = None,
+        every: int | None = None,
+        seed: int = 0,
+        prefix: str = "evidence",
+    ) -> None:
+        if every is not None and every < 1:
+            raise InputError(f"every={every}; give a number of steps, 1 or more")
+        tokenizer = getattr(trainer, "processing_class", None)
+        tokenizer = tokenizer or getattr(trainer.data_collator, "tokenizer", None)
+        if model is None and tokenizer is None:
+            raise InputError(
+                "the trainer has no tokenizer; give it processing_class=tokenizer, or give model="
+            )
+        self.trainer = trainer
+        self.model = MaskedLM(trainer.model, tokenizer) if model is None else model
+        self.data = data
+        self.design = RandomSize(8) if design is None else design
+        self.every = every
+        self.seed = seed
+        self.prefix = prefix
+        self.estimates: list[tuple[int, EvidenceEstimate]] = []
+        self._latest: EvidenceEstimate | None = None  # of the weights as they are now, if there is one
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Estimate before the first step, or before the next one after a checkpoint."""
+        self._estimate(state)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Forget the estimate of the weights that this step changes."""
+        self._latest = None
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Forget the estimate of the last step: the Trainer may have gone back to the best one."""
+        self._latest = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Estimate if it is time."""
+        every = self.every or max(1, state.max_steps // 20)
+        if state.global_step % every == 0 or state.global_step == state.max_steps:
+            self._estimate(state)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_keywords: Any) -> None:
+        """Add the numbers of this step to the numbers of an evaluation, on every process."""
+        if self._latest is None:
+            self._estimate(state)
+        values = [None if self._latest is None else self._values(self._latest)]
+        if args.world_size > 1:
+            utils = import_extra("accelerate.utils", "hf", "training on several processes")
+            utils.broadcast_object_list(values)
+        if metrics is not None:
+            metrics.update({f"eval_{name}": value for name, value in (values[0] or {}).items()})
+
+    def _estimate(self, state: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        modes = [(module, module.training) for module in self.model.modules()]
+        self.model.eval()
+        start = time.perf_counter()
+        try:
+            with torch.no_grad():
+                estimate = estimate_evidence(self.model, self.data, self.design, seed=self.seed)
+        finally:
+            for module, training in modes:
+                module.training = training
+        self.estimates.append((state.global_step, estimate))
+        self._latest = estimate
+        seconds = {f"{self.prefix}_seconds": time.perf_counter() - start}
+        self.trainer.log(self._values(estimate) | seconds)
+
+    def _values(self, estimate: EvidenceEstimate) -> dict[str, float]:
+        """The logged numbers of an estimate; an unknown error is left out."""
+        values = {
+            "log_evidence": estimate.log_evidence,
+            "mask_se": estimate.mask_se,
+            "data_se": estimate.data_se,
+            "per_token": estimate.per_token,
+        }
+        return {f"{self.prefix}_{name}": value for name, value in values.items() if value is not None}

@@ -1,6 +1,11 @@
 """Complete trainings by transformers' Trainer: a masked language model on texts, a ViT-MAE on images."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +14,27 @@ import torch
 from torch import Tensor
 
 from maskevidence import MaskDesign, MaskKey, RandomSize, Tokens
-from maskevidence.errors import InputError
+from maskevidence.errors import InputError, NumericalError, import_extra
 from maskevidence.integrations.huggingface.collator import MaskSizeCollator, one_mask_each
+from maskevidence.integrations.huggingface.processes import (
+    end_processes,
+    n_processes,
+    on_cpu,
+    training_device,
+)
 from maskevidence.integrations.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
-from maskevidence.integrations.huggingface.running import TrainerOptions, newest_checkpoint, run_trainer
 from maskevidence.integrations.huggingface.trainer import BaseTrainer, EvidenceTrainer
 from maskevidence.models import MaskedImage, MaskedLM
 from maskevidence.models.image.adapters import ViTMAENetwork
+from maskevidence.support.files import read_json, write_json
 from maskevidence.support.keyed_random import keyed_ranks
-from maskevidence.support.progress import quiet
+from maskevidence.support.progress import Advance, progress, quiet
 
+_transformers = import_extra("transformers", "hf", "training by transformers")
+
+LOG_EVERY = 50
+_DEVICES = "devices.json"
+_COMPLETE = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
 HIDDEN = "hidden"
 PIXELS = "pixel_values"
 VIT_MAE_RECIPE = Recipe(steps=3000, batch_size=64, learning_rate=1e-3, warmup=100, weight_decay=0.05)
@@ -207,3 +223,181 @@ def train_vit_mae(
     trained = run_trainer(make, recipe, options, unit="squared error")
     model.to(network.device)  # the Trainer moved the network alone
     return trained
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """The checkpoints and reports of a training."""
+
+    out: str | Path | None  # a folder for checkpoints and reports; None for neither
+    checkpoint_every: int  # steps between two checkpoints
+    report_to: str  # where the Trainer reports to, such as "tensorboard"; "none" for no report
+    callbacks: Sequence[Callable[[Any], Any]]  # functions of the trainer that return a callback for it
+    # where to train, as for `choose_device`; None for all GPUs, if there is one
+    device: str | torch.device | None = None
+
+
+def run_trainer(
+    make: Callable[[Any], Any],
+    recipe: Recipe,
+    options: TrainerOptions,
+    *,
+    unit: str,
+    loss_scale: float = 1.0,
+) -> Trained:
+    """Run a Trainer from the newest checkpoint, with a progress bar.
+
+    Args:
+        loss_scale: the loss is `loss_scale` times its value in `unit`: the tokens of a text if the loss is
+            in nats per text and the unit is nats per token.
+    """
+    checkpoint = None if options.out is None else newest_checkpoint(options.out)
+    with _random_state_restored(), _folder(options.out) as folder, quiet():
+        trainer = make(_arguments(recipe, options, loss_scale, folder))
+        trainer.remove_callback(_transformers.PrinterCallback)
+        for callback_for in options.callbacks:
+            trainer.add_callback(callback_for(trainer))
+        devices = _devices_of(checkpoint, str(trainer.args.device))
+        with progress("training", recipe.steps) as advance:
+            trainer.add_callback(_Watch(advance, loss_scale, unit, devices))
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        history = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
+        trainer.model.eval()
+        trainer.callback_handler.callbacks.clear()  # they hold the trainer, and it holds the wrapped model
+        del trainer
+        end_processes()
+    return Trained(history, None if checkpoint is None else _step_of(checkpoint), tuple(devices))
+
+
+def _devices_of(checkpoint: Path | None, device: str) -> list[str]:
+    """The devices of the training up to a checkpoint, and this one."""
+    file = None if checkpoint is None else checkpoint / _DEVICES
+    before: list[str] = read_json(file)["devices"] if file is not None and file.exists() else []
+    return [*before, *([] if device in before else [device])]
+
+
+def _folder(out: str | Path | None) -> AbstractContextManager[str]:
+    """The folder that the Trainer gets; a temporary one if nothing is kept, since it needs one.
+
+    The path is absolute: the Trainer would replace a leading "~" by the user's home.
+    """
+    return tempfile.TemporaryDirectory() if out is None else nullcontext(str(Path(out).absolute()))
+
+
+def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folder: str) -> Any:
+    """The Trainer's arguments; a gradient is clipped at `loss_scale` times `recipe.clip`."""
+    device = training_device(options.device)
+    slow = on_cpu(device)
+    arguments = _transformers.TrainingArguments(
+        output_dir=folder,
+        max_steps=recipe.steps,
+        per_device_train_batch_size=recipe.batch_size,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup,
+        lr_scheduler_type="linear",
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.clip * loss_scale,
+        seed=recipe.seed,
+        optim="adamw_torch_fused",
+        use_cpu=slow,
+        train_sampling_strategy="sequential",
+        average_tokens_across_devices=False,
+        remove_unused_columns=False,
+        dataloader_pin_memory=not slow,
+        logging_steps=min(recipe.steps, _log_every(options.checkpoint_every)),
+        logging_nan_inf_filter=False,
+        save_strategy="no" if options.out is None else "steps",
+        save_steps=recipe.steps if options.out is None else options.checkpoint_every,
+        save_total_limit=1,
+        report_to=options.report_to,
+        disable_tqdm=True,
+    )
+    if device is not None and n_processes() == 1:
+        _train_on(arguments, device)
+    shares = arguments.world_size * max(1, arguments.n_gpu)
+    if recipe.batch_size % shares:
+        raise InputError(
+            f"{recipe.batch_size} observations in a step cannot be shared by {shares} processes; give a "
+            f"multiple of {shares}"
+        )
+    arguments.per_device_train_batch_size = recipe.batch_size // shares
+    return arguments
+
+
+def _log_every(checkpoint_every: int) -> int:
+    """Steps between two logs; each checkpoint has one, since the Trainer forgets the losses since the last.
+
+    Example:
+        >>> _log_every(200), _log_every(70), _log_every(2)
+        (50, 35, 2)
+    """
+    return max(steps for steps in range(1, LOG_EVERY + 1) if checkpoint_every % steps == 0)
+
+
+def _train_on(arguments: Any, device: torch.device) -> None:
+    """Train on one device; by itself, the Trainer takes the first GPU, or all of them.
+
+    Its device is a cached property, and its accelerator has the one of the process's state.
+    """
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)
+    arguments.distributed_state.device = arguments._setup_devices = device
+    arguments._n_gpu = int(device.type == "cuda")
+
+
+def newest_checkpoint(folder: str | Path) -> Path | None:
+    """The newest complete checkpoint in a folder."""
+    checkpoints = [path for path in Path(folder).glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
+    for path in sorted(checkpoints, key=_step_of, reverse=True):
+        try:
+            read_json(path / _COMPLETE[0])
+        except InputError:
+            continue
+        if all((path / name).is_file() for name in _COMPLETE):
+            return path
+    return None
+
+
+class _Watch(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Moves the progress bar, ends a training whose loss is not finite, and notes devices in checkpoints."""
+
+    def __init__(self, advance: Advance, loss_scale: float, unit: str, devices: list[str]) -> None:
+        self.advance = advance
+        self.loss_scale = loss_scale
+        self.unit = unit
+        self.devices = devices
+        self.done = 0
+
+    def on_save(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        if state.is_world_process_zero:
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            write_json(checkpoint / _DEVICES, {"devices": self.devices})
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        self.advance(state.global_step - self.done)
+        self.done = state.global_step
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_keywords: Any) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is None:
+            return
+        if not math.isfinite(loss):
+            raise NumericalError(
+                f"the loss is {loss} at step {state.global_step}; give a lower learning rate"
+            )
+        self.advance(0, f"training, loss {loss / self.loss_scale:.3f} {self.unit}")
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.split("-")[1])
+
+
+@contextmanager
+def _random_state_restored() -> Iterator[None]:
+    """The Trainer seeds every generator of the process; restore their states afterwards."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        yield
+    random.setstate(python_state)
+    np.random.set_state(numpy_state)

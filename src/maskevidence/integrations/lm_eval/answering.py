@@ -2,17 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maskevidence.errors import InputError
-from maskevidence.integrations.lm_eval.generation import (
-    Decoding,
-    are_greedy,
-    asked_decoding,
-    up_to_stop,
-    write,
-)
 from maskevidence.integrations.lm_eval.harness import (
     AnswerCache,
     Contest,
@@ -22,7 +15,15 @@ from maskevidence.integrations.lm_eval.harness import (
     reads_greedy,
 )
 from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
-from maskevidence.integrations.lm_eval.token_ids import Encoder, TextScorer
+from maskevidence.integrations.lm_eval.texts import (
+    Decoding,
+    Encoder,
+    TextScorer,
+    are_greedy,
+    asked_decoding,
+    up_to_stop,
+    write,
+)
 from maskevidence.integrations.lm_eval.values import ScoredValue, Valuer, design_of, key_of_texts, summed
 from maskevidence.models import MaskedLM
 from maskevidence.support.progress import progress
@@ -30,7 +31,7 @@ from maskevidence.support.progress import progress
 _DECISION = "decision"
 _CONFIDENCE = 0.995
 _WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work
-_Pair = tuple[str, str]  # a context and a continuation, the arguments of a request
+_Pairs = tuple[tuple[str, str], ...]  # contexts and continuations, the arguments of requests
 ScoredContinuation = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
 
 
@@ -91,63 +92,6 @@ def _probability(text: str) -> float:
     return value
 
 
-@dataclass(frozen=True)
-class AskedQuestion:
-    """A question in words."""
-
-    pairs: tuple[_Pair, ...]  # the context and continuation of each choice
-    contests: tuple[Contest, ...] = ()  # the raced decisions; empty if the task reads the values
-    greedy: bool = False  # whether the task reads which choices are greedy
-
-
-def asked_questions(
-    requests: Sequence[Any], tasks: Mapping[str, Any], settings: Settings
-) -> tuple[list[AskedQuestion], dict[int, tuple[int, int]]]:
-    """The distinct questions of requests.
-
-    Args:
-        settings: whether decisions are raced.
-
-    Returns:
-        The questions, and for each request the numbers of its question and of its choice.
-    """
-    documents: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    for index, request in enumerate(requests):
-        documents[request.task_name, request.doc_id].append(index)
-    questions: dict[tuple[_Pair, ...], AskedQuestion] = {}
-    chosen: dict[int, tuple[tuple[_Pair, ...], int]] = {}
-    for (name, _), indices in documents.items():
-        task = tasks.get(name)
-        greedy = task is None or reads_greedy(task)
-        contests = _contests(task, [requests[index] for index in indices], settings)
-        pairs = {requests[index].idx: tuple(requests[index].args[:2]) for index in indices}
-        raced = tuple(pair for _, pair in sorted(pairs.items()))
-        if contests:
-            questions[raced] = AskedQuestion(raced, contests, greedy)
-        for index in indices:
-            number = requests[index].idx
-            if contests:
-                chosen[index] = raced, number
-            else:
-                alone = (pairs[number],)
-                known = questions.get(alone, AskedQuestion(alone))
-                questions[alone] = AskedQuestion(alone, greedy=greedy or known.greedy)
-                chosen[index] = alone, 0
-    number_of = {pairs: number for number, pairs in enumerate(questions)}
-    where = {index: (number_of[pairs], choice) for index, (pairs, choice) in chosen.items()}
-    return list(questions.values()), where
-
-
-def _contests(task: Any, requests: Sequence[Any], settings: Settings) -> tuple[Contest, ...]:
-    """The raced decisions between the requests of a document; empty if its task reads the values."""
-    if not settings.racing or task is None or getattr(task, "OUTPUT_TYPE", None) != "multiple_choice":
-        return ()
-    choices = choices_of(task, requests[0].doc)
-    if choices is None or len(choices) < 2 or {request.idx for request in requests} != {*range(len(choices))}:
-        return ()
-    return tuple(contests_of(metrics_of(task), choices))
-
-
 class Answerer:
     """Answers requests with a masked language model.
 
@@ -172,41 +116,65 @@ class Answerer:
 
     def continuations(self, requests: Sequence[Any], tasks: Mapping[str, Any]) -> list[ScoredContinuation]:
         """The value of each continuation after its context, and whether it is greedy."""
-        asked, where = asked_questions(requests, tasks, self.settings)
-        answers: dict[tuple[int, int], ScoredContinuation] = {}
+        questions, chosen = self._asked(requests, tasks)
+        asked = list(questions.items())
+        answers: dict[_Pairs, list[ScoredContinuation]] = {}
         with progress("scoring continuations", len(asked)) as advance:
             for start in range(0, len(asked), _WAVE):
                 wave = asked[start : start + _WAVE]
-                for number, (question, scored) in enumerate(
-                    zip(wave, self._scored(wave), strict=True), start
-                ):
-                    answers |= {(number, choice): result for choice, result in enumerate(scored)}
-                    self.cache.add("loglikelihood", list(zip(question.pairs, scored, strict=True)))
+                for (pairs, _), scored in zip(wave, self._scored([each for _, each in wave]), strict=True):
+                    answers[pairs] = scored
+                    self.cache.add("loglikelihood", list(zip(pairs, scored, strict=True)))
                 advance(len(wave))
-        return [answers[where[index]] for index in range(len(requests))]
+        return [answers[pairs][choice] for pairs, choice in chosen]
 
-    def _scored(self, wave: Sequence[AskedQuestion]) -> list[list[ScoredContinuation]]:
+    def _asked(
+        self, requests: Sequence[Any], tasks: Mapping[str, Any]
+    ) -> tuple[dict[_Pairs, Question], list[tuple[_Pairs, int]]]:
+        """The distinct questions by their texts, and for each request its question and its choice."""
+        documents: dict[tuple[Any, Any], list[int]] = defaultdict(list)
+        for index, request in enumerate(requests):
+            documents[request.task_name, request.doc_id].append(index)
+        questions: dict[_Pairs, Question] = {}
+        chosen: list[tuple[_Pairs, int]] = [((), 0)] * len(requests)
+        for (name, _), indices in documents.items():
+            task = tasks.get(name)
+            greedy = task is None or reads_greedy(task)
+            contests = self._contests(task, [requests[index] for index in indices])
+            pairs = {requests[index].idx: tuple(requests[index].args[:2]) for index in indices}
+            together = tuple(pair for _, pair in sorted(pairs.items()))
+            for index in indices:
+                number = requests[index].idx
+                own, choice = (together, number) if contests else ((pairs[number],), 0)
+                known = questions.get(own) or self._question(own)
+                questions[own] = replace(known, contests=contests, greedy=known.greedy or greedy)
+                chosen[index] = own, choice
+        return questions, chosen
+
+    def _question(self, pairs: _Pairs) -> Question:
+        """A question as tokens."""
+        choices = tuple(self.encoder.pair(*pair) for pair in pairs)
+        self.n_cut += sum(choice.n_cut > 0 for choice in choices)
+        return Question(key_of_texts(context for context, _ in pairs), choices)
+
+    def _contests(self, task: Any, requests: Sequence[Any]) -> tuple[Contest, ...]:
+        """The raced decisions between the requests of a document; empty if its task reads the values."""
+        if not self.settings.racing or getattr(task, "OUTPUT_TYPE", None) != "multiple_choice":
+            return ()
+        choices, numbers = choices_of(task, requests[0].doc), {request.idx for request in requests}
+        if choices is None or len(choices) < 2 or numbers != {*range(len(choices))}:
+            return ()
+        return tuple(contests_of(metrics_of(task), choices))
+
+    def _scored(self, questions: Sequence[Question]) -> list[list[ScoredContinuation]]:
         """The value of each choice of each question, and whether it is greedy."""
-        questions = [self._question(asked) for asked in wave]
-        self.n_cut += sum(choice.n_cut > 0 for question in questions for choice in question.choices)
-        answers = self._answers(questions)
-        texts = [
-            text
-            for asked, question in zip(wave, questions, strict=True)
-            if asked.greedy
-            for text in question.choices
-        ]
-        greedy = iter(are_greedy(self.scorer, texts))
+        texts = [text for question in questions if question.greedy for text in question.choices]
+        answers, greedy = self._answers(questions), iter(are_greedy(self.scorer, texts))
         scored = []
-        for asked, question, answer in zip(wave, questions, answers, strict=True):
-            flags = [next(greedy) if asked.greedy else not text.scored for text in question.choices]
+        for question, answer in zip(questions, answers, strict=True):
+            flags = [next(greedy) if question.greedy else not text.scored for text in question.choices]
             scored.append(list(zip(answer, flags, strict=True)))
         return scored
-
-    def _question(self, asked: AskedQuestion) -> Question:
-        """A question as tokens."""
-        choices = tuple(self.encoder.pair(*pair) for pair in asked.pairs)
-        return Question(key_of_texts(context for context, _ in asked.pairs), choices, asked.contests)
 
     def _answers(self, questions: Sequence[Question]) -> list[list[ScoredValue]]:
         """Compute the values of short continuations, and estimate the others by masks."""

@@ -8,9 +8,13 @@ import torch
 
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.lm_eval.answering import Answerer, ScoredContinuation, Settings
-from maskevidence.integrations.lm_eval.generation import Decoding
-from maskevidence.integrations.lm_eval.harness import AnswerCache, calling_tasks
-from maskevidence.integrations.lm_eval.metric_errors import evidence_report, write_errors
+from maskevidence.integrations.lm_eval.harness import (
+    AnswerCache,
+    calling_tasks,
+    evidence_report,
+    write_errors,
+)
+from maskevidence.integrations.lm_eval.texts import Decoding
 from maskevidence.integrations.lm_eval.values import ScoredValue
 from maskevidence.models import MaskedLM
 from maskevidence.models.fingerprints import fingerprint

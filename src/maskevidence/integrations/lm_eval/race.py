@@ -27,7 +27,7 @@ from maskevidence import ScoreTable
 from maskevidence.errors import InputError
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.integrations.lm_eval.harness import Contest
-from maskevidence.integrations.lm_eval.token_ids import Continuation, TextScorer
+from maskevidence.integrations.lm_eval.texts import Continuation, TextScorer
 from maskevidence.integrations.lm_eval.values import PER_ORDER, QuestionKey, ScoredValue, Windows
 
 ChoiceValues = Float64[np.ndarray, "n_masks n_choices"]
@@ -109,6 +109,7 @@ class Question:
     choices: tuple[Continuation, ...]  # the continuations with their contexts
     # the decisions between the choices; without one, all masks are scored for every choice
     contests: tuple[Contest, ...] = ()
+    greedy: bool = False  # whether the task reads which choices are greedy
 
 
 @dataclass

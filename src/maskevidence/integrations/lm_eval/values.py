@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64, UInt64
 from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, MaskKey, Policy
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.evidence.bounds import linear_scores
-from maskevidence.integrations.lm_eval.token_ids import Continuation, TextScorer
+from maskevidence.integrations.lm_eval.texts import Continuation, TextScorer
 from maskevidence.masks.design import BoolMatrix, Integers, Plan, Positions, Summation
 from maskevidence.masks.published import LLaDA
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks, scaled

@@ -13,8 +13,8 @@ from maskevidence.data.table import place_of
 from maskevidence.data.table_files import is_number
 from maskevidence.data.text_files import TextColumns, read_text_file
 from maskevidence.errors import InputError
-from maskevidence.integrations.proteins.agreement import MIN_PAIRS
 from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
+from maskevidence.integrations.proteins.variant_scores import MIN_PAIRS
 from maskevidence.support.files import reading
 
 TABLE, SUMMARY = "variants.csv", "variants.json"

@@ -1,9 +1,9 @@
-"""Scores of mutants by several conventions; each distinct context is computed once."""
+"""Scores of mutants by several conventions, and their rank correlations; each context is computed once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -11,7 +11,6 @@ from jaxtyping import Float64
 from maskevidence import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel, RandomSize
 from maskevidence.data.table import place_of
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.integrations.proteins.agreement import spearman
 from maskevidence.integrations.proteins.conventions import (
     CONVENTIONS,
     FEW_PASSES,
@@ -19,10 +18,8 @@ from maskevidence.integrations.proteins.conventions import (
     OF_WHOLE_SEQUENCES,
     Asking,
     Pair,
-    Reduce,
 )
-from maskevidence.integrations.proteins.mutants import parse_mutants
-from maskevidence.integrations.proteins.sequences import Letters, pairs_of
+from maskevidence.integrations.proteins.mutants import pairs_of, parse_mutants
 from maskevidence.scores import Asker, Reads
 from maskevidence.show import Columns, Histogram, Page, Shown, Table, count, typeset
 from maskevidence.support.files import csv_text
@@ -30,12 +27,13 @@ from maskevidence.support.progress import progress
 
 _MAX_DRAWS = 10_000
 _MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants of the page, and characters of their names
+RESAMPLES, MIN_PAIRS = 1000, 3  # of the bootstrap; mutants of a rank correlation
 _ROWS = 1024  # rows that the model gets at a time and packs into its calls
 
 
 @dataclass(frozen=True)
 class VariantPlan:
-    """How many passes of the model the scores of mutants take.
+    """How many passes of the model the scores of mutants took.
 
     Attributes:
         asked: contexts that each convention asks for, one mutant at a time.
@@ -190,49 +188,32 @@ def variants(
         Meier et al. (2021), Language models enable zero-shot prediction of the effects of mutations on
         protein function, on four of the conventions.
     """
-    design = _design(draws)
-    asked = _ask(*_pairs(model, wild_type, mutants, conventions, start), conventions, design, seed)
-    with progress("scoring contexts", len(asked.reads)) as advance:
-        answers = asked.reads.answers(Asker(model, _ROWS, advance=advance))
-    scores: dict[str, Float64[np.ndarray, " N"]] = {}
-    mask_se: dict[str, Float64[np.ndarray, " N"]] = {}
-    for name, reduce in asked.reduce.items():
-        values = np.array([score(answers) for score in reduce]).reshape(-1, 2)
-        scores[name] = values[:, 0]
-        if name == "whole" or (name == "joint" and asked.has_many_sites):
-            mask_se[name] = values[:, 1]
-    return VariantScores(tuple(mutants), scores, mask_se, asked.plan, tuple(asked.notes))
-
-
-def plan_variants(
-    model: MaskedModel,
-    wild_type: str,
-    mutants: Sequence[str],
-    conventions: Sequence[str] = FEW_PASSES,
-    *,
-    start: int = 1,
-    draws: int = 32,
-) -> VariantPlan:
-    """The number of passes of `variants` with the same arguments, without computing them."""
-    design = _design(draws)
-    return _ask(*_pairs(model, wild_type, mutants, conventions, start), conventions, design, seed=0).plan
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """The contexts of a call, the functions from their answers to scores, and their numbers."""
-
-    reads: Reads
-    reduce: dict[str, list[Reduce]]
-    plan: VariantPlan
-    notes: list[str]
-    has_many_sites: bool
-
-
-def _design(draws: int) -> RandomSize:
     if not 2 <= draws <= _MAX_DRAWS:
         raise InputError(f"draws={draws}; give 2 to {_MAX_DRAWS:,}: the error of the masks needs two")
-    return RandomSize(draws)
+    pairs, notes = _pairs(model, wild_type, mutants, conventions, start)
+    reads = Reads(max(int(side.ids().max()) for pair in pairs for side in pair.both))
+    reduce, asked, distinct = {}, {}, {}
+    for name in conventions:
+        before, asking = reads.n_asked, Asking(reads, RandomSize(draws), seed, set(), {})
+        reduce[name] = [CONVENTIONS[name](pair, asking) for pair in pairs]
+        asked[name], distinct[name] = reads.n_asked - before, len(asking.used)
+    many_sites = max(len(pair.sites) for pair in pairs) > MAX_SITES_ENUMERATED
+    if many_sites and "joint" in conventions:
+        notes.append(
+            f"mutants of more than {MAX_SITES_ENUMERATED} sites: joint takes {draws} masks of random sizes, "
+            "and joint-mixture is not computed"
+        )
+    with progress("scoring contexts", len(reads)) as advance:
+        answers = reads.answers(Asker(model, _ROWS, advance=advance))
+    scores: dict[str, Float64[np.ndarray, " N"]] = {}
+    mask_se: dict[str, Float64[np.ndarray, " N"]] = {}
+    for name, of_mutants in reduce.items():
+        values = np.array([score(answers) for score in of_mutants]).reshape(-1, 2)
+        scores[name] = values[:, 0]
+        if name == "whole" or (name == "joint" and many_sites):
+            mask_se[name] = values[:, 1]
+    plan = VariantPlan(asked, distinct, len(reads))
+    return VariantScores(tuple(mutants), scores, mask_se, plan, tuple(notes))
 
 
 def _pairs(
@@ -254,29 +235,7 @@ def _pairs(
                 f"{others[0]} compares residues at the same sites; ask for pll and whole alone, which "
                 "compare sequences"
             )
-    letters = Letters(model, wild_type + "".join(mutant.residues for mutant in parsed))
-    return pairs_of(letters, wild_type, parsed)
-
-
-def _ask(
-    pairs: Sequence[Pair], notes: list[str], conventions: Sequence[str], design: RandomSize, seed: int
-) -> _Planned:
-    """Ask for the contexts of all mutants and conventions."""
-    largest = max(int(side.ids().max()) for pair in pairs for side in pair.both)
-    reads = Reads(largest)
-    reduce, asked, distinct = {}, {}, {}
-    for name in conventions:
-        before = reads.n_asked
-        asking = Asking(reads, design, seed, set(), {})
-        reduce[name] = [CONVENTIONS[name](pair, asking) for pair in pairs]
-        asked[name], distinct[name] = reads.n_asked - before, len(asking.used)
-    many = max(len(pair.sites) for pair in pairs) > MAX_SITES_ENUMERATED
-    if many and "joint" in conventions:
-        notes.append(
-            f"mutants of more than {MAX_SITES_ENUMERATED} sites: joint takes {design.draws} masks of "
-            "random sizes, and joint-mixture is not computed"
-        )
-    return _Planned(reads, reduce, VariantPlan(asked, distinct, len(reads)), notes, many)
+    return pairs_of(model, wild_type, parsed)
 
 
 def _check_model(model: Any, conventions: Sequence[str]) -> None:
@@ -295,3 +254,57 @@ def _check_model(model: Any, conventions: Sequence[str]) -> None:
             f"{type(model).__name__} has no unmasked_log_distributions, which the convention unmasked "
             "needs; leave it out"
         )
+
+
+class Correlation(NamedTuple):
+    """Spearman's rank correlation with its interval."""
+
+    value: float  # the correlation
+    low: float  # the lower end of its interval
+    high: float  # the upper end
+    n: int  # how many mutants have both numbers
+
+
+def spearman(a: Float64[np.ndarray, " N"], b: Float64[np.ndarray, " N"]) -> float:
+    """Spearman's rank correlation, the correlation of the ranks; ties get the mean of their ranks.
+
+    Pairs with a NaN are left out. The answer is NaN if all values of `a` or all values of `b` are equal.
+
+    Example:
+        >>> round(spearman(np.array([1.0, 2.0, 3.0, np.nan]), np.array([5.0, 9.0, 8.0, 1.0])), 4)
+        0.5
+    """
+    from scipy.stats import rankdata
+
+    both = ~(np.isnan(a) | np.isnan(b))
+    x, y = (rankdata(values[both]) for values in (a, b))
+    x, y = x - x.mean() if len(x) else x, y - y.mean() if len(y) else y
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / scale if scale else float("nan")
+
+
+def spearman_interval(
+    a: Float64[np.ndarray, " N"], b: Float64[np.ndarray, " N"], seed: int = 0
+) -> Correlation:
+    """Spearman's rank correlation with a 95 % percentile interval of the bootstrap over pairs.
+
+    Source:
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, Section 13.3.
+
+    Example:
+        >>> x = np.arange(40.0)
+        >>> value, low, high, n = spearman_interval(x, x**2 - 5 * x)
+        >>> 0.9 < low < value < high <= 1, n
+        (True, 40)
+    """
+    both = ~(np.isnan(a) | np.isnan(b))
+    n = int(both.sum())
+    if n < MIN_PAIRS:
+        raise InputError(f"{n} mutants have both numbers; a rank correlation needs {MIN_PAIRS} or more")
+    a, b = a[both], b[both]
+    if np.isnan(spearman(a, b)):
+        raise InputError(f"of the {n} mutants with both numbers, one of the two is always the same")
+    rng = np.random.default_rng(seed)
+    resampled = [spearman(a[rows], b[rows]) for rows in (rng.integers(n, size=n) for _ in range(RESAMPLES))]
+    low, high = np.nanquantile(resampled, [0.025, 0.975])
+    return Correlation(spearman(a, b), float(low), float(high), n)

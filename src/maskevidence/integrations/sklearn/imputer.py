@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float64, Shaped
 
 from maskevidence import Imputation
 from maskevidence.errors import InputError, import_extra
-from maskevidence.integrations.sklearn.categories import Categories
 from maskevidence.integrations.sklearn.densities import KernelGaussianDensity
 from maskevidence.integrations.sklearn.density_base import PURPOSE, seed_from, with_names, with_values
+from maskevidence.integrations.sklearn.network_density import Categories
 from maskevidence.integrations.sklearn.residuals import clone_for, held_out_residuals, varies
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
