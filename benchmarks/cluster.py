@@ -27,10 +27,10 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.integrations.ray import RayEngine
-from maskevidence.masks.design import MaskKey, n_masks
+from maskevidence.ray import RayEngine
+from maskevidence.core.masks.design import MaskKey, n_masks
 from maskevidence.runs.blocks import Piece, Scorer, Work, local_engine
-from maskevidence.scores.score import Scoring
+from maskevidence.core.scores.score import Scoring
 
 CPUS = os.cpu_count() or 1
 WORKERS = (1, 2, 4)
@@ -97,7 +97,7 @@ def subjects(quick: bool) -> dict[str, tuple[Any, list[Work], Scoring]]:
 
 
 def bert(layers: int, width: int) -> Any:
-    from maskevidence.models.text.masked_lm import MaskedLM
+    from maskevidence.texts.masked_lm import MaskedLM
 
     network = random_bert(30_522, width, layers, width // 64, max_position_embeddings=128)
     return MaskedLM(network, mask_token_id=103)
@@ -106,7 +106,7 @@ def bert(layers: int, width: int) -> Any:
 def bert_in(folder: str) -> Any:
     from transformers import BertForMaskedLM
 
-    from maskevidence.models.text.masked_lm import MaskedLM
+    from maskevidence.texts.masked_lm import MaskedLM
 
     return MaskedLM(BertForMaskedLM.from_pretrained(folder).eval(), mask_token_id=103)
 

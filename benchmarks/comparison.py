@@ -29,7 +29,7 @@ import torch
 from scipy import stats
 
 import maskevidence as me
-from maskevidence.comparing.comparison import Difference
+from maskevidence.core.comparing.comparison import Difference
 
 N_MODELS = (2, 5, 10)
 RULES = ("one by one", "Holm", "package")

@@ -34,7 +34,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 import maskevidence as me
 from _coverage import MODELS, Cell, Setting, coverage, estimates
 from _precision_models import standardised, trained
-from maskevidence.evidence.standard_errors import t_half_width
+from maskevidence.core.evidence.standard_errors import t_half_width
 from stopping import scored
 
 N_ROWS, N_TOKENS = (1, 2, 5, 20, 40, 200), (1, 2, 5, 30)

@@ -32,11 +32,11 @@ import torch
 
 from _lines_model import lines_model
 from _questions import Asked, of_lines, of_reactions
-from maskevidence.integrations.lm_eval.harness import Contest
-from maskevidence.integrations.lm_eval.race import Decider, Question, Race, looks_up_to
-from maskevidence.integrations.lm_eval.texts import Continuation, Encoder, TextScorer
-from maskevidence.integrations.lm_eval.values import PER_ORDER, QuestionKey, Windows, key_of_texts
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.lm_eval.harness import Contest
+from maskevidence.lm_eval.race import Decider, Question, Race, looks_up_to
+from maskevidence.lm_eval.texts import Continuation, Encoder, TextScorer
+from maskevidence.lm_eval.values import PER_ORDER, QuestionKey, Windows, key_of_texts
+from maskevidence.texts.masked_lm import MaskedLM
 
 CAP, FIRST, RESOLVED, SURE = 64, 48, 3.0, 6.0
 RACE = Race(0.995, looks_up_to(CAP))

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.models.gaussian.low_rank import masks_at_once
+from maskevidence.tables.gaussian.low_rank import masks_at_once
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.data.table import Table
-from maskevidence.data.table_files import read_table
+from maskevidence.core.table import Table
+from maskevidence.tables.table_files import read_table
 
 N_COMPONENTS, EPOCHS, LEARNING_RATE = 4, 600, 0.02
 TABLES = (("horse-colic", ("c2",)), ("winequality-red", ()))

@@ -21,7 +21,7 @@ from _timing import arguments, data, finish, machine, show
 import numpy as np
 
 import maskevidence as me
-from maskevidence.data.image_files import read_images
+from maskevidence.images.image_files import read_images
 from maskevidence.models import VAE, Annealing
 
 sys.path.append(str(Path(__file__).parents[1]))

@@ -33,7 +33,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import maskevidence as me
-from maskevidence.integrations.sklearn import FactorAnalysis, MaskedImputer
+from maskevidence.sklearn import FactorAnalysis, MaskedImputer
 
 IDENTIFIER = {"winequality-red": None, "breast-cancer-wisconsin": 0, "horse-colic": 2, "ionosphere": 34}
 HIDDEN_SHARE = 0.2

@@ -34,8 +34,8 @@ import torch
 import torch.nn.functional as F
 
 import maskevidence as me
-from maskevidence.data.text_files import read_texts
-from maskevidence.tokens import Tokens
+from maskevidence.texts.text_files import read_texts
+from maskevidence.core.tokens import Tokens
 
 REACTIONS = "ALBERT, reactions"
 QNLI = "2 layers of 128, QNLI"

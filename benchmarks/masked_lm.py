@@ -31,9 +31,9 @@ import torch
 import torch.nn.functional as F
 
 import maskevidence as me
-from maskevidence.data.text_files import read_texts
-from maskevidence.masks.design import MaskKey
-from maskevidence.tokens import Tokens
+from maskevidence.texts.text_files import read_texts
+from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.tokens import Tokens
 
 RATE = 0.15
 DESIGN = me.FixedRate(RATE, 1)

@@ -19,12 +19,12 @@ import torch
 from safetensors.torch import load_file
 
 import maskevidence as me
-from maskevidence.integrations.huggingface.collator import WEIGHT, MaskSizeCollator
-from maskevidence.integrations.huggingface.processes import is_main_process
-from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
-from maskevidence.integrations.huggingface.trainer import evidence_loss
-from maskevidence.integrations.huggingface.training import train_masked_lm
-from maskevidence.models.text.new_bert import new_bert, word_pieces
+from maskevidence.huggingface.collator import WEIGHT, MaskSizeCollator
+from maskevidence.huggingface.processes import is_main_process
+from maskevidence.huggingface.recipe import Recipe, TrainingOrder
+from maskevidence.huggingface.trainer import evidence_loss
+from maskevidence.huggingface.training import train_masked_lm
+from maskevidence.texts.new_bert import new_bert, word_pieces
 
 BLOCK, BATCH = 64, 32
 DESIGNS = {"random sizes": me.RandomSize(1, 1), "15 %": me.FixedRate(0.15, 1)}

@@ -36,9 +36,9 @@ import numpy as np
 
 import maskevidence as me
 from _precision_models import FEW_ROWS, SUBJECTS, TEXTS, Subject
-from maskevidence.evidence.score_means import MeanOfScores, mean_of_scores, predicted
-from maskevidence.evidence.standard_errors import MeanWithErrors, t_half_width
-from maskevidence.masks.design import MaskKey
+from maskevidence.core.evidence.score_means import MeanOfScores, mean_of_scores, predicted
+from maskevidence.core.evidence.standard_errors import MeanWithErrors, t_half_width
+from maskevidence.core.masks.design import MaskKey
 
 BEFORE, INDEPENDENT = "4 replicates", "independent sizes"
 CURVE, TOKENS = "curve", "tokens"

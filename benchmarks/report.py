@@ -18,11 +18,11 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 import maskevidence as me
-from maskevidence.inputs.options import RowOptions, RunOptions
-from maskevidence.report.page import write_report
-from maskevidence.report.reading import read_runs
-from maskevidence.show.draw import svg
-from maskevidence.tasks.score import score
+from maskevidence.command.options import RowOptions, RunOptions
+from maskevidence.command.report.page import write_report
+from maskevidence.command.report.reading import read_runs
+from maskevidence.core.show.draw import svg
+from maskevidence.command.score import score
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]

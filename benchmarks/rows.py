@@ -83,7 +83,7 @@ def gaussian_with_holes(n: int, n_features: int) -> dict[str, float]:
 def start(folder: Path) -> dict[str, float]:
     """CPU seconds of commands as they are typed, without the work of their numbers."""
     np.savetxt(folder / "small.csv", rows_of(200, 5), delimiter=",", header="a,b,c,d,e", comments="")
-    program = [sys.executable, "-c", "from maskevidence.tasks.app import main; main()"]
+    program = [sys.executable, "-c", "from maskevidence.command.app import main; main()"]
     words = {
         "import torch": [sys.executable, "-c", "import torch"],
         "score ppca:2 small.csv": [*program, "score", "ppca:2", "small.csv"],

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.masks.design import MaskKey
+from maskevidence.core.masks.design import MaskKey
 from maskevidence.runs import (
     DataSource,
     Manifest,
@@ -30,9 +30,9 @@ from maskevidence.runs import (
     write_summary,
 )
 from maskevidence.runs.score_into import write_scores
-from maskevidence.scores.record import ScoreTable
+from maskevidence.core.scores.record import ScoreTable
 
-PROGRAM = (sys.executable, "-c", "from maskevidence.tasks.app import main; main()")
+PROGRAM = (sys.executable, "-c", "from maskevidence.command.app import main; main()")
 MAX_OVERHEAD = 0.03
 MAX_SECONDS = 5.0
 
@@ -107,7 +107,7 @@ def subjects(quick: bool) -> dict[str, tuple[Any, me.Tokens, me.MaskDesign]]:
         network = random_bert(30_522, 128, 2, 2, max_position_embeddings=64)
     except ImportError:
         return cases
-    from maskevidence.models.text.masked_lm import MaskedLM
+    from maskevidence.texts.masked_lm import MaskedLM
 
     model = MaskedLM(network, mask_token_id=103)
     n_texts = 4 if quick else 120

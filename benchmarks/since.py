@@ -285,9 +285,9 @@ def letters(n: int) -> str:
 def protein_model() -> Any:
     """A BERT of residues, whose tokenizer older revisions keep in another module."""
     try:
-        from maskevidence.models.text.vocabulary import letter_tokenizer
+        from maskevidence.texts.vocabulary import letter_tokenizer
     except ImportError:
-        from maskevidence.models.text.letters import letter_tokenizer
+        from maskevidence.texts.letters import letter_tokenizer
     return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
 
 
@@ -351,7 +351,7 @@ def texts() -> tuple[Call, Any]:
 
 def lm_eval_answerer() -> tuple[Callable[[], Any], Any]:
     """What makes an answerer of the harness's requests, and its model."""
-    from maskevidence.integrations.lm_eval import answering
+    from maskevidence.lm_eval import answering
 
     words = {"score": "evidence", "target": "decision", "masks": 16, "seed": 0}
     if "greedy" in inspect.signature(answering.Settings.parse).parameters:  # of earlier states

@@ -26,9 +26,9 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.masks.design import MaskKey
-from maskevidence.masks.sizes import size_of_rate
-from maskevidence.tokens import positions
+from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.masks.sizes import size_of_rate
+from maskevidence.core.tokens import positions
 
 N_TEXTS, MASKS, REPETITIONS = (8, 1, 3) if is_quick() else (128, 4, 200)
 PASSES_PER_TEXT = (4, 8, 16)

@@ -30,9 +30,9 @@ from sklearn.datasets import load_breast_cancer
 
 import maskevidence as me
 from _precision_models import trained
-from maskevidence.evidence.score_means import mean_of_scores
-from maskevidence.evidence.standard_errors import MeanWithErrors, Tails
-from maskevidence.masks.design import MaskKey
+from maskevidence.core.evidence.score_means import mean_of_scores
+from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
+from maskevidence.core.masks.design import MaskKey
 
 GRID = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the numbers of draws whose true error is measured, over the oracle's
 

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.data.fasta import read_fasta
-from maskevidence.models.text.vocabulary import letter_tokenizer
+from maskevidence.texts.fasta import read_fasta
+from maskevidence.texts.vocabulary import letter_tokenizer
 from variants import FAMILIES, RESIDUES, bert, proteins, single_mutants
 
 CALLS = (1, 4, 32)  # rows

@@ -32,11 +32,11 @@ import pandas
 import torch
 
 import maskevidence as me
-from maskevidence.data.fasta import read_fasta
-from maskevidence.inputs.options import VariantOptions
-from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES
-from maskevidence.models.text.vocabulary import letter_tokenizer
-from maskevidence.tasks.variants import variants_command
+from maskevidence.texts.fasta import read_fasta
+from maskevidence.command.options import VariantOptions
+from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES
+from maskevidence.texts.vocabulary import letter_tokenizer
+from maskevidence.proteins.variants import variants_command
 
 FAMILIES = ("usp_5ahw", "pts_iia_1a3a", "marr_UPI0003674933")
 OBJECTIVES = {"random sizes": me.RandomSize(1), "15 %": me.FixedRate(0.15, 1)}
@@ -127,8 +127,8 @@ def family(name: str) -> tuple[list[str], list[str]]:
 
 def trained(name: str, objective: str, train: Sequence[str], options: Any) -> me.models.MaskedLM:
     """A small BERT of a family, from its folder if it was trained before."""
-    from maskevidence.integrations.huggingface.recipe import Recipe
-    from maskevidence.integrations.huggingface.training import train_masked_lm
+    from maskevidence.huggingface.recipe import Recipe
+    from maskevidence.huggingface.training import train_masked_lm
 
     folder = options.models / f"{name}-{'area' if objective == 'random sizes' else 'mlm'}"
     if (folder / "config.json").exists():
@@ -410,7 +410,7 @@ def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
             given=",".join(given),
         ),
     ).content
-    from maskevidence.integrations.proteins.variant_scores import spearman_interval
+    from maskevidence.proteins.variant_scores import spearman_interval
 
     columns = pandas.read_csv(file)
     ensemble = spearman_interval(

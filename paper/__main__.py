@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 import maskevidence as me
-from maskevidence.show import print_page
+from maskevidence.core.show import print_page
 
 _DATASET = {"dataset": {"choices": ("mnist", "fashion-mnist"), "help": "by default mnist"}}
 _LARGE = "pre-trained BERT; by default bert-base-uncased, or none"

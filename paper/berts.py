@@ -10,7 +10,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.integrations import huggingface
-from maskevidence.integrations.huggingface import Recipe, new_bert
+from maskevidence.huggingface import Recipe, new_bert
 from paper.bert_curves import Curves, rate_curve
 from paper.figures import current_device, pretrained, put
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.functional import hessian
 
 import maskevidence as me
-from maskevidence.show import Table
+from maskevidence.core.show import Table
 from paper import image_training
 from paper.encoding_decoding import EncodingDecoding
 from paper.figures import SEEDS, Claim, PaperFigure, plus_minus, put

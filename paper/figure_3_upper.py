@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.show import Table
+from maskevidence.core.show import Table
 from paper import image_training
 from paper.figures import SEEDS, Claim, PaperFigure, plus_minus, put
 from paper.panels import new_figure

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import maskevidence as me
-from maskevidence.integrations.huggingface import Recipe
+from maskevidence.huggingface import Recipe
 from paper import bert_curves
 from paper.bert_curves import Curves, RateCurve, published_curves, rate_curve
 from paper.berts import base_curves, small_text

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.stats import spearmanr
 
 import maskevidence as me
-from maskevidence.integrations.huggingface import Recipe, new_vit_mae, random_vit_mae, train_vit_mae
+from maskevidence.huggingface import Recipe, new_vit_mae, random_vit_mae, train_vit_mae
 from paper.figures import SEEDS, Claim, PaperFigure, current_device, points, pretrained, put, standard_error
 from paper.panels import BLUE, ORANGE, legend_below, new_figure
 

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from tqdm import tqdm
 
 import maskevidence as me
-from maskevidence.show import Page, Table
+from maskevidence.core.show import Page, Table
 
 SEEDS = (4, 44, 444, 4444, 44444)
 _DEVICE: ContextVar[torch.device | None] = ContextVar("device", default=None)

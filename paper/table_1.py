@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.show import Table
+from maskevidence.core.show import Table
 from paper.figures import SEEDS, PaperFigure, put, shown
 from paper.known_noise import published_ppca_data
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.show import Table
+from maskevidence.core.show import Table
 from paper.bert_curves import WIDTH, Curves, RateCurve, curve_rows, draw_base, mean_curve, published_curves
 from paper.berts import ALL, base_curves
 from paper.figures import Claim, PaperFigure

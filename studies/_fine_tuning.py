@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from _text_sets import Sentences
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.tokens import Tokens
+from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.core.tokens import Tokens
 
 BATCH, EPOCHS, LEARNING_RATE = 32, 3, 5e-4
 

@@ -14,12 +14,12 @@ from sklearn.preprocessing import StandardScaler
 
 import maskevidence as me
 from _table_sets import Labels, data_folder
-from maskevidence.data.image_files import read_images
-from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.integrations.huggingface.training import train_vit_mae
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.image.new_vit_mae import new_vit_mae
-from maskevidence.models.image.summary import ReconstructionLoss
+from maskevidence.images.image_files import read_images
+from maskevidence.huggingface.recipe import Recipe
+from maskevidence.huggingface.training import train_vit_mae
+from maskevidence.images.masked_image import MaskedImage
+from maskevidence.images.new_vit_mae import new_vit_mae
+from maskevidence.images.summary import ReconstructionLoss
 
 RANDOM = "random sizes"
 WAYS: Mapping[str, me.MaskDesign] = {

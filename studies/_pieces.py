@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from _records import KEY, Record, Records
-from maskevidence.errors import InputError, import_extra
+from maskevidence.core.errors import InputError, import_extra
 from maskevidence.runs.folder import locked
-from maskevidence.support.progress import progress
+from maskevidence.core.support.progress import progress
 
 RESULTS = Path(__file__).parent / "results"
 QUICK_RESULTS = Path("runs") / "study-quick"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.evidence.standard_errors import student_t_quantile
+from maskevidence.core.evidence.standard_errors import student_t_quantile
 
 DRAWS = 4000
 FEWEST_MODELS = 3  # to be ranked

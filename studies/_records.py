@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maskevidence.support.files import write_atomic
+from maskevidence.core.support.files import write_atomic
 
 KEY = "key"
 Record = dict[str, Any]

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import maskevidence as me
 from _table_sets import Split, Values, n_rows, split
-from maskevidence.integrations.sklearn import (
+from maskevidence.sklearn import (
     PPCA,
     FactorAnalysis,
     GaussianDensity,

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from jaxtyping import Float64, Int64
 from sklearn import datasets
 
-from maskevidence.data.image_files import read_images
-from maskevidence.data.table_files import read_table
-from maskevidence.errors import InputError
+from maskevidence.images.image_files import read_images
+from maskevidence.tables.table_files import read_table
+from maskevidence.core.errors import InputError
 
 FRACTIONS = (1.0, 0.6, 0.35, 0.2, 0.12)  # of the training rows that a model is fitted to
 HELD_OUT, TEST = 0.2, 0.2

@@ -9,13 +9,13 @@ import numpy as np
 import maskevidence as me
 from _fine_tuning import EPOCHS, fine_tuned_accuracy, probed_accuracy
 from _text_sets import TASKS, Corpus, corpus, drawn
-from maskevidence.integrations.huggingface.collator import MaskSizeCollator
-from maskevidence.integrations.huggingface.recipe import Recipe, TrainingOrder
-from maskevidence.integrations.huggingface.trainer import EvidenceCallback, EvidenceTrainer
-from maskevidence.integrations.huggingface.training import TrainerOptions, run_trainer
-from maskevidence.masks.sizes import size_of_rate
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import frequency_score, new_modern_bert
+from maskevidence.huggingface.collator import MaskSizeCollator
+from maskevidence.huggingface.recipe import Recipe, TrainingOrder
+from maskevidence.huggingface.trainer import EvidenceCallback, EvidenceTrainer
+from maskevidence.huggingface.training import TrainerOptions, run_trainer
+from maskevidence.core.masks.sizes import size_of_rate
+from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.new_bert import frequency_score, new_modern_bert
 
 RANDOM, REPLACED = "random sizes", "15 %, 80-10-10"
 RATES = {f"{round(100 * rate)} %": rate for rate in (0.15, 0.25, 0.40, 0.60, 0.75)}

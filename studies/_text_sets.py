@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import torch
 
 from _table_sets import Labels, data_folder
-from maskevidence.data.text_files import read_texts
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.new_bert import SIZES, new_bert, word_pieces
-from maskevidence.tokens import Tokens
+from maskevidence.texts.text_files import read_texts
+from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.new_bert import SIZES, new_bert, word_pieces
+from maskevidence.core.tokens import Tokens
 
 SOURCES = {  # of the text to train on, 2.5 million characters
     "glue/qnli:validation": ("question", "sentence"),

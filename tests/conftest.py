@@ -13,7 +13,7 @@ import maskevidence as me
 from builders import BuildModel
 from command_line import run as run
 from command_line import saving_every_block
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 from oracles import GaussianModel
 
 # The same examples on every machine, and no test depends on the clock.

@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     sys.path.insert(0, str(ROOT / "src"))
     import typer
 
-    from maskevidence.tasks.app import app
+    from maskevidence.command.app import app
 
     return markdown.replace(COMMANDS, "\n".join(described("maskevidence", typer.main.get_command(app))))
 

@@ -1,6 +1,6 @@
 """`python -m maskevidence` is the command `maskevidence`."""
 
-from maskevidence.tasks.app import main
+from maskevidence.command.app import main
 
 if __name__ == "__main__":
     main()

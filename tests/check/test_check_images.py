@@ -8,7 +8,7 @@ from torch import Tensor
 
 import maskevidence as me
 from image_models import small_vit_mae, smooth_images
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import maskevidence as me
 from checked_models import Strings, strings
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 FAULTS: dict[str, tuple[str, Callable[[], tuple[Any, Any]]]] = {}
 

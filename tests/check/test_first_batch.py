@@ -7,8 +7,8 @@ from torch import Tensor
 
 import maskevidence as me
 from checked_models import Strings, strings
-from maskevidence.scores.score import check_first_batch
-from maskevidence.tokens import Tokens
+from maskevidence.core.scores.score import check_first_batch
+from maskevidence.core.tokens import Tokens
 
 
 class Counted(Strings):

@@ -11,9 +11,9 @@ from torch import Tensor
 
 import maskevidence as me
 from checked_models import Strings, strings
-from maskevidence.check.weights import weights
-from maskevidence.masks.design import Integers, MaskKey, Plan, Positions, drawn_masks
-from maskevidence.tokens import Tokens
+from maskevidence.core.check.weights import weights
+from maskevidence.core.masks.design import Integers, MaskKey, Plan, Positions, drawn_masks
+from maskevidence.core.tokens import Tokens
 from text_models import small_tokenizer
 
 
@@ -114,7 +114,7 @@ def tokenizer() -> Any:
 
 class TestCollators:
     def test_the_packages_own_passes(self, tokenizer: Any) -> None:
-        from maskevidence.integrations.huggingface.collator import MaskSizeCollator
+        from maskevidence.huggingface.collator import MaskSizeCollator
 
         results = findings(MaskSizeCollator(tokenizer))
         assert {name: finding.status for name, finding in results.items()} == {
@@ -125,7 +125,7 @@ class TestCollators:
         assert at_one_rate["weights"].status == "skipped"
 
     def test_a_mask_token_left_unmasked_is_caught(self, tokenizer: Any) -> None:
-        from maskevidence.integrations.huggingface.collator import MaskSizeCollator
+        from maskevidence.huggingface.collator import MaskSizeCollator
 
         results = findings(MaskSizeCollator(tokenizer, mask_replace_prob=0.9))
         assert results["mask tokens"].status == "failed"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.show.pictures import Lines
+from maskevidence.core.show.pictures import Lines
 
 TURN = "the difference changes its sign"
 

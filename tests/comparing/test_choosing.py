@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.comparing.choosing import beaten_candidates
-from maskevidence.comparing.comparison import difference_by_rows
-from maskevidence.comparing.selection import below_picture, page_of_selection, picture_of_selection
-from maskevidence.data.table import Table
-from maskevidence.evidence.standard_errors import student_t_quantile
-from maskevidence.models.by_name import parse_components
-from maskevidence.models.gaussian.factor_analysis import fit_each_rank
-from maskevidence.show.pictures import Lines
+from maskevidence.tables.choosing.choosing import beaten_candidates
+from maskevidence.core.comparing.comparison import difference_by_rows
+from maskevidence.tables.choosing.selection import below_picture, page_of_selection, picture_of_selection
+from maskevidence.core.table import Table
+from maskevidence.core.evidence.standard_errors import student_t_quantile
+from maskevidence.tables.by_name import parse_components
+from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
+from maskevidence.core.show.pictures import Lines
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:
@@ -239,8 +239,8 @@ def test_candidates_that_cannot_be_fitted_are_left_out() -> None:
 
 
 def test_fits_that_do_not_converge_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskevidence.models.gaussian.factor_analysis.MAX_ITERATIONS", 2)
-    monkeypatch.setattr("maskevidence.models.gaussian.factor_analysis.TOLERANCE", 1e-13)
+    monkeypatch.setattr("maskevidence.tables.gaussian.factor_analysis.MAX_ITERATIONS", 2)
+    monkeypatch.setattr("maskevidence.tables.gaussian.factor_analysis.TOLERANCE", 1e-13)
     selection = me.select(rows(n=60, missing=0.1), "factor-analysis", (1, 2), folds=2)
     assert "4 of the 4 fits ended before they converged" in selection.notes
 
@@ -301,7 +301,7 @@ def test_progress_names_candidate_and_fold(monkeypatch: pytest.MonkeyPatch) -> N
     def listening(*_: object, **__: object) -> Iterator[Any]:
         yield lambda _steps, description=None: told.append(description)
 
-    monkeypatch.setattr("maskevidence.comparing.choosing.progress", listening)
+    monkeypatch.setattr("maskevidence.tables.choosing.choosing.progress", listening)
     x = np.random.default_rng(0).normal(size=(30, 3))
     me.select(x, ["ppca", "gaussian"], components="1", folds=2)
     assert told[0] == "fits: ppca:1, fold 1 of 2"

@@ -11,8 +11,8 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.evidence.result import HowScored, summarize_scores
-from maskevidence.evidence.standard_errors import t_half_width
+from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.evidence.standard_errors import t_half_width
 
 D, MANY = 8, 2**20
 

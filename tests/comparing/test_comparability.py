@@ -9,9 +9,9 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.comparing.comparable import same_data
-from maskevidence.comparing.comparison import verdict
-from maskevidence.evidence.result import HowScored, summarize_scores
+from maskevidence.core.comparing.comparable import same_data
+from maskevidence.core.comparing.comparison import verdict
+from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.runs import DataSource, RunDirectory, record_run
 from recorded_runs import make_manifest
 

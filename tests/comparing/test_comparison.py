@@ -14,9 +14,9 @@ from scipy.stats import t as student
 import maskevidence as me
 from command_line import CommandLine
 from many_estimates import many_estimates
-from maskevidence.evidence.result import HowScored, summarize_scores
-from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import MaskKey
+from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.core.masks.design import MaskKey
 from maskevidence.runs import DataSource, RunDirectory, record_run
 from recorded_runs import make_manifest
 

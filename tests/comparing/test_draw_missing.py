@@ -10,7 +10,7 @@ from scipy.stats import chi2, multivariate_normal
 import maskevidence as me
 from builders import BuildModel
 from latent_models import linear_vae, loadings
-from maskevidence.evidence.imputation import HasDrawMissing
+from maskevidence.tables.imputation import HasDrawMissing
 from oracles import condition, parameters_of
 
 NAN = float("nan")

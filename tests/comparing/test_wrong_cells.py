@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.comparing.cell_search import CellJudge, Facts, facts_of
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Facts, facts_of
 from maskevidence.data import Table
 
 NAN = math.nan

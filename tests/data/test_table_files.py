@@ -19,7 +19,7 @@ from pyarrow import feather, parquet
 
 import maskevidence as me
 from maskevidence.data import Table, read_table
-from maskevidence.data.table import with_columns_of
+from maskevidence.core.table import with_columns_of
 
 NAN = float("nan")
 
@@ -460,7 +460,7 @@ class TestTableIsTakenForAnArray:
         assert repr(table) == f"Table('t': 60 rows, 4 columns, {np.isnan(table.values).sum()} missing)"
 
     def test_by_the_estimators(self) -> None:
-        from maskevidence.integrations.sklearn import PPCA, MaskedImputer
+        from maskevidence.sklearn import PPCA, MaskedImputer
 
         table = self.table()
         by_array = PPCA(1).fit(table.values).score(table.values)

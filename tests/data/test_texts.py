@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import maskevidence as me
-from maskevidence.data.text_files import read_texts
+from maskevidence.texts.text_files import read_texts
 
 
 def test_files_of_every_kind_give_the_same_texts(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.data.table import Table, with_levels_of
-from maskevidence.data.table_files import read_table
+from maskevidence.core.table import Table, with_levels_of
+from maskevidence.tables.table_files import read_table
 
 TEXT = "colour,sick,n,size\nred,0,3,L\n,1,4,S\nblue,,5,\n red,1,,L\nblue,0,9,S\nblue,0,7,S\n"
 NAN = float("nan")

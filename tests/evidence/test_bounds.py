@@ -11,8 +11,8 @@ from scipy.stats import t as student
 
 import maskevidence as me
 from learned_conditionals import Learned, log_mixture_by_enumeration, log_prob_of_order, rows
-from maskevidence.errors import InputError
-from maskevidence.evidence.bounds import (
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.bounds import (
     bracket,
     linear_scores,
     log_probs_of_orders,
@@ -20,10 +20,10 @@ from maskevidence.evidence.bounds import (
     order_spread,
     upper_bounds,
 )
-from maskevidence.evidence.observations import observation_table
-from maskevidence.masks.design import MaskKey
-from maskevidence.scores.record import ScoreTable
-from maskevidence.tokens import Tokens
+from maskevidence.core.evidence.observations import observation_table
+from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.tokens import Tokens
 
 
 def with_holes(tokens: Tokens) -> Tokens:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.evidence.curve import Curve
-from maskevidence.evidence.observations import observation_table
-from maskevidence.evidence.result import HowScored, summarize_scores
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks
-from maskevidence.scores.record import Scores
+from maskevidence.core.evidence.curve import Curve
+from maskevidence.core.evidence.observations import observation_table
+from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.scores.record import Scores
 
 DESIGNS = [me.EverySize(4), me.RandomSize(8), me.RandomSize(8, 1), me.Orderings(4), me.Rates((0.2, 0.7), 5)]
 

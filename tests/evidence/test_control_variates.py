@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.evidence.control_variates import (
+from maskevidence.core.evidence.control_variates import (
     Prediction,
     SizeCurves,
     fitted_curves,
     logit_rate,
     predict_by_size,
 )
-from maskevidence.evidence.score_means import curves_of, mean_of_scores
-from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import MaskKey, drawn_masks
-from maskevidence.scores.record import Scores
-from maskevidence.tokens import positions
+from maskevidence.core.evidence.score_means import curves_of, mean_of_scores
+from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.core.masks.design import MaskKey, drawn_masks
+from maskevidence.core.scores.record import Scores
+from maskevidence.core.tokens import positions
 
 LENGTHS = np.array([3, 6, 6, 4])
 
@@ -95,7 +95,7 @@ def slow_curve(table: me.ScoreTable, knots: np.ndarray, strength: float) -> np.n
 
 def test_curves_are_those_of_plain_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
     strength = 0.01
-    monkeypatch.setattr("maskevidence.evidence.control_variates._PENALTIES", np.array([strength]))
+    monkeypatch.setattr("maskevidence.core.evidence.control_variates._PENALTIES", np.array([strength]))
     lengths = np.repeat([8, 12, 12, 20], 5)
     table = record(
         me.RandomSize(8, 4), lengths, lambda row, size, rng: row + np.log(size) + rng.normal(size=len(row))
@@ -161,7 +161,7 @@ def test_a_curve_of_many_masks_is_fitted_to_rows_from_everywhere(monkeypatch: py
     table = record(me.RandomSize(8), lengths, lambda row, size, rng: np.where(row < 100, 1.0, 3.0) * size)
     scores, design, key = Scores.of(table), me.RandomSize(8), MaskKey(0)
     whole = curves_of(scores, design, key)
-    monkeypatch.setattr("maskevidence.evidence.score_means.MAX_MASKS", len(table) // 4)
+    monkeypatch.setattr("maskevidence.core.evidence.score_means.MAX_MASKS", len(table) // 4)
     part = curves_of(scores, design, key)
     assert whole is not None
     assert part is not None

@@ -11,12 +11,12 @@ from jaxtyping import Bool, Int64
 from scipy.stats import norm
 
 import maskevidence as me
-from maskevidence.evidence.curve import Curve
-from maskevidence.evidence.curve_points import curve_from_scores
-from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
-from maskevidence.support.keyed_random import keyed_bits
-from maskevidence.tokens import positions
+from maskevidence.core.evidence.curve import Curve
+from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
+from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.tokens import positions
 
 COLUMNS = ["size", "rate", "score", "mask_se", "data_se", "n_masks"]
 SPREAD = 0.5

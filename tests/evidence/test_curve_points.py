@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.evidence.control_variates import fitted_curves
-from maskevidence.evidence.curve import Curve
-from maskevidence.evidence.curve_points import curve_from_scores
-from maskevidence.masks.design import MaskKey, drawn_masks
-from maskevidence.tokens import positions
+from maskevidence.core.evidence.control_variates import fitted_curves
+from maskevidence.core.evidence.curve import Curve
+from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.masks.design import MaskKey, drawn_masks
+from maskevidence.core.tokens import positions
 
 DESIGN = me.RandomSize(8)
 

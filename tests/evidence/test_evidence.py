@@ -10,11 +10,11 @@ import torch
 import maskevidence as me
 import oracles
 from many_estimates import many_estimates
-from maskevidence.evidence.result import HowScored, summarize_scores
-from maskevidence.evidence.score_means import contributions, errors_of_rows, mean_of_scores
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks
-from maskevidence.scores.score import score_observations
-from maskevidence.tokens import Tokens
+from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.evidence.score_means import contributions, errors_of_rows, mean_of_scores
+from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.scores.score import score_observations
+from maskevidence.core.tokens import Tokens
 
 DESIGNS = [
     me.EverySize(4),

@@ -10,7 +10,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.evidence.result import MASKS_ALONE
+from maskevidence.core.evidence.result import MASKS_ALONE
 from maskevidence.models import BernoulliPCA, Grid
 
 

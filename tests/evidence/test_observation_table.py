@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.evidence.observations import observation_table
-from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.evidence.score_means import contributions, curves_of
-from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.core.evidence.observations import observation_table
+from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.evidence.score_means import contributions, curves_of
+from maskevidence.core.masks.design import MaskDesign, MaskKey
 
 DESIGNS = [
     me.EverySize(4),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.evidence.precise import FEWEST
+from maskevidence.core.evidence.precise import FEWEST
 from oracles import GaussianModel
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 import oracles
-from maskevidence.evidence.standard_errors import (
+from maskevidence.core.evidence.standard_errors import (
     Drops,
     MeanWithErrors,
     cell_variances,
@@ -18,7 +18,7 @@ from maskevidence.evidence.standard_errors import (
     t_half_width,
     totals_of_cells,
 )
-from maskevidence.masks.design import Summation
+from maskevidence.core.masks.design import Summation
 
 
 def flat(contribution: np.ndarray, *, joint: bool) -> MeanWithErrors:

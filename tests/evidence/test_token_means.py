@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.errors import InputError
-from maskevidence.evidence.control_variates import Prediction, fitted_curves, predict_by_size
-from maskevidence.evidence.result import HowScored, summarize_scores
-from maskevidence.evidence.score_means import mean_of_scores
-from maskevidence.evidence.token_means import _Cells, _Effects, token_controls
-from maskevidence.masks.design import MaskKey, Masks
-from maskevidence.scores.record import HiddenTokens
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.control_variates import Prediction, fitted_curves, predict_by_size
+from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.evidence.score_means import mean_of_scores
+from maskevidence.core.evidence.token_means import _Cells, _Effects, token_controls
+from maskevidence.core.masks.design import MaskKey, Masks
+from maskevidence.core.scores.record import HiddenTokens
 
 DESIGN = me.RandomSize(8, 4)
 
@@ -88,7 +88,7 @@ def test_controls_are_those_of_plain_loops(monkeypatch: pytest.MonkeyPatch, at_o
     """All rows at once; and four at a time, where the variances come from every third row."""
     table = record()
     prediction = predict_by_size(table, table.draw % 4, 4, fitted_curves(table, table.draw % 4, 4))
-    monkeypatch.setattr("maskevidence.evidence.token_means.MAX_CELLS", at_once)
+    monkeypatch.setattr("maskevidence.core.evidence.token_means.MAX_CELLS", at_once)
     found = token_controls(table, prediction)
     if at_once > 100:
         np.testing.assert_allclose(found, slow_controls(table, prediction), atol=1e-9)

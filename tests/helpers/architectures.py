@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 N_IDS, MASK, LONGEST = 96, 5, 66
 COMMON = {

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 LENGTH, N_VALUES = 6, 3
 

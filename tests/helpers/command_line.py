@@ -12,11 +12,11 @@ import jaxtyping
 import pytest
 import typer.main
 
-from maskevidence.errors import import_extra
-from maskevidence.show.draw import image
-from maskevidence.tasks.app import main
+from maskevidence.core.errors import import_extra
+from maskevidence.core.show.draw import image
+from maskevidence.command.app import main
 
-_MAIN = "from maskevidence.tasks.app import main; main()"
+_MAIN = "from maskevidence.command.app import main; main()"
 PROGRAM = (sys.executable, "-c", _MAIN)
 # Ctrl-C interrupts, as in a terminal; a background job of a shell would ignore it.
 _IN_A_TERMINAL = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {_MAIN}"

@@ -458,7 +458,7 @@ def masked_lm() -> Numbers:
 
 def collated() -> Numbers:
     """The masks, ids and weights that the collator of texts gives for a seed."""
-    from maskevidence.integrations.huggingface import MaskSizeCollator
+    from maskevidence.huggingface import MaskSizeCollator
 
     tokenizer = bert().tokenizer
     features = [dict(tokenizer(text), id=number) for number, text in enumerate(TEXTS, 20)]

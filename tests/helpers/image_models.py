@@ -51,7 +51,7 @@ def small_vit_mae(**options: Any) -> Any:
 
 def saved(model: Any, folder: Path) -> Path:
     """Save a model as transformers does, with its preprocessing."""
-    from maskevidence.models.image.adapters import save_vit_mae
+    from maskevidence.images.adapters import save_vit_mae
 
     save_vit_mae(folder, model, [0.4], [0.3], None)
     return folder

@@ -84,10 +84,10 @@ def prepare() -> None:
     from transformers import BertConfig, BertForMaskedLM, Trainer, ViTMAEConfig
 
     import maskevidence as me
-    from maskevidence.integrations.huggingface import word_pieces
-    from maskevidence.models.image.new_vit_mae import random_vit_mae
-    from maskevidence.show import draw
-    from maskevidence.tasks import scoring, train_masked_lm, train_rows, train_vit_mae
+    from maskevidence.huggingface import word_pieces
+    from maskevidence.images.new_vit_mae import random_vit_mae
+    from maskevidence.core.show import draw
+    from maskevidence.command import scoring, train_masked_lm, train_rows, train_vit_mae
 
     assert all((Trainer, draw, train_vit_mae, train_rows, train_masked_lm, scoring))
     torch.set_num_threads(1)
@@ -162,7 +162,7 @@ def run_as_child(words: Sequence[str]) -> None:
     """Run the program, save every block, print nothing but errors, and end the process."""
     import jaxtyping
 
-    from maskevidence.tasks.app import main as program
+    from maskevidence.command.app import main as program
 
     os.environ["MASKEVIDENCE_SAVE_EVERY"] = "0"
     jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 
 class Learned(torch.nn.Module):

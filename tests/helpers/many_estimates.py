@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.evidence.result import HowScored, summarize_scores
-from maskevidence.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
-from maskevidence.scores.score import score_observations
-from maskevidence.tokens import positions
+from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
+from maskevidence.core.scores.score import score_observations
+from maskevidence.core.tokens import positions
 
 _IN_A_CALL = 8192
 
@@ -82,5 +82,5 @@ def _of_whole_orders(
 
 def _summarized(table: me.ScoreTable, design: MaskDesign, key: MaskKey) -> me.EvidenceEstimate:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskevidence.evidence.result.curve_from_scores", lambda *_: None)
+        patch.setattr("maskevidence.core.evidence.result.curve_from_scores", lambda *_: None)
         return summarize_scores(table, HowScored(design, key, "exact"), 1)

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import multivariate_normal
 
 import maskevidence as me
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 TWO_64 = 2**64
 GaussianModel = me.models.Gaussian | me.models.PPCA | me.models.FactorAnalysis

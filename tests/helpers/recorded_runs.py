@@ -11,7 +11,7 @@ import torch
 from pyarrow import parquet
 
 import maskevidence as me
-from maskevidence.masks.design import MaskDesign, MaskKey
+from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.runs import DataSource, Manifest, rows_per_block
 
 N_ROWS, N_FEATURES = 70, 6

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from command_line import prepared_commands
-from maskevidence.errors import UnknownTokensWarning
-from maskevidence.tasks.app import app
+from maskevidence.core.errors import UnknownTokensWarning
+from maskevidence.command.app import app
 
 BIDI = "right-to-left \u202e override \u2066isolate\u2069 and \u200fmark"
 HOSTILE = [

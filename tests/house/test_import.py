@@ -53,7 +53,7 @@ print(json.dumps(sorted({{name.split(".")[0] for name in sys.modules}})))
     [
         "import maskevidence",
         "import maskevidence; dir(maskevidence)",
-        "import maskevidence.integrations.sklearn as estimators; dir(estimators)",
+        "import maskevidence.sklearn as estimators; dir(estimators)",
     ],
 )
 def test_the_import_alone_loads_nothing_heavy(statement: str) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 import maskevidence as me
 from command_line import files_in
-from maskevidence.inputs.options import RowTraining, TextTraining
-from maskevidence.tasks.train import train
-from maskevidence.tasks.train_rows import parse_objective
+from maskevidence.command.options import RowTraining, TextTraining
+from maskevidence.command.train import train
+from maskevidence.tables.train_rows import parse_objective
 from text_models import SENTENCES
 
 

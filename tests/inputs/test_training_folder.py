@@ -18,9 +18,9 @@ import maskevidence as me
 from command_line import files_in
 from file_steps import killed_at
 from forked import exit_code, fork
-from maskevidence.inputs.options import RowTraining, TextTraining
+from maskevidence.command.options import RowTraining, TextTraining
 from maskevidence.runs.folder import HOLDER, LOCK, locked
-from maskevidence.tasks.train import train
+from maskevidence.command.train import train
 from text_models import SENTENCES
 
 CHANGING = ("versions", "command", "seal", "resumed_from", "checkpoint.safetensors", LOCK)
@@ -130,7 +130,7 @@ class TestTexts:
         self, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         train_texts(texts, tmp_path / "m")
-        monkeypatch.setattr("maskevidence.tasks.train_transformers.__version__", "99")
+        monkeypatch.setattr("maskevidence.huggingface.train_transformers.__version__", "99")
         assert "was finished before" in train_texts(texts, tmp_path / "m").lines[0]
         (tmp_path / "m" / "train.json").unlink()
         with pytest.raises(me.InputError, match=r"belongs to another training \(version"):

@@ -8,10 +8,10 @@ import pytest
 
 import maskevidence as me
 from image_models import write_images
-from maskevidence.inputs.command_words import parse_size
-from maskevidence.inputs.options import RowReading
-from maskevidence.inputs.rows import read
-from maskevidence.models.by_name import parse_model
+from maskevidence.command.command_words import parse_size
+from maskevidence.command.options import RowReading
+from maskevidence.tables.kind import read
+from maskevidence.tables.by_name import parse_model
 
 
 def test_models(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 MODEL = me.models.PPCA(n_features=6, n_components=2, seed=1)
 X = MODEL.sample(60, seed=2)

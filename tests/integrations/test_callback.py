@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.integrations.huggingface import (
+from maskevidence.huggingface import (
     EvidenceCallback,
     EvidenceTrainer,
     MaskSizeCollator,

@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 
 import maskevidence as me
-from maskevidence.integrations.huggingface.collator import WEIGHT, MaskSizeCollator
-from maskevidence.integrations.huggingface.trainer import evidence_loss
+from maskevidence.huggingface.collator import WEIGHT, MaskSizeCollator
+from maskevidence.huggingface.trainer import evidence_loss
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 

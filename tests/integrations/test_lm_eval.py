@@ -19,9 +19,9 @@ import harness_tasks
 import maskevidence as me
 from command_line import CommandLine
 from forked import exit_code, fork
-from maskevidence.errors import InputError, UntrustedFileWarning
-from maskevidence.integrations.lm_eval.harness import AnswerCache, _with_error, errors_page
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.core.errors import InputError, UntrustedFileWarning
+from maskevidence.lm_eval.harness import AnswerCache, _with_error, errors_page
+from maskevidence.texts.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed")
@@ -82,7 +82,7 @@ def built(*configs: dict[str, Any]) -> list[Any]:
 
 
 def adapter(masked_lm: MaskedLM, **options: Any) -> Any:
-    from maskevidence.integrations.lm_eval import MaskedEvidenceLM
+    from maskevidence.lm_eval import MaskedEvidenceLM
 
     return MaskedEvidenceLM(MaskedLM(masked_lm.network, masked_lm.tokenizer), **{"masks": 16} | options)
 
@@ -175,7 +175,7 @@ def test_values_after_an_empty_context_are_not_raced(masked_lm: MaskedLM, tmp_pa
 
 @pytest.fixture
 def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskevidence.integrations.lm_eval.answering._WAVE", 1)
+    monkeypatch.setattr("maskevidence.lm_eval.answering._WAVE", 1)
 
 
 @pytest.mark.usefixtures("small_waves", "one_thread")
@@ -286,7 +286,7 @@ def test_chat_templates(masked_lm: MaskedLM, tmp_path: Path) -> None:
 
 
 def test_greedy_is_found_where_a_task_reads_it(masked_lm: MaskedLM, tmp_path: Path) -> None:
-    from maskevidence.integrations.lm_eval.texts import Decoding, write
+    from maskevidence.lm_eval.texts import Decoding, write
 
     model = adapter(masked_lm)
     context = "the cat"
@@ -388,7 +388,7 @@ def test_bad_commands_get_one_line(
     ],
 )
 def test_bad_model_arguments_are_refused(options: dict[str, Any], message: str) -> None:
-    from maskevidence.integrations.lm_eval import MaskedEvidenceLM
+    from maskevidence.lm_eval import MaskedEvidenceLM
 
     with pytest.raises(InputError) as error:
         MaskedEvidenceLM("no/such/folder", **options)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from maskevidence.errors import InputError
-from maskevidence.integrations.lm_eval.harness import Contest
-from maskevidence.integrations.lm_eval.race import Question, Race, _State, looks_up_to
-from maskevidence.integrations.lm_eval.texts import Continuation
-from maskevidence.integrations.lm_eval.values import ScoredValue
+from maskevidence.core.errors import InputError
+from maskevidence.lm_eval.harness import Contest
+from maskevidence.lm_eval.race import Question, Race, _State, looks_up_to
+from maskevidence.lm_eval.texts import Continuation
+from maskevidence.lm_eval.values import ScoredValue
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 LOOKS = (3, 4, 6, 8, 12, 16)

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.errors import InputError
-from maskevidence.evidence.standard_errors import t_half_width
-from maskevidence.integrations.lm_eval.answering import Answerer, Settings
-from maskevidence.integrations.lm_eval.harness import Contest
-from maskevidence.integrations.lm_eval.race import Decider, Question, Race, _State, looks_up_to
-from maskevidence.integrations.lm_eval.texts import (
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.lm_eval.answering import Answerer, Settings
+from maskevidence.lm_eval.harness import Contest
+from maskevidence.lm_eval.race import Decider, Question, Race, _State, looks_up_to
+from maskevidence.lm_eval.texts import (
     Continuation,
     Decoding,
     Encoder,
@@ -25,17 +25,17 @@ from maskevidence.integrations.lm_eval.texts import (
     rolling_windows,
     write,
 )
-from maskevidence.integrations.lm_eval.values import (
+from maskevidence.lm_eval.values import (
     QuestionKey,
     ScoredValue,
     Valuer,
     Windows,
     key_of_texts,
 )
-from maskevidence.masks.design import MaskKey, drawn_masks
-from maskevidence.masks.published import LLaDA
-from maskevidence.masks.sizes import Exhaustive
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.core.masks.design import MaskKey, drawn_masks
+from maskevidence.texts.published import LLaDA
+from maskevidence.core.masks.sizes import Exhaustive
+from maskevidence.texts.masked_lm import MaskedLM
 from text_models import small_bert, small_tokenizer
 
 CONTEXT, CHOICE = "the cat", " sleeps in the rain and the dog sings"

@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from maskevidence.integrations.sklearn import (
+from maskevidence.sklearn import (
     PPCA,
     BernoulliPCA,
     FactorAnalysis,

@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 
 import maskevidence as me
 from maskevidence.integrations import sklearn as estimators
-from maskevidence.integrations.sklearn import PPCA, BernoulliPCA, FactorAnalysis, GaussianDensity
+from maskevidence.sklearn import PPCA, BernoulliPCA, FactorAnalysis, GaussianDensity
 from oracles import condition
 
 LOW_RANK = [PPCA(2), FactorAnalysis(2, tol=1e-4)]

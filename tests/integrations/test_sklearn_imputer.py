@@ -9,8 +9,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
-from maskevidence.integrations.sklearn import PPCA, KernelGaussianDensity, MaskedImputer
-from maskevidence.integrations.sklearn.residuals import HeldOutResiduals, held_out_residuals
+from maskevidence.sklearn import PPCA, KernelGaussianDensity, MaskedImputer
+from maskevidence.sklearn.residuals import HeldOutResiduals, held_out_residuals
 
 QUICK = KernelGaussianDensity(shrinkage=0.05, random_state=0)
 

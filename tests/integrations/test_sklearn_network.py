@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import maskevidence as me
 from maskevidence.data import Table
-from maskevidence.integrations.sklearn import (
+from maskevidence.sklearn import (
     GaussianDensity,
     MaskedImputer,
     MaskedNetworkDensity,

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.integrations.huggingface import EvidenceTrainer, MaskSizeCollator
-from maskevidence.integrations.huggingface.collator import WEIGHT
-from maskevidence.integrations.huggingface.trainer import evidence_loss
+from maskevidence.huggingface import EvidenceTrainer, MaskSizeCollator
+from maskevidence.huggingface.collator import WEIGHT
+from maskevidence.huggingface.trainer import evidence_loss
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 TEXTS = [SENTENCES[i % len(SENTENCES)] for i in range(13)]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.integrations.proteins.conventions import CONVENTIONS, FEW_PASSES, area
-from maskevidence.scores.mixture import order_mixture
+from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES, area
+from maskevidence.core.scores.mixture import order_mixture
 from protein_models import (
     evidence,
     mixture,

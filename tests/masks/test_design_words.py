@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.masks import by_name
-from maskevidence.masks.by_name import DesignWord, as_design, parse_design
-from maskevidence.masks.published import LLaDA, RandomTime
+from maskevidence.core.masks import by_name
+from maskevidence.core.masks.by_name import DesignWord, as_design, parse_design
+from maskevidence.texts.published import LLaDA, RandomTime
 
 DESIGNS = {
     "every-size": me.EverySize(),

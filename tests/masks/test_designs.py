@@ -13,12 +13,12 @@ from scipy.stats import chisquare
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.masks.by_name import DESIGNS
-from maskevidence.masks.design import Integers, MaskDesign, MaskKey, Summation, drawn_masks
-from maskevidence.masks.policy import Policy
-from maskevidence.masks.published import LLaDA, RandomTime
-from maskevidence.masks.sizes import IndependentMasks
-from maskevidence.tokens import positions
+from maskevidence.core.masks.by_name import DESIGNS
+from maskevidence.core.masks.design import Integers, MaskDesign, MaskKey, Summation, drawn_masks
+from maskevidence.core.masks.policy import Policy
+from maskevidence.texts.published import LLaDA, RandomTime
+from maskevidence.core.masks.sizes import IndependentMasks
+from maskevidence.core.tokens import positions
 
 MASKABLE = np.array([True, False, True, True, True])  # the second token is absent
 D, N_SEEDS = 4, 800

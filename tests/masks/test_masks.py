@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare, norm
 
 import maskevidence as me
-from maskevidence.evidence.standard_errors import mean_with_errors
-from maskevidence.masks.by_name import DESIGNS, design_from_settings
-from maskevidence.masks.design import (
+from maskevidence.core.evidence.standard_errors import mean_with_errors
+from maskevidence.core.masks.by_name import DESIGNS, design_from_settings
+from maskevidence.core.masks.design import (
     MAX_LISTED,
     MaskDesign,
     MaskKey,
@@ -26,10 +26,10 @@ from maskevidence.masks.design import (
     all_pairs,
     drawn_masks,
 )
-from maskevidence.masks.published import RandomTime
-from maskevidence.masks.sizes import size_of_rate
-from maskevidence.scores.score import score_observations
-from maskevidence.tokens import Tokens, positions
+from maskevidence.texts.published import RandomTime
+from maskevidence.core.masks.sizes import size_of_rate
+from maskevidence.core.scores.score import score_observations
+from maskevidence.core.tokens import Tokens, positions
 from oracles import every_mask
 
 ALL = [

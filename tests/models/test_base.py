@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.models.base import TableModel
+from maskevidence.tables.base import TableModel
 
 D = 5
 GAUSSIANS: dict[str, Callable[[], TableModel]] = {
@@ -81,7 +81,7 @@ def test_other_widths_are_refused_and_equal_seeds_give_equal_rows(new: Callable[
 
 
 @every_model
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.CollapsedWeightsWarning")
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.CollapsedWeightsWarning")
 def test_log_conditionals_change_nothing_in_the_model(new: Callable[[], TableModel]) -> None:
     model = new().eval()
     tokens = model.tokens(rows())

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from image_models import saved, small_vit_mae
-from maskevidence.models.fingerprints import fingerprint, weights_fingerprint
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.text.masked_lm import MaskedLM
-from maskevidence.models.text.whole_words import WholeWords
+from maskevidence.core.fingerprints import fingerprint, weights_fingerprint
+from maskevidence.images.masked_image import MaskedImage
+from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.whole_words import WholeWords
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")

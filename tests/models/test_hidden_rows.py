@@ -15,7 +15,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 
 import maskevidence as me
-from maskevidence.integrations.sklearn import FittedRows, GaussianProcessRows
+from maskevidence.sklearn import FittedRows, GaussianProcessRows
 from maskevidence.models import BayesianRegression, DirichletMultinomial, PosteriorDraws
 
 MASS = me.model.MASS

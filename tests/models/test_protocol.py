@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.models.gaussian.family import GaussianFamily
-from maskevidence.tokens import Tokens
+from maskevidence.tables.gaussian.family import GaussianFamily
+from maskevidence.core.tokens import Tokens
 from paper.encoding_decoding import EncodingDecoding
 
 D = 5
@@ -137,7 +137,7 @@ def test_it_says_its_base_measure(model: torch.nn.Module) -> None:
     assert me.model.base_measure_of(model) == (me.model.MASS if discrete else me.model.DENSITY)
 
 
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.CollapsedWeightsWarning")  # values far out
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.CollapsedWeightsWarning")  # values far out
 def test_the_referee_finds_no_fault(model, batch) -> None:
     """The package's own checks, up to rounding in double precision; `tests/check` shows what they catch."""
     tokens, _ = batch
@@ -148,7 +148,7 @@ def test_the_referee_finds_no_fault(model, batch) -> None:
     assert skipped <= of_texts | {"offset", "orders", "closed form"}
 
 
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.CollapsedWeightsWarning")  # values of 1e3
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.CollapsedWeightsWarning")  # values of 1e3
 def test_it_does_depend_on_visible_values(model, batch) -> None:
     tokens, masked = batch
     visible = tokens.visible(masked)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.models.reshaped import Reshaped
+from maskevidence.tables.reshaped import Reshaped
 
 
 def skewed(n: int) -> np.ndarray:

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 
 import maskevidence as me
 from image_models import saved, small_vit_mae
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.images.masked_image import MaskedImage
+from maskevidence.texts.masked_lm import MaskedLM
 from text_models import small_bert, small_tokenizer
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")

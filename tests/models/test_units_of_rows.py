@@ -16,7 +16,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.models.base import TableModel
+from maskevidence.tables.base import TableModel
 
 D = 4
 SHIFT, SCALES = 1e12, (1e-100, 1e100)

@@ -11,7 +11,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine, Result
-from maskevidence.data.table import Table
+from maskevidence.core.table import Table
 from paper import figure_3_upper as figure_3
 from paper.image_training import DATA_SETS
 

@@ -12,8 +12,8 @@ import torch
 
 import maskevidence as me
 from command_line import Result
-from maskevidence.moments import GaussianMoments
-from maskevidence.tokens import Tokens
+from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.tokens import Tokens
 from paper import __main__ as main
 from paper import figure_1, figure_2, figure_4, figure_5_left
 from paper.__main__ import ENTRIES
@@ -147,7 +147,7 @@ def test_all_skips_what_lacks_data_and_says_so(
 ) -> None:
     monkeypatch.setattr(main, "ENTRIES", [e for e in ENTRIES if e.word in ("table-1", "figure-3-upper")])
     monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
-    monkeypatch.setattr("maskevidence.data.sources.hub_reachable", lambda: False)
+    monkeypatch.setattr("maskevidence.core.support.sources.hub_reachable", lambda: False)
     result = paper("all", "--quick", "--out", tmp_path / "a", "--json", tmp_path / "a.json")
     assert result.code == 0, result
     assert "figure-3-upper was skipped: " in result.out

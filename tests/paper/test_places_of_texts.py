@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from maskevidence.masks.sizes import FixedRate, RandomSize
-from maskevidence.models.text.masked_lm import MaskedLM
+from maskevidence.core.masks.sizes import FixedRate, RandomSize
+from maskevidence.texts.masked_lm import MaskedLM
 from paper import figure_5_right, masking_rates
 from paper.berts import SmallText
 from paper.figures import computing_on, current_device

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from maskevidence.show.draw import COLOURS
+from maskevidence.core.show.draw import COLOURS
 from report_runs import HOSTILE, command, write_table, write_texts
 from text_models import save_bert
 

@@ -11,7 +11,7 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.data import read_table
-from maskevidence.report import read_selection
+from maskevidence.command.report import read_selection
 
 pytest.importorskip("matplotlib", reason="the extra plots is not installed")
 

@@ -13,7 +13,7 @@ from protein_models import save_protein_model
 def test_no_wording_of_a_note_decides_what_a_protein_is(
     run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskevidence.models.text.encoding.RESIDUES", "said in other words")
+    monkeypatch.setattr("maskevidence.texts.encoding.RESIDUES", "said in other words")
     (tmp_path / "family.fasta").write_text(">a\nMKTAY\n>b\nMKTAW\n>c\nMRTAY\n")
     model, out = tmp_path / "model", tmp_path / "run"
     save_protein_model(model)

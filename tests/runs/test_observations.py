@@ -111,7 +111,7 @@ def test_fasta_files_are_read_with_their_names(run: CommandLine, model: Path, tm
 
 
 def test_gaps_of_an_alignment_are_dropped(tmp_path: Path) -> None:
-    from maskevidence.data.text_files import read_texts
+    from maskevidence.texts.text_files import read_texts
 
     (tmp_path / "a.a3m").write_text(">q x\nMKTA\n>h\nM-taA*\n")
     texts = read_texts(str(tmp_path / "a.a3m"))

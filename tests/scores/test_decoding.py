@@ -11,8 +11,8 @@ from torch import Tensor
 
 import maskevidence as me
 from learned_conditionals import Learned, every_row, rows
-from maskevidence.errors import InputError
-from maskevidence.tokens import Tokens
+from maskevidence.core.errors import InputError
+from maskevidence.core.tokens import Tokens
 
 POLICIES = {
     "left-to-right": me.Policy("left-to-right"),

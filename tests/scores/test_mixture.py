@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from maskevidence.errors import InputError
-from maskevidence.scores.mixture import order_mixture
+from maskevidence.core.errors import InputError
+from maskevidence.core.scores.mixture import order_mixture
 
 
 def by_enumeration(log_conditionals: np.ndarray, subset: int) -> float:

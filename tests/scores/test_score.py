@@ -9,8 +9,8 @@ import torch
 
 import maskevidence as me
 import oracles
-from maskevidence.model import as_tokens
-from maskevidence.tokens import Tokens
+from maskevidence.core.model import as_tokens
+from maskevidence.core.tokens import Tokens
 
 
 def random_masks(tokens: Tokens, seed: int) -> torch.Tensor:

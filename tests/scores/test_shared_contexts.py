@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.errors import InputError
+from maskevidence.core.errors import InputError
 
 VOCABULARY, WIDTH = 9, 6
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.scores.ask import Asker, Reads
-from maskevidence.tokens import Tokens
+from maskevidence.core.scores.ask import Asker, Reads
+from maskevidence.core.tokens import Tokens
 
 
 class SmallMemory:

@@ -29,8 +29,8 @@ from _pieces import RESULTS, keyed, run_pieces
 from _ranks import Mean, hierarchical_mean, rank_correlation, regret
 from _records import Records
 from _text_sets import Corpus, Sentences
-from maskevidence.models.image.new_vit_mae import new_vit_mae
-from maskevidence.models.text.new_bert import new_modern_bert, word_pieces
+from maskevidence.images.new_vit_mae import new_vit_mae
+from maskevidence.texts.new_bert import new_modern_bert, word_pieces
 from maskevidence.runs.folder import locked
 from paper import figures
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from maskevidence.show.draw import COLOURS, draw, image, svg
-from maskevidence.show.parts import Picture, Value, Values
-from maskevidence.show.pictures import Band, ColourGrid, Histogram, Line, Lines, Strip, Strips
+from maskevidence.core.show.draw import COLOURS, draw, image, svg
+from maskevidence.core.show.parts import Picture, Value, Values
+from maskevidence.core.show.pictures import Band, ColourGrid, Histogram, Line, Lines, Strip, Strips
 
 HOSTILE = ("\ud800 half", "$a_1$", "_hidden", '<script>"alert(1)"</script>', "a\u202eb")
 

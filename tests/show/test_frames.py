@@ -22,7 +22,7 @@ def test_an_estimate_gives_a_row_per_observation(shown: dict[str, Any]) -> None:
 
 
 def test_the_index_of_a_frame_is_kept() -> None:
-    from maskevidence.integrations.sklearn import GaussianDensity
+    from maskevidence.sklearn import GaussianDensity
 
     x = pd.DataFrame(me.models.PPCA(3, 1).sample(5), columns=list("abc"), index=list("vwxyz"))
     model = me.models.PPCA(3, 1).fit(x)

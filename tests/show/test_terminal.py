@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from command_line import CommandLine
-from maskevidence.show.parts import Page, Table, Value, Values
-from maskevidence.show.terminal import print_page
-from maskevidence.show.words import digits_for, plus_minus, typeset
+from maskevidence.core.show.parts import Page, Table, Value, Values
+from maskevidence.core.show.terminal import print_page
+from maskevidence.core.show.words import digits_for, plus_minus, typeset
 from report_runs import write_table
 
 COLUMNS = ["run", "log evidence", "behind best", "wins"]

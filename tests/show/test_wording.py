@@ -11,11 +11,11 @@ from rich.console import Console
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.comparing.comparison import answer, decided_by_few, ranking, verdict
-from maskevidence.evidence.result import EvidenceEstimate, HowScored, page_of_numbers, summarize_scores
+from maskevidence.core.comparing.comparison import answer, decided_by_few, ranking, verdict
+from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, page_of_numbers, summarize_scores
 from maskevidence.runs.summary import _title
-from maskevidence.show.parts import Table
-from maskevidence.show.terminal import print_page
+from maskevidence.core.show.parts import Table
+from maskevidence.core.show.terminal import print_page
 
 
 def of_kind(kind: str) -> EvidenceEstimate:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from command_line import CommandLine
-from maskevidence.errors import InputError
-from maskevidence.support.files import (
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.files import (
     csv_text,
     json_text,
     read_json,

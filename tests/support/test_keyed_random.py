@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare
 
-from maskevidence.support.keyed_random import (
+from maskevidence.core.support.keyed_random import (
     keyed_bits,
     keyed_ranks,
     keyed_subset,
@@ -135,7 +135,7 @@ def test_subsets_are_the_lowest_ranks(maskable: np.ndarray, seed: int, data: st.
 
 def test_subsets_of_tokens_with_equal_bits_still_have_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     equal = np.zeros((3, 4), dtype=np.uint64)
-    monkeypatch.setattr("maskevidence.support.keyed_random._token_bits", lambda *_: equal)
+    monkeypatch.setattr("maskevidence.core.support.keyed_random._token_bits", lambda *_: equal)
     subset = keyed_subset(0, np.zeros((3, 1), np.int64), np.ones((3, 4), np.bool_), np.array([1, 2, 3]))
     assert subset.sum(1).tolist() == [1, 2, 3]
 

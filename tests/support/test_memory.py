@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import maskevidence as me
-from maskevidence.errors import InputError
-from maskevidence.evidence import score_means
-from maskevidence.masks import design as masks_design
-from maskevidence.masks.design import BYTES_PER_MASK
-from maskevidence.scores import record
-from maskevidence.support import memory
-from maskevidence.support.checks import check_memory
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence import score_means
+from maskevidence.core.masks import design as masks_design
+from maskevidence.core.masks.design import BYTES_PER_MASK
+from maskevidence.core.scores import record
+from maskevidence.core.support import memory
+from maskevidence.core.support.checks import check_memory
 
 GIB = 2**30
 FREE = {"proc/meminfo": f"MemTotal: {64 * 2**20} kB\nMemAvailable: {32 * 2**20} kB\n"}

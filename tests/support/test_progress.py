@@ -11,7 +11,7 @@ import pytest
 from tqdm.std import tqdm
 
 from forked import exit_code, fork
-from maskevidence.support.progress import progress
+from maskevidence.core.support.progress import progress
 
 
 def work() -> None:
@@ -114,7 +114,7 @@ def in_kernel(monkeypatch: pytest.MonkeyPatch, *, widgets: ModuleType | None) ->
     module = ModuleType("IPython")
     module.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", module)
-    monkeypatch.setattr("maskevidence.support.progress.find_spec", lambda _name: widgets)
+    monkeypatch.setattr("maskevidence.core.support.progress.find_spec", lambda _name: widgets)
 
 
 def test_short_work_leaves_nothing_anywhere(

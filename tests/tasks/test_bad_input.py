@@ -31,7 +31,7 @@ import typer.main
 from pyarrow import parquet
 
 from forked import exit_code, fork
-from maskevidence.tasks.app import app, main
+from maskevidence.command.app import app, main
 from small_world import RUNS, write_runs, write_world
 
 N_QUICK, N_CASES, SECONDS, MEMORY = 4, 32, 60, 6 * 2**30

@@ -37,7 +37,7 @@ def test_a_sound_model_of_texts(run: CommandLine, tmp_path: Path, options: list[
     assert "0 failed" in result.out or "failed" not in result.out
 
 
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.UnknownTokensWarning")
 def test_a_fault_ends_with_exit_code_1(run: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the extra hf is not installed")
     save_bert(tmp_path / "model")

@@ -164,7 +164,7 @@ class TestMissingValues:
         file.write_text("\n".join([",".join("abcdefg"), *lines]) + "\n")
         return file
 
-    @pytest.mark.filterwarnings("default::maskevidence.errors.ConvergenceWarning")
+    @pytest.mark.filterwarnings("default::maskevidence.core.errors.ConvergenceWarning")
     def test_a_fit_that_ends_early_is_a_note(
         self, tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -210,7 +210,7 @@ def test_a_bug_of_ours_is_not_told_as_a_change_of_the_users(
     def broken(*_: object) -> NoReturn:
         raise KeyError("mask_se")
 
-    monkeypatch.setattr("maskevidence.tasks.scoring.page_of_numbers", broken)
+    monkeypatch.setattr("maskevidence.command.scoring.page_of_numbers", broken)
     result = run(*words)
     assert result.code == 70
     assert "internal error, please report: KeyError in " in result.err

@@ -75,8 +75,8 @@ def test_normalised_patches_are_pseudo_or_brought_back(run: CommandLine, folder:
 
 
 def test_a_calibrated_model_scores_every_image(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    from maskevidence.data.image_files import read_images
-    from maskevidence.models.image.masked_image import MaskedImage
+    from maskevidence.images.image_files import read_images
+    from maskevidence.images.masked_image import MaskedImage
 
     model = MaskedImage.from_pretrained(folder / "model", device="cpu")
     images = read_images(str(folder / "images"))

@@ -167,7 +167,7 @@ def test_models_that_cannot_be_used(run: CommandLine, model: Path, texts: Path, 
 
 TWO_COMMANDS = """
 import sys
-from maskevidence.tasks.app import main
+from maskevidence.command.app import main
 given = sys.argv[1:]
 for words in (given[:2], given[2:]):
     sys.argv = ["maskevidence", "score", *words]
@@ -187,7 +187,7 @@ def test_without_network_and_cache_it_fails_at_once(
     """The hub is asked once, whether it answers, and never where that is switched off."""
     import huggingface_hub
 
-    from maskevidence.support import hub
+    from maskevidence.core.support import hub
 
     asked = []
     session = huggingface_hub.get_session

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from command_line import PROGRAM, CommandLine
-from maskevidence.show import Page, Table
-from maskevidence.show.parts import Value, Values
-from maskevidence.show.terminal import page_text
+from maskevidence.core.show import Page, Table
+from maskevidence.core.show.parts import Value, Values
+from maskevidence.core.show.terminal import page_text
 
 ESCAPE = "\x1b]0;title\x07"
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from maskevidence.errors import InputError
+from maskevidence.core.errors import InputError
 from maskevidence.inputs import options
-from maskevidence.inputs.command_words import Argument, Option
-from maskevidence.tasks.parser import with_flat_signature
+from maskevidence.command.command_words import Argument, Option
+from maskevidence.command.parser import with_flat_signature
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 DECLARED = (Argument, Option)

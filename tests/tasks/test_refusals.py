@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 import maskevidence as me
 from command_line import CommandLine, files_in
 from image_models import random_images, saved, small_vit_mae, write_images
-from maskevidence.models.image.summary import image_summary
-from maskevidence.tasks import app
+from maskevidence.images.summary import image_summary
+from maskevidence.command import app
 from protein_models import protein_model
 from text_models import save_bert, small_tokenizer
 
@@ -351,7 +351,7 @@ def test_a_fault_of_ours_is_one_line_with_its_place_and_debug_shows_the_tracebac
     def divide(*_: Any) -> None:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("maskevidence.inputs.prepare.prepare", divide)
+    monkeypatch.setattr("maskevidence.command.prepare.prepare", divide)
     words = ["score", "ppca:1", "t.npy"]
     if place is not None:
         words.insert(place, "--debug")
@@ -372,7 +372,7 @@ def test_no_memory(folder: Path, run: CommandLine, monkeypatch: pytest.MonkeyPat
     def allocate(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("maskevidence.inputs.prepare.prepare", allocate)
+    monkeypatch.setattr("maskevidence.command.prepare.prepare", allocate)
     assert run("score", "ppca:1", "t.npy").error.startswith("there is not enough memory (")
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.inputs.options import RowOptions, RunOptions, TextOptions
-from maskevidence.inputs.rows import new_model
-from maskevidence.tasks.score import score
-from maskevidence.tasks.summarize import summarize
+from maskevidence.command.options import RowOptions, RunOptions, TextOptions
+from maskevidence.tables.kind import new_model
+from maskevidence.command.score import score
+from maskevidence.command.summarize import summarize
 
 DESIGN = "every-size:2"
 

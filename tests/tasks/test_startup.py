@@ -14,11 +14,11 @@ HEAVY = (
     "pyarrow",
     "transformers",
     "maskevidence.runs",
-    "maskevidence.models.base",
+    "maskevidence.tables.base",
 )
 PROGRAM = f"""
 import sys
-from maskevidence.tasks.app import main
+from maskevidence.command.app import main
 try:
     main()
 finally:
@@ -43,7 +43,7 @@ HELP = [
 ]
 ALL_HELP = f"""
 import contextlib, io, json, sys
-from maskevidence.tasks.app import main
+from maskevidence.command.app import main
 seen = []
 for words in {HELP}:
     sys.argv, out, code = ["maskevidence", *words.split()], io.StringIO(), None

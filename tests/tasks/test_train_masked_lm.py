@@ -23,7 +23,7 @@ import maskevidence as me
 from command_line import CommandLine, files_in
 from forked import exit_code, fork
 from killed_commands import begin
-from maskevidence.integrations.huggingface import (
+from maskevidence.huggingface import (
     EvidenceTrainer,
     MaskSizeCollator,
     Recipe,
@@ -31,9 +31,9 @@ from maskevidence.integrations.huggingface import (
     train_masked_lm,
     word_pieces,
 )
-from maskevidence.integrations.huggingface.processes import is_main_process
-from maskevidence.integrations.huggingface.recipe import TrainingOrder
-from maskevidence.integrations.huggingface.training import newest_checkpoint
+from maskevidence.huggingface.processes import is_main_process
+from maskevidence.huggingface.recipe import TrainingOrder
+from maskevidence.huggingface.training import newest_checkpoint
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 RECIPE = Recipe(steps=9, batch_size=4, warmup=2, learning_rate=1e-2, seed=3)
@@ -130,7 +130,7 @@ def test_checkpoints_are_in_the_named_folder_and_not_at_home(
 @pytest.fixture
 def often_logged(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Options of a training of twelve steps, logs at every second one, checkpoints at every fourth."""
-    monkeypatch.setattr("maskevidence.integrations.huggingface.training.LOG_EVERY", 3)
+    monkeypatch.setattr("maskevidence.huggingface.training.LOG_EVERY", 3)
     return {"recipe": replace(RECIPE, steps=12), "checkpoint_every": 4}
 
 
@@ -205,7 +205,7 @@ def test_a_vocabulary_is_the_same_in_each_process(tmp_path: Path) -> None:
         " ".join(random.Random(i).choices(["rain", "falls", "roof", "sings", "dog"], k=9)) for i in range(50)
     ]
     code = (
-        "from maskevidence.models.text.new_bert import word_pieces\n"
+        "from maskevidence.texts.new_bert import word_pieces\n"
         f"print(sorted(word_pieces({texts!r}, 60).get_vocab().items()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -306,7 +306,7 @@ def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp
 
 
 def test_the_same_command_resumes_after_a_kill(run: CommandLine, text: Path, tmp_path: Path) -> None:
-    from maskevidence.tasks import train_masked_lm as module
+    from maskevidence.command import train_masked_lm as module
 
     command = ["train", "masked-lm", text, *OPTIONS, "--checkpoint-every", 2, "--out"]
     assert run(*command, tmp_path / "whole").code == 0

@@ -11,13 +11,13 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from image_models import random_images, smooth_images, write_images
-from maskevidence.data.image_files import Images
-from maskevidence.errors import InputError, NumericalError
-from maskevidence.integrations.huggingface.recipe import Recipe
-from maskevidence.integrations.huggingface.training import PatchMaskCollator, train_vit_mae
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.image.new_vit_mae import new_vit_mae, random_vit_mae, sin_cos_positions
-from maskevidence.models.image.summary import ReconstructionLoss
+from maskevidence.images.image_files import Images
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.huggingface.recipe import Recipe
+from maskevidence.huggingface.training import PatchMaskCollator, train_vit_mae
+from maskevidence.images.masked_image import MaskedImage
+from maskevidence.images.new_vit_mae import new_vit_mae, random_vit_mae, sin_cos_positions
+from maskevidence.images.summary import ReconstructionLoss
 
 SHORT = Recipe(steps=8, batch_size=4, learning_rate=1e-3, warmup=2)
 
@@ -131,7 +131,7 @@ def test_the_loss_of_a_step_is_the_loss_of_the_network() -> None:
     trained = train_vit_mae(model, model.tokens(images), recipe=Recipe(steps=1, batch_size=4, warmup=0))
     collator = PatchMaskCollator(fresh, batch_size=4)
     size = collator.size_of_step(0)
-    from maskevidence.integrations.huggingface.recipe import TrainingOrder
+    from maskevidence.huggingface.recipe import TrainingOrder
 
     order = TrainingOrder(fresh.tokens(images), 4, seed=0)
     batch = collator([order[i] for i in range(4)])
@@ -157,7 +157,7 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
                 raise _Stop
 
     # Logs at 2, 4 and 6, a checkpoint at 4, and an interruption at 6, before its log.
-    monkeypatch.setattr("maskevidence.integrations.huggingface.training.LOG_EVERY", 3)
+    monkeypatch.setattr("maskevidence.huggingface.training.LOG_EVERY", 3)
     images = random_images(10)
     whole, parts = tiny(), tiny()
     history = train_vit_mae(whole, whole.tokens(images), recipe=SHORT).history
@@ -228,7 +228,7 @@ def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None
 
 
 def test_mean_image_loss_by_hand() -> None:
-    from maskevidence.tasks.train_vit_mae import mean_image_loss
+    from maskevidence.images.train_vit_mae import mean_image_loss
 
     train, test = (Images("x", smooth_images(5, seed=s), np.arange(5)) for s in (0, 1))
     model = small(pixel_std=[0.2])

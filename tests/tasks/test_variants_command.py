@@ -9,9 +9,9 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.report import read_variants
-from maskevidence.show.parts import Table
-from maskevidence.show.pictures import ColourGrid
+from maskevidence.command.report import read_variants
+from maskevidence.core.show.parts import Table
+from maskevidence.core.show.pictures import ColourGrid
 from protein_models import protein_model
 
 WILD_TYPE = "MSIQHFRVALIPFF"
@@ -130,7 +130,7 @@ def test_a_stop_between_the_two_files_is_taken_up(
 
     for options in ((), ("--overwrite",)):
         with monkeypatch.context() as context:
-            context.setattr("maskevidence.integrations.proteins.variant_scores.VariantScores.to_csv", stop)
+            context.setattr("maskevidence.proteins.variant_scores.VariantScores.to_csv", stop)
             assert run(*words, out, *options).code != 0
         assert [file.name for file in out.iterdir() if not file.name.startswith(".")] == ["variants.json"]
         assert run(*words, out).code == 0

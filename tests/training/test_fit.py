@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.tokens import Tokens
-from maskevidence.training.checkpoints import FILE
-from maskevidence.training.pace import Pace
+from maskevidence.core.tokens import Tokens
+from maskevidence.core.training.checkpoints import FILE
+from maskevidence.core.training.pace import Pace
 
 D = 5
 Optimizers = dict[str, Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]]

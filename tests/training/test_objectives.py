@@ -11,7 +11,7 @@ import torch
 import maskevidence as me
 import oracles
 from builders import BuildModel
-from maskevidence.tokens import Tokens
+from maskevidence.core.tokens import Tokens
 
 D = 6
 COVERING = [

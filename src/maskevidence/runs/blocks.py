@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
-from maskevidence.errors import InputError
-from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.model import HasBatches, MaskedModel
-from maskevidence.scores.record import ScoreTable
-from maskevidence.scores.score import Scoring, calls_per_observation, score_repeats
-from maskevidence.support.progress import Advance
-from maskevidence.tokens import Tokens
+from maskevidence.core.errors import InputError
+from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.model import HasBatches, MaskedModel
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.scores.score import Scoring, calls_per_observation, score_repeats
+from maskevidence.core.support.progress import Advance
+from maskevidence.core.tokens import Tokens
 
 MIN_BLOCKS = 32
 _MASKS_PER_BLOCK = 8192

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from maskevidence.comparing.comparison import Comparison, Difference, compare
-from maskevidence.errors import InputError
-from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.core.comparing.comparison import Comparison, Difference, compare
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.summary import Run
 

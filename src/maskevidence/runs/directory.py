@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from maskevidence.errors import InputError
+from maskevidence.core.errors import InputError
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
 from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
-from maskevidence.support.files import (
+from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
     reading,

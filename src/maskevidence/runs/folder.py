@@ -13,8 +13,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from maskevidence.errors import InputError
-from maskevidence.support.files import (
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
     reading,
@@ -88,7 +88,7 @@ class ResultFolder:
         >>> folder.refuse(overwrite=False)
         Traceback (most recent call last):
         ...
-        maskevidence.errors.InputError: '...' holds another search; give another folder, or --overwrite to
+        maskevidence.core.errors.InputError: '...' holds another search; give another folder, or --overwrite to
         replace it
     """
 

@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from maskevidence.errors import InputError
-from maskevidence.evidence.precise import Precise
-from maskevidence.masks.by_name import design_from_settings
-from maskevidence.masks.design import MaskDesign, MaskKey
-from maskevidence.model import Conditionals
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.precise import Precise
+from maskevidence.core.masks.by_name import design_from_settings
+from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.model import Conditionals
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.runs.folder import seal
-from maskevidence.support.provenance import command, versions
+from maskevidence.core.support.provenance import command, versions
 
 SCHEMA = 3
 # Fields that tell how a run came about, or that follow from the others: two runs that differ in these alone

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from maskevidence.errors import InputError
-from maskevidence.masks.design import MASKS_AT_ONCE, compact
+from maskevidence.core.errors import InputError
+from maskevidence.core.masks.design import MASKS_AT_ONCE, compact
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.folder import seal
-from maskevidence.scores.record import HiddenTokens, Scores, ScoreTable
-from maskevidence.support.files import reading, write_atomic
+from maskevidence.core.scores.record import HiddenTokens, Scores, ScoreTable
+from maskevidence.core.support.files import reading, write_atomic
 
 SCORES = "scores"
 _NAME = re.compile(r"blocks-(\d+)-(\d+)_repeats-(\d+)-(\d+)_([0-9a-f]{16})\.parquet")

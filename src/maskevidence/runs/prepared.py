@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from maskevidence.evidence.estimate import estimate_evidence
-from maskevidence.evidence.precise import Precise
-from maskevidence.evidence.result import EvidenceEstimate
-from maskevidence.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
-from maskevidence.models.base import TableModel
-from maskevidence.models.cell_mass import CellMass
-from maskevidence.models.fingerprints import fingerprint
-from maskevidence.models.image.summary import image_summary
+from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.evidence.precise import Precise
+from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.cell_mass import CellMass
+from maskevidence.core.fingerprints import fingerprint
+from maskevidence.images.summary import image_summary
 from maskevidence.runs.folder import seal
 from maskevidence.runs.manifest import DataSource, Manifest
-from maskevidence.scores.score import Scoring
-from maskevidence.show.words import model_words
-from maskevidence.tokens import Tokens
+from maskevidence.core.scores.score import Scoring
+from maskevidence.core.show.words import model_words
+from maskevidence.core.tokens import Tokens
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskevidence.data.table import Table
-from maskevidence.errors import InputError
-from maskevidence.evidence.result import EvidenceEstimate
+from maskevidence.core.table import Table
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.result import EvidenceEstimate
 
 if TYPE_CHECKING:
     from maskevidence.runs.manifest import DataSource
@@ -88,7 +88,7 @@ def save_run(
 
 def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
     """Where the observations come from, as run.json says it."""
-    from maskevidence.data.table import are_pixels
+    from maskevidence.core.table import are_pixels
     from maskevidence.runs.manifest import DataSource
 
     of_pixels = data is not None and are_pixels(data.columns)

@@ -11,20 +11,20 @@ import numpy as np
 import torch
 
 from maskevidence import __version__
-from maskevidence.errors import InputError
-from maskevidence.masks.design import check_n_masks, n_masks
-from maskevidence.model import HasLogEvidence, device_of, to_device_of
+from maskevidence.core.errors import InputError
+from maskevidence.core.masks.design import check_n_masks, n_masks
+from maskevidence.core.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.models import load
-from maskevidence.models.cell_mass import CellMass
+from maskevidence.tables.cell_mass import CellMass
 from maskevidence.runs.blocks import Engine, Piece, Scorer, Work, block_rows, local_engine
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, read_part, write_part
-from maskevidence.scores.record import ScoreTable
-from maskevidence.scores.score import Scoring, check_scorable, rounding
-from maskevidence.support.progress import progress
-from maskevidence.tokens import Tokens
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.scores.score import Scoring, check_scorable, rounding
+from maskevidence.core.support.progress import progress
+from maskevidence.core.tokens import Tokens
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 

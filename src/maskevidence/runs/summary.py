@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.errors import InputError, MissingExtraError
-from maskevidence.evidence.curve import curve_lines
-from maskevidence.evidence.observations import ObservationTable, observation_table
-from maskevidence.evidence.result import EvidenceEstimate, HowScored, summarize_scores
-from maskevidence.models.image.summary import image_summary
+from maskevidence.core.errors import InputError, MissingExtraError
+from maskevidence.core.evidence.curve import curve_lines
+from maskevidence.core.evidence.observations import ObservationTable, observation_table
+from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
+from maskevidence.images.summary import image_summary
 from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
@@ -24,10 +24,10 @@ from maskevidence.runs.directory import (
 )
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, scores_of
-from maskevidence.scores.record import Scores
-from maskevidence.show.draw import image
-from maskevidence.support.files import check_place, write_atomic, write_json
-from maskevidence.support.provenance import command
+from maskevidence.core.scores.record import Scores
+from maskevidence.core.show.draw import image
+from maskevidence.core.support.files import check_place, write_atomic, write_json
+from maskevidence.core.support.provenance import command
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 import maskevidence as me
 from maskevidence.models import BernoulliPCA, Grid, Importance
-from maskevidence.models.bernoulli.posterior_nodes import posterior_mode
-from maskevidence.tokens import Tokens
+from maskevidence.tables.latent.posterior_nodes import posterior_mode
+from maskevidence.core.tokens import Tokens
 from oracles import every_mask, sum_over_sizes
 
 
@@ -106,7 +106,7 @@ def test_evidence_is_that_of_the_straightforward_form(n_components: int) -> None
 
 
 def test_many_nodes_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from maskevidence.models.bernoulli import refined_integral, shared_nodes
+    from maskevidence.tables.latent import refined_integral, shared_nodes
 
     model = model_of(7, 2, integration=Grid(21, 4.0))
     tokens, masked = mixed(20, 7)

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import FactorAnalysis as SklearnFactorAnalysis
 
 import maskevidence as me
-from maskevidence.errors import ConvergenceWarning
+from maskevidence.core.errors import ConvergenceWarning
 
 LOADINGS = torch.tensor([[1, 0], [1, 0.3], [0.8, -0.5], [0, 1], [0.3, 1], [-0.5, 0.9], [0.7, 0.7]])
 TRUTH = me.models.FactorAnalysis.from_parameters(1.5 * LOADINGS, torch.linspace(0.3, 2.0, 7))

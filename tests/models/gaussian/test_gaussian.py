@@ -10,9 +10,9 @@ from scipy.stats import chi2, kstest
 
 import maskevidence as me
 import oracles
-from maskevidence.masks.design import MaskKey, Masks
-from maskevidence.models.gaussian.full_covariance import unique_rows
-from maskevidence.tokens import Tokens
+from maskevidence.core.masks.design import MaskKey, Masks
+from maskevidence.tables.gaussian.full_covariance import unique_rows
+from maskevidence.core.tokens import Tokens
 
 
 def masks_of(tokens: Tokens, seed: int) -> torch.Tensor:

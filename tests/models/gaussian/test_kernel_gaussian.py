@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 import maskevidence as me
 import slow_em
 from maskevidence.models import KernelGaussian
-from maskevidence.models.gaussian.kernel_choice import choose_kernels
-from maskevidence.models.gaussian.shrunk_covariance import fit_shrunk, log_evidence_under
+from maskevidence.tables.gaussian.kernel_choice import choose_kernels
+from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk, log_evidence_under
 from oracles import condition
 
 

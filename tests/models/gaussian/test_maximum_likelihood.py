@@ -10,8 +10,8 @@ import torch
 
 import maskevidence as me
 import slow_em
-from maskevidence.errors import ConvergenceWarning
-from maskevidence.models.gaussian.missing_values import FullLikelihood, LowRankLikelihood, gather_rows
+from maskevidence.core.errors import ConvergenceWarning
+from maskevidence.tables.gaussian.missing_values import FullLikelihood, LowRankLikelihood, gather_rows
 from oracles import GaussianModel, parameters_of
 
 NEW: dict[str, Callable[[int], GaussianModel]] = {
@@ -51,7 +51,7 @@ def test_the_fit_has_no_gradient(new: Callable) -> None:
 
 
 @models
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.ConvergenceWarning")
 def test_the_likelihood_never_falls(new: Callable) -> None:
     x = table()
     reached = [new(D).fit(x, max_iterations=n).score_samples(x).mean() for n in (2, 3, 4, 6, 9, 14, 30, 100)]

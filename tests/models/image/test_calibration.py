@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from maskevidence.errors import NumericalError
-from maskevidence.models.image.calibration import fit_variance, spread_sizes
-from maskevidence.models.image.pixel_density import discretised_log_prob
+from maskevidence.core.errors import NumericalError
+from maskevidence.images.calibration import fit_variance, spread_sizes
+from maskevidence.images.pixel_density import discretised_log_prob
 
 
 def test_the_gaussian_variance_is_the_mean_squared_error_over_all_batches() -> None:

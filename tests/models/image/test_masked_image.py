@@ -12,11 +12,11 @@ from torch import Tensor
 
 import maskevidence as me
 from image_models import random_images, saved, small_vit_mae
-from maskevidence.errors import InputError, NumericalError
-from maskevidence.models.image.masked_image import MaskedImage
-from maskevidence.models.image.patches import random_masks
-from maskevidence.models.image.pixel_density import PixelDensity
-from maskevidence.tokens import Tokens
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.images.masked_image import MaskedImage
+from maskevidence.images.patches import random_masks
+from maskevidence.images.pixel_density import PixelDensity
+from maskevidence.core.tokens import Tokens
 from oracles import condition
 
 D, K = 16, 4  # patches of an image of 8×8, pixels of a patch

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from image_models import small_vit_mae
-from maskevidence.errors import InputError
-from maskevidence.models.image.patches import check_images, patchify, unpatchify
+from maskevidence.core.errors import InputError
+from maskevidence.images.patches import check_images, patchify, unpatchify
 
 
 def test_patches_equal_slices_of_the_image() -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from maskevidence.errors import InputError
-from maskevidence.models.image.pixel_density import PixelDensity, discretised_log_prob, gaussian_log_prob
+from maskevidence.core.errors import InputError
+from maskevidence.images.pixel_density import PixelDensity, discretised_log_prob, gaussian_log_prob
 
 MEANS = (-40.0, 0.0, 0.3, 127.4, 254.9, 255.0, 300.0)
 VARIANCES = (0.04, 1.0, 81.0, 2500.0)

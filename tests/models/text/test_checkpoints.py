@@ -11,8 +11,8 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.errors import InputError
-from maskevidence.models.text.vocabulary import letter_tokenizer, pattern_tokenizer, read_vocabulary
+from maskevidence.core.errors import InputError
+from maskevidence.texts.vocabulary import letter_tokenizer, pattern_tokenizer, read_vocabulary
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "c", "C", "Cl", "(", ")", "=", "O", "1", ">>"]
 PATTERN = r"Cl?|[()=Oc1]|>>"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.models.text import encoding
+from maskevidence.texts import encoding
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 
@@ -52,7 +52,7 @@ def test_a_context_is_seen_and_never_scored(tokenizer: Any) -> None:
     assert abs(values[0].log_evidence - values[1].log_evidence) > 1e-3
 
 
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")  # Japanese, and a dash
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.UnknownTokensWarning")  # Japanese, and a dash
 def test_bytes_of_every_token_add_up(tokenizer: Any) -> None:
     texts = ["the café is\there", "  räin — and sun  ", "日本 the sun", "dogs"]
     encoded = encode_texts(tokenizer, texts, allow_unknown=True)

@@ -11,9 +11,9 @@ import torch
 
 import maskevidence as me
 from architectures import ARCHITECTURES, MASK, N_IDS, network, some_tokens
-from maskevidence.models.text.masked_head import log_softmax, target_log_probs
-from maskevidence.models.text.masked_lm import FLOAT32_ON_GPU, MaskedLM
-from maskevidence.tokens import Tokens
+from maskevidence.texts.masked_head import log_softmax, target_log_probs
+from maskevidence.texts.masked_lm import FLOAT32_ON_GPU, MaskedLM
+from maskevidence.core.tokens import Tokens
 from text_models import small_bert, small_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
@@ -145,7 +145,7 @@ def test_special_tokens_that_are_scored_are_noted() -> None:
 
 def test_gradients_equal_those_of_the_plain_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "maskevidence.models.text.network_calls._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
+        "maskevidence.texts.network_calls._HEAD_BYTES", {"cpu": 4 * N_IDS * 3}
     )  # three at a time
     model = network("Bert").double()
     fast = MaskedLM(model, mask_token_id=MASK)
@@ -240,7 +240,7 @@ def test_the_end_of_the_last_layer_sees_hidden_positions_only(architecture: str,
 
 
 def test_memory_of_a_call_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskevidence.models.text.network_calls._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
+    monkeypatch.setattr("maskevidence.texts.network_calls._HEAD_BYTES", {"cpu": 4 * N_IDS * 10})
     model = MaskedLM(network("Bert"), mask_token_id=MASK, batch_tokens=100)
     seen: list[tuple[int, ...]] = []
     model.network.get_output_embeddings().register_forward_hook(

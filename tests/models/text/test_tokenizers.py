@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import maskevidence as me
-from maskevidence.errors import UnknownTokensWarning
-from maskevidence.models.text.encoding import EncodedTexts, Encoding, encode_texts
-from maskevidence.models.text.loading import load_tokenizer
-from maskevidence.models.text.pieces import SPACED as SPACED_NOTE
-from maskevidence.show.words import RESIDUES as RESIDUES_NOTE
+from maskevidence.core.errors import UnknownTokensWarning
+from maskevidence.texts.encoding import EncodedTexts, Encoding, encode_texts
+from maskevidence.texts.loading import load_tokenizer
+from maskevidence.texts.pieces import SPACED as SPACED_NOTE
+from maskevidence.core.show.words import RESIDUES as RESIDUES_NOTE
 from protein_models import esm_c_tokenizer as esm_c
 from protein_models import esm_tokenizer as esm
 from protein_models import prot_bert_tokenizer as prot_bert
@@ -118,7 +118,7 @@ def test_encode_equals_the_plain_call(tokenizer_and_texts: tuple[Any, list[str]]
     assert rows_of(pairs) == tokenizer(texts, texts[::-1])["input_ids"]
 
 
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.UnknownTokensWarning")
 def test_special_tokens_spelled_out_are_text(tokenizer_and_texts: tuple[Any, list[str]]) -> None:
     tokenizer, texts = tokenizer_and_texts
     mask = tokenizer.mask_token

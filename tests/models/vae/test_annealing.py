@@ -10,8 +10,8 @@ import torch
 import maskevidence as me
 from latent_models import D, K, linear_vae, loadings, rows_and_masks
 from maskevidence.models import VAE, Annealing
-from maskevidence.models.noise import GeneratorNoise
-from maskevidence.models.vae.annealing import _Path, _Point
+from maskevidence.core.noise import GeneratorNoise
+from maskevidence.tables.latent.annealing import _Path, _Point
 
 
 @pytest.mark.parametrize("start", ["prior", "encoder"])
@@ -94,7 +94,7 @@ def test_the_bound_depends_on_the_seed_and_the_observation_alone(monkeypatch: py
     bound = vae.annealed_evidence(tokens, annealing=rule)
     alone = vae.annealed_evidence(tokens[4:5], annealing=rule)
     assert alone.log_evidence[0] == pytest.approx(bound.log_evidence[4], rel=1e-9)
-    monkeypatch.setattr("maskevidence.models.vae.latent_model._MAX_ELEMENTS", 2 * 4 * 64)
+    monkeypatch.setattr("maskevidence.tables.latent.latent_model._MAX_ELEMENTS", 2 * 4 * 64)
     again = vae.annealed_evidence(tokens, annealing=rule)
     np.testing.assert_allclose(again.log_evidence, bound.log_evidence, rtol=1e-9)
     assert vae.annealed_evidence(tokens, annealing=rule, seed=1).mean != bound.mean

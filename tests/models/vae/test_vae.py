@@ -11,7 +11,7 @@ from torch import nn
 
 import maskevidence as me
 from latent_models import D, K, LinearDecoder, LinearEncoder, linear_vae, loadings, rows_and_masks
-from maskevidence.errors import CollapsedWeightsWarning
+from maskevidence.core.errors import CollapsedWeightsWarning
 from maskevidence.models import VAE, ImportanceSampling
 
 
@@ -42,7 +42,7 @@ def test_importance_sampling_gives_the_exact_conditionals(steps: int, skill: flo
     assert bool((found[~masked] == 0).all())
 
 
-@pytest.mark.filterwarnings("ignore::maskevidence.errors.CollapsedWeightsWarning")
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.CollapsedWeightsWarning")
 def test_the_importance_weighted_bound_is_below_the_evidence_and_rises_to_it() -> None:
     vae, ppca = linear_vae(loadings(), skill=0.8, wider=1.3)
     tokens, _ = rows_and_masks(ppca, n=200)
@@ -148,7 +148,7 @@ def test_scores_depend_on_the_seed_the_observation_and_the_mask_alone(
         order = torch.randperm(20, generator=torch.Generator().manual_seed(0))
         torch.testing.assert_close(vae.log_conditionals(tokens[order], masked[order]), answer[order])
         torch.testing.assert_close(vae.log_conditionals(tokens[3:4], masked[3:4]), answer[3:4])
-        monkeypatch.setattr("maskevidence.models.vae.latent_model._MAX_ELEMENTS", 3 * 8 * 8)
+        monkeypatch.setattr("maskevidence.tables.latent.latent_model._MAX_ELEMENTS", 3 * 8 * 8)
         torch.testing.assert_close(vae.log_conditionals(tokens, masked), answer)
         torch.manual_seed(1)
         torch.testing.assert_close(vae.log_conditionals(tokens, masked), answer)
@@ -165,7 +165,7 @@ def test_bounds_depend_on_the_seed_and_the_observation_alone(monkeypatch: pytest
     bound = vae.importance_evidence(tokens, samples=100)
     alone = vae.importance_evidence(tokens[4:5], samples=100)
     assert alone.log_evidence[0] == pytest.approx(bound.log_evidence[4], rel=1e-12)
-    monkeypatch.setattr("maskevidence.models.vae.latent_model._MAX_ELEMENTS", 2 * 64 * 64)
+    monkeypatch.setattr("maskevidence.tables.latent.latent_model._MAX_ELEMENTS", 2 * 64 * 64)
     np.testing.assert_allclose(
         vae.importance_evidence(tokens, samples=100).log_evidence, bound.log_evidence, rtol=1e-12
     )
@@ -173,7 +173,7 @@ def test_bounds_depend_on_the_seed_and_the_observation_alone(monkeypatch: pytest
 
 
 def test_keyed_draws_are_standard_normal_and_uniform() -> None:
-    from maskevidence.models.noise import KeyedNoise, row_keys
+    from maskevidence.core.noise import KeyedNoise, row_keys
 
     keys = row_keys(0, np.arange(50), np.zeros((50, 70), dtype=bool))
     for dtype in (torch.float32, torch.float64):

@@ -1,0 +1,250 @@
+"""The application: its commands, how results are shown, and how an error becomes a line and an exit code."""
+
+import errno
+import inspect
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from maskevidence.core.errors import (
+    CollapsedWeightsWarning,
+    ConvergenceWarning,
+    InputError,
+    MaskEvidenceError,
+    UnknownTokensWarning,
+    UntrustedFileWarning,
+)
+from maskevidence.command.command_words import kind_of_model, kind_of_training, own_file
+from maskevidence.command.options import Json, Threads
+from maskevidence.core.show.terminal import print_page, write_readably
+from maskevidence.core.show.words import plain
+from maskevidence.core.support import files
+from maskevidence.core.support.provenance import without_passwords
+from maskevidence.tables.cells import cells
+from maskevidence.command.check import check_command
+from maskevidence.command.compare import compare_command
+from maskevidence.tables.impute import impute_command
+from maskevidence.lm_eval.command import lm_eval
+from maskevidence.command.parser import Models, add_command
+from maskevidence.command.report import report
+from maskevidence.command.result import Result
+from maskevidence.command.score import score
+from maskevidence.tables.select import select_command
+from maskevidence.command.summarize import summarize
+from maskevidence.command.train import train
+from maskevidence.proteins.variants import variants_command
+
+DEBUG = "--debug"
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
+
+app = typer.Typer(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="The log marginal likelihood of any model that predicts hidden tokens from visible ones, "
+    "with error bars.",
+    epilog="Start with: **maskevidence score ppca:8 digits**",
+)
+_SCORED = Models(kind_of_model, ("ppca:8", "google-bert/bert-base-uncased", "facebook/vit-mae-base"))
+_TRAINED = Models(kind_of_training, ("ppca:8", "masked-lm", "vit-mae"))
+
+
+def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
+    """A command as the application runs it: with --json and --threads, and its result printed or dumped.
+
+    Args:
+        function: gives a result, or None where another process has it.
+
+    Returns:
+        A function that gives the exit code.
+    """
+    own = inspect.signature(function)
+    added = {"threads": Threads, "json": Json}
+    if any(hasattr(each.annotation, "threads") for each in own.parameters.values()):
+        del added["threads"]  # the options of a run have them, for its workers
+
+    @wraps(function)
+    def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
+        with redirect_stdout(sys.stderr):  # output of a user's model is not part of the result
+            result = function(**options)
+        if result is None:
+            return 0
+        show(result, json)
+        return result.code
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in added.items()
+    ]
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
+    command.__signature__ = inspect.Signature([*keywords, *parameters])  # type: ignore[attr-defined]
+    return command
+
+
+def show(result: Result, json: str | None) -> None:
+    """Print a result, on the error output if standard output has its JSON, and write its JSON."""
+    screen = Console(stderr=json == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
+    with screen.capture() as printed:  # as a whole or not at all
+        print_page(screen, result.page)
+    screen.file.write(printed.get())
+    for line in result.lines:
+        screen.print(plain(line), soft_wrap=True)
+    if json == "-":
+        sys.stdout.write(files.json_text(result.content))
+    elif json is not None:
+        files.write_json(json, result.content)
+
+
+add_command(app, shown(score), models=_SCORED)
+add_command(app, shown(check_command), "check", models=_SCORED)
+add_command(app, shown(summarize))
+add_command(app, shown(compare_command), "compare")
+add_command(app, shown(report))
+add_command(app, shown(train), models=_TRAINED)
+add_command(app, shown(select_command), "select")
+add_command(app, shown(impute_command), "impute")
+add_command(app, shown(cells))
+add_command(app, shown(variants_command), "variants")
+app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
+
+
+@app.callback(invoke_without_command=True)
+def version_option(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Show the traceback of an error; goes with every command.")
+    ] = False,
+) -> None:
+    if version:
+        from maskevidence import __version__
+
+        typer.echo(f"maskevidence {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line.
+
+    The exit code is 0 after success, 1 if `check` found a fault, 2 after bad input, 70 after an error of this
+    package (the last two with one line on the error output), and 130 after an interruption. With `--debug`,
+    the traceback comes before the line.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        write_readably(stream)
+    warnings.showwarning = _with_notes(warnings.showwarning)
+    words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command
+    try:
+        _check_words(words)
+        code = app(words, prog_name="maskevidence", standalone_mode=False)
+        sys.stdout.flush()  # an output that is full fails here, and not when Python ends
+        if code == 130:  # typer itself has caught Ctrl-C
+            _say("interrupted")
+    except MaskEvidenceError as error:
+        code = _failed(str(error))
+    except typer.TyperException as error:  # an unknown option or command, or a missing argument
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "maskevidence"
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if message.startswith("Missing argument") and " " in (both := _arguments(context)):
+            message = f"{message.rstrip('.')}: give {both}."
+        code = _failed(f"{message} Try: {command} --help") if message else 2  # typer has printed the help
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        code = 130
+    except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
+        sys.stderr.close()
+        code = 0
+    except BaseException as error:
+        code = _failed_unexpectedly(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _arguments(context: Any) -> str:
+    """The arguments of a command in the order in which they are typed."""
+    arguments = [each for each in context.command.params if each.param_type_name == "argument"]
+    return " ".join(each.metavar or each.name.upper() for each in arguments)
+
+
+def _check_words(words: list[str]) -> None:
+    """Refuse names of files that are not text: no JSON, CSV or Parquet file can hold them."""
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise InputError(f"{word!r} is not UTF-8; rename the file or folder, and type its new name")
+
+
+def _failed(message: str) -> int:
+    if DEBUG in sys.argv:
+        _say(traceback.format_exc())
+    _say("error: " + " ".join(message.split()))
+    return 2
+
+
+def _failed_unexpectedly(error: BaseException) -> int:
+    """Say in one line what went wrong unforeseen: no memory, an unusable file, or an internal error."""
+    reason = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in reason for words in _NO_MEMORY)
+    ):
+        return _failed(
+            f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO) and error.filename is None:
+        with suppress(OSError):  # what is left is not written again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _failed(f"the output cannot be written ({error.strerror}); send it to another place")
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
+    frames = traceback.extract_tb(error.__traceback__)
+    own = {str(own_file(word)) for word in sys.argv}
+    places = [f"{each.filename}, line {each.lineno}" for each in frames if each.filename in own]
+    if isinstance(error, SyntaxError) and error.filename in own:
+        places.append(f"{error.filename}, line {error.lineno}")
+    if places:  # in the user's own code
+        words = f"{type(error).__name__} in {places[-1]}: {reason or 'no message'}"
+        return _failed(f"{words}; mend it there ({DEBUG} shows the traceback)")
+    if not isinstance(error, Exception):
+        raise error
+    package = str(Path(__file__).parents[1])
+    frame = next((each for each in reversed(frames) if each.filename.startswith(package)), frames[-1])
+    file = Path(frame.filename)
+    where = file.relative_to(Path(package).parent) if file.is_relative_to(package) else file.name
+    message = (
+        f"internal error, please report: {type(error).__name__} in {where}, line {frame.lineno}: {reason}"
+    )
+    if DEBUG in sys.argv:
+        _say(traceback.format_exc())
+    _say(message if DEBUG in sys.argv else f"{message} ({DEBUG} shows the traceback)")
+    return 70
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # an error output that is full or closed changes no exit code
+        print(plain(without_passwords(line)), file=sys.stderr)  # noqa: T201
+
+
+def _with_notes(show_warning: Any) -> Any:
+    """Print warnings of this package as notes of one line, and others as before."""
+
+    def shown(message: Any, category: Any, *where: Any) -> None:
+        if issubclass(
+            category,
+            CollapsedWeightsWarning | ConvergenceWarning | UnknownTokensWarning | UntrustedFileWarning,
+        ):
+            _say(f"note: {message}")
+        else:
+            show_warning(message, category, *where)
+
+    return shown

@@ -1,0 +1,188 @@
+"""The words of the command line: how options are declared, and MODEL, columns and sizes as objects.
+
+An option is declared once, beside the field of the dataclass that holds its value: the `Annotated` type of
+the field carries an `Option` (or an `Argument`) with everything that is said about it. The dataclass may name
+a `panel` of the help page, and the `kind` of model that it belongs to. Nothing here needs torch or typer:
+Python users fill the dataclasses, and the command line builds its signatures from them.
+"""
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.files import read_json
+from maskevidence.core.support.hub import hub_file
+
+ModelKind = Literal["rows", "texts", "images"]
+KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
+NOUNS: dict[ModelKind, str] = {
+    "rows": "models of rows",
+    "texts": "masked language models",
+    "images": "masked image models",
+}
+_OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_TRANSFORMERS: dict[str, ModelKind] = {"masked-lm": "texts", "vit-mae": "images"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A word of the command line that is given by its place."""
+
+    metavar: str  # its name on the help page
+    help: str  # what it is
+
+
+@dataclass(frozen=True)
+class Option:
+    """Everything that is said about an option, apart from its name, type and default."""
+
+    help: str  # one sentence for the help page
+    metavar: str | None = None  # what stands for the value on the help page; by default the type
+    min: float | None = None  # the smallest value
+    max: float | None = None  # the largest value
+    panel: str | None = None  # the part of the help page; by default that of the dataclass
+    # what is written to the place that it names. The place is checked before any work.
+    writes: Literal["file", "folder"] | None = None
+
+
+def flag(name: str) -> str:
+    """The flag of a field.
+
+    Example:
+        >>> flag("batch_size")
+        '--batch-size'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def declaration(annotation: Any) -> Option | Argument | None:
+    """The `Option` or `Argument` that an `Annotated` type carries, or None."""
+    declared = (part for part in get_args(annotation)[1:] if isinstance(part, Option | Argument))
+    return next(declared, None)
+
+
+def kind_of_training(word: str) -> ModelKind:
+    """The kind of a new model that `train` makes.
+
+    Example:
+        >>> kind_of_training("ppca:8"), kind_of_training("vit-mae")
+        ('rows', 'images')
+    """
+    return _TRANSFORMERS.get(word, "rows")
+
+
+def kind_of_model(word: str) -> ModelKind:
+    """The kind of model that a MODEL word names.
+
+    A folder is asked for its config.json. A name on the hub is asked, too; if its config.json cannot be had,
+    a name with "vit" or "mae" is a masked image model, and any other a masked language model.
+
+    Example:
+        >>> kind_of_model("ppca:8"), kind_of_model("google-bert/bert-base-uncased")
+        ('rows', 'texts')
+    """
+    folder = Path(word)
+    for run in (folder, folder.parent):
+        _refuse_code_of_run(run)
+    if folder.is_dir():
+        config = _config(folder / "config.json")
+        if config is None:
+            return "texts" if (folder / "tokenizer_config.json").exists() else "rows"
+        if not isinstance(config, dict) or "class" in config:  # a model that this package has saved
+            return "rows"
+        return "images" if "image_size" in config else "texts"
+    if _ON_THE_HUB.fullmatch(word) is None or own_file(word) is not None:
+        return "rows"
+    file = hub_file(word, "config.json")
+    if file is None:
+        return "images" if re.search(r"vit|mae", word.lower()) else "texts"
+    config = _config(file)
+    return "images" if isinstance(config, dict) and "image_size" in config else "texts"
+
+
+def _config(file: Path) -> Any:
+    """The content of a model's config.json; None if it is missing or damaged."""
+    try:
+        return read_json(file)
+    except InputError:
+        return None
+
+
+def own_file(word: str) -> Path | None:
+    """The Python file of a MODEL word FILE.py:FUNCTION; None for another word.
+
+    Example:
+        >>> own_file("/home/me/model.py:make").name, own_file("ppca:8")
+        ('model.py', None)
+    """
+    match = _OWN.fullmatch(word)
+    return None if match is None else Path(match[1]).resolve()
+
+
+def check_row_words(model: str | None, data: str) -> None:
+    """Refuse an unknown MODEL of rows and a table that does not exist, before torch is imported.
+
+    Args:
+        model: None for a command without MODEL.
+        data: the DATA word.
+    """
+    from maskevidence.tables.table_files import check_file
+    from maskevidence.tables.by_name import parse_model
+
+    if model is not None and own_file(model) is None and not Path(model).exists():
+        parse_model(model)
+    if not Path(data).is_dir():  # of images, whatever its name
+        check_file(data)
+
+
+def _refuse_code_of_run(folder: Path) -> None:
+    """Refuse a run of a user's own code, which the run does not hold: it is never run from there."""
+    run = _config(folder / "run.json") if (folder / "run.json").is_file() else None
+    word = run.get("model") if isinstance(run, dict) else None
+    if isinstance(word, str) and own_file(word) is not None:
+        raise InputError(
+            f"the run in {str(folder)!r} is of {word!r}, code that a run does not hold; type that as MODEL"
+        )
+
+
+def parse_words(option: str, text: str | None) -> list[str]:
+    """Words between commas, such as names of columns; a word that holds a comma stands in quotes.
+
+    Example:
+        >>> parse_words("columns", 'a,"b, in m"')
+        ['a', 'b, in m']
+    """
+    if text is None:
+        return []
+    try:
+        lines = list(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise InputError(
+            f'{flag(option)} {text!r} cannot be read ({error}); write a,b or a,"b, c"'
+        ) from error
+    words = lines[0] if lines else []
+    if not words or not all(words):
+        raise InputError(f"{flag(option)} {text!r} lacks a word; write words between commas, such as a,b")
+    if len(set(words)) < len(words):
+        twice = next(word for number, word in enumerate(words) if word in words[:number])
+        raise InputError(f"{flag(option)} names {twice!r} twice; name it once")
+    return words
+
+
+def parse_size(word: str | None) -> tuple[int, int] | None:
+    """Turn a --resize word, such as "28x24" or "28", into (height, width), and None into None.
+
+    Example:
+        >>> parse_size("32x24"), parse_size("28")
+        ((32, 24), (28, 28))
+    """
+    if word is None:
+        return None
+    parts = word.lower().split("x")
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise InputError(f"{word!r} is not an image size; write 28x28 (height x width)")
+    return int(parts[0]), int(parts[-1])

@@ -1,0 +1,105 @@
+"""maskevidence score: the log evidence of a model on data."""
+
+from dataclasses import replace
+
+from maskevidence.command.command_words import ModelKind, check_row_words
+from maskevidence.command.options import (
+    Data,
+    Design,
+    Model,
+    RunOptions,
+    Scorable,
+    ScoredRowOptions,
+    ScoredTextOptions,
+    TextOptions,
+)
+from maskevidence.texts.recipes import RECIPES
+from maskevidence.command.result import Result
+
+_DESIGN: dict[ModelKind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
+
+
+def score(
+    model: Model,
+    data: Data,
+    design: Design = None,
+    *,
+    options: Scorable,
+    run: RunOptions = RunOptions(),
+) -> Result:
+    """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
+
+    With --out the scores are saved while they are computed: the same command resumes an interrupted run, and
+    a larger number of masks, as of random-size:16 after random-size:8, adds to the existing scores.
+
+    A model word such as `ppca:8` is fitted to a training part of the rows and scored on the others; a saved
+    model is scored as it is. Standard errors are given for the masks (Monte Carlo) and for the observations.
+
+    Examples:
+
+        maskevidence score ppca:8 digits
+        maskevidence score gaussian table.csv --design orderings:16 --out runs/a
+        maskevidence score runs/a/model table.csv --design leave-one-out --json -
+        maskevidence score google-bert/bert-base-uncased glue/qnli:validation --text question,sentence
+        maskevidence score runs/a/model table.csv --out runs/b --engine ray:8
+        maskevidence score runs/bert pairs.csv --text sentence_good --against sentence_bad
+    """
+    from maskevidence.core.masks.by_name import parse_design
+
+    word = None if design is None else parse_design(design)
+    if options.kind == "rows":
+        check_row_words(model, data)
+
+    from maskevidence.core.evidence.precise import FEWEST, Precise, default_design
+    from maskevidence.command.prepare import prepare
+    from maskevidence.core.masks.design import MaskKey
+    from maskevidence.core.masks.sizes import LeaveOneOut, RandomSize
+    from maskevidence.runs import RunDirectory, read_run
+    from maskevidence.runs.prepared import score_prepared
+    from maskevidence.core.scores.score import Scoring
+    from maskevidence.command import scoring as numbers
+    from maskevidence.texts.score_pairs import score_pairs
+    from maskevidence.command.scoring import parse_precise
+
+    precise = parse_precise(run.target_se, word, run.shard)
+    numbers.check_run(run)
+    recipe = options.recipe if isinstance(options, TextOptions) else None
+    default = parse_design(_DESIGN[options.kind] if recipe is None else RECIPES[recipe].design)
+    word = word or replace(default, named=frozenset())
+    if isinstance(options, ScoredTextOptions) and options.against is not None:
+        return score_pairs(model, data, word, options, run)
+    resumed = None if run.overwrite else run.out
+    mask_design = word.design if precise is None else FEWEST
+    by_default = design is None and precise is None and options.kind == "rows" and run.shard is None
+    if by_default and (drawn_before := numbers.default_precise_of(resumed)) is not None:
+        precise, mask_design = drawn_before, FEWEST
+    existing = numbers.existing_design(mask_design, resumed)
+    if existing is not None:
+        mask_design = mask_design.continuing(existing, word.named)
+    key = MaskKey(options.seed, word.masks)
+    reports = word.per_token and isinstance(mask_design, LeaveOneOut)
+    records = word.per_token and not reports
+    numbers.check_per_token(options.kind, mask_design, key, reports=reports, records=records)
+    batch_size = options.batch_size if isinstance(options, ScoredRowOptions) else Scoring.batch_size
+    scoring = Scoring(mask_design, key, batch_size, per_token=records)
+    numbers.check_folder(run, model, scoring)
+    ready = prepare(model, data, mask_design, options, resumed)
+    n_tokens = ready.tokens.n_tokens.cpu().numpy()
+    if by_default and existing is None and isinstance(chosen := default_design(n_tokens), Precise):
+        precise, mask_design = chosen, FEWEST
+    if precise is not None:
+        assert isinstance(mask_design, RandomSize)
+        first = precise.first(n_tokens, mask_design, begun=existing is not None)
+        scoring = replace(scoring, design=first)
+    elif existing is None:
+        scoring, ready = numbers.with_enough_draws(scoring, word, ready)
+    if run.out is None:
+        result, estimate = score_prepared(ready, scoring, precise)
+        lines: list[str] = []
+    else:
+        result, lines = numbers.score_into(RunDirectory(run.out), model, ready, scoring, run, precise)
+    tokens = None
+    if reports:
+        scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
+        tokens = numbers.tokens_of(ready, scores, run.out)
+    return numbers.result_of(result, ready.source, lines, tokens, run.out)

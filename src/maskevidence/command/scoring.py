@@ -1,0 +1,326 @@
+"""The scores of a prepared model: in memory, or in a run directory that the same command resumes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from maskevidence import __version__, inputs
+from maskevidence.core.errors import InputError, import_extra
+from maskevidence.core.evidence.precise import Precise
+from maskevidence.core.evidence.result import EvidenceEstimate, page_of_numbers
+from maskevidence.command.command_words import ModelKind
+from maskevidence.command.options import RunOptions
+from maskevidence.core.masks.by_name import DesignWord
+from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.masks.sizes import RandomSize
+from maskevidence.runs import (
+    DataSource,
+    Recording,
+    RunDirectory,
+    read_run,
+    record_run,
+    rows_per_block,
+    write_summary,
+)
+from maskevidence.runs.blocks import Engine, kept_open, local_engine, parse_shard
+from maskevidence.runs.directory import ESTIMATE, TOKENS
+from maskevidence.runs.folder import locked
+from maskevidence.runs.prepared import Prepared, manifest_of
+from maskevidence.runs.summary import agrees
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.scores.score import Scoring
+from maskevidence.core.show.parts import Part, Table
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import plain_number
+from maskevidence.core.support.files import csv_text, write_atomic
+from maskevidence.command.result import Result
+
+MAX_TOKENS_SHOWN = 40
+
+
+def check_per_token(
+    kind: ModelKind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool
+) -> None:
+    """Refuse per-token if neither the report nor the error uses the scores of tokens."""
+    predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
+    if reports and kind != "texts":
+        raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
+    if records and not predicts:
+        raise InputError(
+            "per-token belongs to random-size with own masks and 2 or more replicates, and to leave-one-out "
+            "on texts; leave it out, or choose one of these"
+        )
+
+
+def check_run(run: RunOptions) -> None:
+    """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded."""
+    if run.engine is not None:
+        _ray_engine(run.engine)
+        if run.out is None:
+            raise InputError("--engine ray needs --out, a folder for the scores of the workers")
+        import_extra("ray", "ray", "--engine ray")
+    if run.shard is not None:
+        parse_shard(run.shard)
+        if run.out is None:
+            raise InputError("--shard needs --out, a separate folder for each shard")
+
+
+def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
+    """Refuse a folder that holds another run, as far as that is known before a model is fitted or loaded."""
+    if run.out is None:
+        return
+    folder = RunDirectory(run.out)
+    folder.refuse_unrelated()
+    existing = None if run.overwrite else folder.manifest()
+    if existing is not None:
+        folder.check(existing.model_copy(update=_asked(model, scoring, run)), overwrite=False)
+
+
+def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
+    """The fields of a run's manifest that the options alone decide."""
+    return {
+        "model": model,
+        "design": scoring.design.settings(),
+        "masks": scoring.key.masks,
+        "token_scores": scoring.per_token,
+        "seed": scoring.key.seed,
+        "shard": (1, 1) if run.shard is None else parse_shard(run.shard),
+    }
+
+
+def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
+    """The design of the run that `out` holds, if it is of the same class."""
+    existing = None if out is None else RunDirectory(out).manifest()
+    if existing is None or existing.design.get("name") != design.name:
+        return None
+    return existing.mask_design()
+
+
+def default_precise_of(out: Path | None) -> Precise | None:
+    """The `Precise` without a target of the run that `out` holds; None if it has another design."""
+    existing = None if out is None else RunDirectory(out).manifest()
+    precise = None if existing is None else existing.target()
+    if precise is None or precise.target_se is not None or precise.target_relative is not None:
+        return None
+    return precise
+
+
+def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
+    """For few observations, draw as many random sizes as their error needs, and say so in a note.
+
+    Args:
+        asked: the design as the user gave it, which is left as it is if it names a number.
+
+    Returns:
+        The same with more random sizes, and with the note.
+    """
+    design, n_tokens = scoring.design, ready.tokens.n_tokens.cpu().numpy()
+    if not isinstance(design, RandomSize) or asked.named or scoring.key.masks == "shared":
+        return scoring, ready
+    enough = design.enough_draws(n_tokens, "own")
+    if enough <= design.draws:
+        return scoring, ready
+    noun = ready.source.noun
+    note = (
+        f"{enough} random sizes per {noun} instead of {design.draws}, so that the error of "
+        f"{count(len(n_tokens), noun)} is known; --design {DesignWord(design)} has "
+        f"{design.draws}"
+    )
+    more = replace(scoring, design=replace(design, draws=enough, replicates=design.n_replicates))
+    return more, ready.with_note(note)
+
+
+def result_of(
+    content: dict[str, Any],
+    source: DataSource,
+    lines: Sequence[str] = (),
+    tokens: Sequence[Mapping[str, Any]] | None = None,
+    out: Path | None = None,
+) -> Result:
+    """The numbers of an estimate, and the scores of the first tokens if there are such.
+
+    Args:
+        content: what `estimate.json` holds.
+        source: the data, which say what an observation and a token are.
+        lines: on what was written.
+        tokens: log p of each token given all others, nats.
+        out: the run directory, which has the scores of all tokens; None if they are in JSON alone.
+    """
+    page = page_of_numbers(content, source.noun, source.token)
+    if tokens is None:
+        return Result(page, content, lines)
+    cells = [
+        [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
+        for entry in tokens[:MAX_TOKENS_SHOWN]
+    ]
+    title = "log-probability of each token given all others, nats"
+    parts: list[Part] = [Table(["observation", "position", "token", "log p"], cells, title)]
+    if len(tokens) > MAX_TOKENS_SHOWN:
+        target = "--json" if out is None else str(out / TOKENS)
+        parts.append(f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {target} has all of them.")
+    return Result(replace(page, parts=[*page.parts, *parts]), content | {"tokens": list(tokens)}, lines)
+
+
+def score_into(
+    folder: RunDirectory,
+    model: str,
+    ready: Prepared,
+    scoring: Scoring,
+    run: RunOptions,
+    precise: Precise | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Score into a run directory, or resume the same run that it holds.
+
+    Args:
+        folder: the run directory.
+        model: the MODEL word.
+        ready: the model and the observations.
+        scoring: how masks are drawn.
+        run: how scores are computed and saved.
+        precise: draws as many masks as an error takes, in place of the design; None for the design.
+
+    Returns:
+        What `estimate.json` holds, and lines on what was written.
+
+    Raises:
+        InputError: the folder holds another run, or was changed.
+    """
+    n_rows = rows_per_block(ready.model, ready.tokens, scoring.design, scoring.key)
+    shard = (1, 1) if run.shard is None else parse_shard(run.shard)
+    asked = None if precise is None else precise.settings()
+    manifest = manifest_of(model, ready, scoring, n_rows, shard=shard, precise=asked)
+    n_scored = 0
+
+    def record(design: MaskDesign, engine: Engine) -> None:
+        nonlocal n_scored
+        n_scored += record_run(
+            folder,
+            manifest.model_copy(update={"design": design.settings()}),
+            ready.model,
+            ready.tokens,
+            Recording(
+                scoring.batch_size,
+                engine=engine,
+                overwrite=run.overwrite,
+                labels=ready.labels,
+                verify=ready.code is not None,
+            ),
+            fitted=ready.fitted,
+        )
+
+    if precise is None:
+        record(scoring.design, _engine(run, ready))
+    else:
+        assert isinstance(scoring.design, RandomSize)
+        with kept_open(_engine(run, ready)) as engine:
+
+            def extended(design: RandomSize) -> EvidenceEstimate:
+                record(design, engine)
+                return read_run(folder.path).estimate
+
+            precise.drawn(scoring.design, extended)
+    return _summarized(folder, n_scored)
+
+
+def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], list[str]]:
+    """The result of a run and lines on what was written, after `n_scored` masks were added to it."""
+    whole = read_run(folder.path)
+    result = whole.result()
+    finished = folder.estimate() if n_scored == 0 else None
+    before = folder.finished_before("computes it again")
+    if finished is not None:
+        if whole.manifest.version != __version__:  # whose summary may differ
+            return finished, before
+        if not agrees(finished | {"notes": result["notes"]}, result):
+            raise InputError(
+                f"{str(folder.path / ESTIMATE)!r} was changed after it was written: the scores give another "
+                f"estimate; maskevidence summarize {folder.path} writes it again"
+            )
+        return result, before
+    with locked(folder.path):
+        missing = write_summary(folder, whole, result)
+    return result, folder.written(missing)
+
+
+def _engine(run: RunOptions, ready: Prepared) -> Engine:
+    """What calls the model; each Ray worker has one thread unless `threads` says otherwise."""
+    if run.engine is None:
+        return local_engine
+    return replace(_ray_engine(run.engine), threads=run.threads or 1, load=ready.load)
+
+
+def _ray_engine(word: str) -> Any:
+    """The engine of a word; Ray itself is imported when it is called."""
+    from maskevidence.ray import parse_engine
+
+    return parse_engine(word)
+
+
+def tokens_of(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
+    """The score of each token, in nats; a run directory gets them as a CSV file."""
+    listed = inputs.texts.token_scores(ready, scores)
+    if out is not None:
+        columns = ("id", "position", "token", "log_prob")
+        rows = ([entry[column] for column in columns] for entry in listed)
+        write_atomic(out / TOKENS, csv_text(columns, rows))
+    return listed
+
+
+def parse_precise(
+    target_se: str | None, design: DesignWord | None = None, shard: str | None = None
+) -> Precise | None:
+    """Turn --target-se into a `Precise`; None without it.
+
+    Args:
+        target_se: nats, such as "0.05", or a share of the log evidence, such as "1%"; ",max_passes=4000"
+            after it limits the masks of all observations.
+        design: the value of --design, which has to be random-size or random-size:per-token; None without it.
+
+    Example:
+        >>> parse_precise("0.05")
+        Precise(target_se=0.05, target_relative=None, max_passes=None, negligible=0.1)
+        >>> parse_precise("1%,max_passes=4000").target(-50.0)
+        0.5
+    """
+    if target_se is None:
+        return None
+    word, *limits = target_se.split(",")
+    number = word.removesuffix("%")
+    try:
+        value = plain_number(number)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        raise InputError(
+            f"--target-se {target_se!r}; give nats above 0, such as 0.05, or a share of the log evidence, "
+            "such as 1%"
+        )
+    name, _, most = "".join(limits).partition("=")
+    if limits and (len(limits) > 1 or name != "max_passes" or not most.isascii() or not most.isdigit()):
+        raise InputError(
+            f"--target-se {target_se!r}; write a limit on the masks of all observations as "
+            f"{word},max_passes=100000"
+        )
+    is_share = number != word
+    share = value / 100 if is_share else None
+    precise = Precise(None if is_share else value, share, int(most) if limits else None)
+    if design is not None:
+        if not isinstance(design.design, RandomSize):
+            raise InputError(f"--target-se draws random sizes; leave --design {design} out")
+        if design.named:
+            raise InputError(
+                f"--target-se finds the number of masks, which --design {design} sets; give one of them"
+            )
+        if design.masks == "shared":
+            raise InputError(
+                "--target-se needs own masks, whose error is known from few passes; leave shared out"
+            )
+    if shard is not None:
+        raise InputError(
+            "--target-se follows the errors of all rows, and a shard sees its own; score the first 100 of N "
+            f"rows (--limit 100) with --target-se √(N/100)·{target_se}, and give every shard --design "
+            "random-size:K,replicates=K with the K draws at which that run ends"
+        )
+    return precise

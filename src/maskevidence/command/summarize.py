@@ -1,0 +1,69 @@
+"""maskevidence summarize: the summary of a run from its scores, and of several shards as of one run."""
+
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from maskevidence.core.errors import InputError
+from maskevidence.command.command_words import Argument, Option
+from maskevidence.command.options import Overwrite
+from maskevidence.command.result import Result
+
+if TYPE_CHECKING:
+    from maskevidence.runs import Run, RunDirectory
+
+
+def summarize(
+    runs: Annotated[list[Path], Argument("RUN...", "A run directory, or those of all shards of a run.")],
+    out: Annotated[
+        Path | None, Option("Write the whole run into this folder.", "DIR", writes="folder")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Compute estimate.json, curve.csv and curve.png again from the Parquet scores of a run.
+
+    Several directories must be all shards of one run (score --shard 1/8 ...). They give what one run would
+    have given, and --out writes it into a run directory.
+
+    Examples:
+
+        maskevidence summarize runs/a
+        maskevidence summarize runs/shard-* --out runs/whole
+    """
+    from maskevidence.runs import RunDirectory, read_run, write_summary
+    from maskevidence.runs.folder import locked
+    from maskevidence.command.scoring import result_of
+
+    if out is not None and os.path.realpath(out) in {os.path.realpath(run) for run in runs}:
+        raise InputError(f"--out {str(out)!r} is one of the runs; give another folder, or leave it out")
+    if out is not None:
+        RunDirectory(out).refuse_unrelated()
+    run = read_run(*runs)
+    result = run.result()
+    if out is None and len(runs) > 1:
+        return result_of(result, run.manifest.data)
+    folder = RunDirectory(out or runs[0])
+    if out is not None:
+        folder.check(run.manifest, overwrite=overwrite)
+    with locked(folder.path):
+        if out is not None:
+            _copy(run, runs[0], folder)
+        missing = write_summary(folder, run, result)
+    return result_of(result, run.manifest.data, folder.written(missing))
+
+
+def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
+    """Copy the scores, and the model if the run fitted one."""
+    from maskevidence.runs.directory import MODEL, write_closed_form, write_labels
+    from maskevidence.core.support.files import write_atomic
+
+    model = source / MODEL
+    folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
+    estimate = run.estimate
+    for write, values in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
+        if values is not None:
+            write(folder.path, run.manifest, dict(zip(estimate.ids.tolist(), values, strict=True)))
+    for part in run.parts:
+        write_atomic(folder.scores / part.path.name, part.path.read_bytes())

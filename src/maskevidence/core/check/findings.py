@@ -1,0 +1,198 @@
+"""The finding of a check, the report of all checks of a model, and the bound of the statistical checks."""
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.standard_errors import student_t_quantile
+from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show.shown import Shown
+
+Status = Literal["passed", "failed", "noted", "skipped"]
+FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
+_N_TESTS = 11  # at most: the ids, 4 offsets, 2 high rates, and 4 of objectives and collators
+_COLUMNS = ("check", "result", "rows", "masks", "bound", "what was found")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        check: the name of the check.
+        status: "passed"; "failed"; "noted" if the model may be sound, but readers of its numbers should know
+            something; "skipped" if the check does not apply, or if an earlier failure may explain its own.
+        found: the result in one sentence; for "skipped", the reason.
+        did: what the check does, one sentence.
+        n_rows: the number of observations.
+        n_masks: the number of masks.
+        largest: the largest difference, error or share; None if nothing was measured.
+        allowed: the largest number that passes, rounding included; None if nothing was measured.
+        z: for statistical checks, the deviation in standard errors; None for others.
+        look_at: for "failed" and "noted", what to look at in the model or the data.
+    """
+
+    check: str
+    status: Status
+    found: str
+    did: str = ""
+    n_rows: int = 0
+    n_masks: int = 0
+    largest: float | None = None
+    allowed: float | None = None
+    z: float | None = None
+    look_at: str = ""
+
+
+def passed(found: str, **fields: Any) -> Finding:
+    """The check passed; its name and the counts of the trial are added by the `Check`."""
+    return Finding("", "passed", found, **fields)
+
+
+def failed(found: str, **fields: Any) -> Finding:
+    """The check failed."""
+    return Finding("", "failed", found, **fields)
+
+
+def noted(found: str, **fields: Any) -> Finding:
+    """The model may be sound, but readers of its numbers should know something."""
+    return Finding("", "noted", found, **fields)
+
+
+def skipped(reason: str) -> Finding:
+    """The check does not apply."""
+    return Finding("", "skipped", reason)
+
+
+@dataclass(frozen=True, repr=False)
+class CheckReport(Shown):
+    """The findings of all checks of one model on some data; it prints as a table.
+
+    Attributes:
+        model: the name of the model's class.
+        findings: one per check, in the order of the checks.
+        n_passes: how many rows with a mask went through the model.
+        seed: of the random rows, masks and replacements.
+
+    Example:
+        >>> report = CheckReport("Gaussian", (Finding("leak", "passed", "no answer changed"),), 8, 0)
+        >>> report.ok, len(report.failed)
+        (True, 0)
+    """
+
+    model: str
+    findings: tuple[Finding, ...]
+    n_passes: int
+    seed: int
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The checks that failed."""
+        return tuple(finding for finding in self.findings if finding.status == "failed")
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return not self.failed
+
+    def __getitem__(self, check: str) -> Finding:
+        """The finding of a check, by its name."""
+        for finding in self.findings:
+            if finding.check == check:
+                return finding
+        names = ", ".join(finding.check for finding in self.findings)
+        raise InputError(f"there is no check {check!r}; there are {names}")
+
+    def raise_if_failed(self) -> None:
+        """Raise an error of one line unless all checks passed.
+
+        Raises:
+            InputError: a check failed; the message names all that failed, and quotes the first.
+        """
+        if self.ok:
+            return
+        first, names = self.failed[0], ", ".join(finding.check for finding in self.failed)
+        hint = f"; look at {first.look_at}" if first.look_at else ""
+        raise InputError(
+            f"{self.model} failed {len(self.failed)} of {len(self.findings)} checks ({names}): "
+            f"{first.check}: {first.found}{hint}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as content for JSON."""
+        return {
+            "model": self.model,
+            "ok": self.ok,
+            "n_passes": self.n_passes,
+            "seed": self.seed,
+            "findings": [
+                {name: None if _not_finite(value) else value for name, value in asdict(finding).items()}
+                for finding in self.findings
+            ],
+        }
+
+    @property
+    def summary(self) -> str:
+        """One sentence: how many checks passed, failed, and so on."""
+        counts = Counter(finding.status for finding in self.findings)
+        order: tuple[Status, ...] = ("passed", "failed", "noted", "skipped")
+        numbers = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
+        return f"{self.model}: {numbers} ({self.n_passes:,} passes of the model)"
+
+    def details(self) -> list[str]:
+        """One line per check that failed or noted something: what it does, and what to look at."""
+        return [
+            f"{finding.check} {finding.status}: {finding.did}"
+            + (f" Look at {finding.look_at}." if finding.look_at else "")
+            for finding in self.findings
+            if finding.status in ("failed", "noted")
+        ]
+
+    def page(self) -> Page:
+        """A table of the findings, then the details of those that failed or noted something."""
+        failed = ", ".join(finding.check for finding in self.failed)
+        line = f"CheckReport({self.summary}{'; failed: ' + failed if failed else ''})"
+        rows = [_cells(finding) for finding in self.findings]
+        table = Table(_COLUMNS, rows, words=(0, 1, len(_COLUMNS) - 1))
+        return Page(line, self.summary, parts=[table, *self.details()])
+
+    def __str__(self) -> str:
+        return self._text()
+
+
+def critical(df: float) -> float:
+    """How many standard errors a statistical check allows, two-sided, with Bonferroni's correction per call.
+
+    Example:
+        >>> round(critical(math.inf), 2), round(critical(15), 2)
+        (3.91, 5.29)
+    """
+    return student_t_quantile(1 - FALSE_ALARMS / _N_TESTS / 2, df)
+
+
+def signs_by_chance(n_positive: int, n: int) -> bool:
+    """Whether random signs explain n_positive of n differences: a one-sided sign test, corrected as above.
+
+    Example:
+        >>> signs_by_chance(15, 16), signs_by_chance(16, 16)
+        (True, False)
+    """
+    from scipy import special
+
+    chance = 1.0 if n_positive == 0 else float(special.bdtrc(n_positive - 1, n, 0.5))
+    return chance > FALSE_ALARMS / _N_TESTS
+
+
+def _not_finite(value: object) -> bool:
+    """Whether a value is infinite or NaN, which JSON cannot hold."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    """The row of a finding in the table."""
+    counts = (f"{n:,}" if n else "" for n in (finding.n_rows, finding.n_masks))
+    allowed = "" if finding.allowed is None else f"{finding.allowed:.2g}"
+    bound = allowed if finding.z is None else f"z = {finding.z:.1f}"
+    return finding.check, finding.status, *counts, bound, finding.found

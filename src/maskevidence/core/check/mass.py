@@ -1,0 +1,366 @@
+"""The total probability of a hidden token over all its values is 1, in nats and in the measure it claims."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from maskevidence.core.check.findings import Finding, failed, noted, passed, skipped
+from maskevidence.core.check.integrals import Floats, integrate
+from maskevidence.core.check.trial import Trial, check
+from maskevidence.core.errors import InputError
+from maskevidence.core.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
+
+_N_PROBES = 4
+_TOKENS_A_PAIR = 8  # whose distributions, of many values each, are kept
+_FEW = 64  # distinct values of a table of whole numbers, which a probability mass may be meant for
+_MOST_VALUES = 1024  # that are enumerated one by one
+_UNSEEN = 64  # values beyond those of the data that are tried, until one is refused or impossible
+_STARTS, _WIDE_GAPS = 64, 16  # values of a column at which a quadrature begins
+_BASES = (2.0, 10.0)
+_FEW_VALUES = 32
+_BRIGHTER = 8
+_LIKELY = 0.05
+_N_PAIRS = 8  # in which the mask token's probability is averaged
+_LEAST_SHARE = 1e-3
+_TIMES_OTHERS = 3.0  # the median of all values, of which networks with random weights give it up to 1.6
+
+
+@dataclass(frozen=True)
+class Mass:
+    """Values of a hidden token with their log-probabilities, which sum or integrate to the total."""
+
+    row: int  # the pair of the trial
+    column: int  # the hidden token
+    log_prob: Floats  # shape (n,); the answers at the values
+    log_weight: Floats  # shape (n,); the log weight of each value in the sum or integral
+    error: float = 0.0  # the numerical error of the total
+    note: str = ""  # why the total is not to be trusted; empty if it is
+    complete: bool = True  # whether the token has no other values; otherwise the sum is at most 1
+    density: bool = False  # whether the sum is an integral
+    # the number of the column's values in the data, at which an integral looks for narrow modes
+    n_values: int = 0
+
+    def total(self, base: float = math.e) -> float:
+        """Σ weight · base^answer; 1 for a probability whose logarithm has that base."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            log_terms = self.log_prob * math.log(base) + self.log_weight
+            return float(np.exp(np.nan_to_num(log_terms, nan=-np.inf, neginf=-np.inf)).sum())
+
+
+def masses(trial: Trial) -> list[Mass]:
+    """The total probabilities of some hidden tokens of different pairs; none if they cannot be computed."""
+    if _why_unknown(trial) is not None:
+        return []
+    if isinstance(trial.model, HasLogDistributions):
+        return _listed(trial)
+    column = trial.probe("mass")
+    pairs = trial.rng("mass rows").permutation(len(column))[:_N_PROBES].tolist()
+    hidden = [(row, int(column[row])) for row in pairs]
+    values = trial.tokens.values
+    if not values.is_floating_point():
+        return [_enumerated(trial, *token) for token in hidden]
+    if isinstance(trial.model, HasValuesOf):
+        known = [_known_values(trial, *token) for token in hidden]
+        return [mass for mass in known if mass is not None]
+    seen, sums = torch.unique(trial.data.values[_present(trial)]), []
+    if len(seen) <= _FEW and bool((seen == seen.round()).all()):
+        sums = [_summed(trial, *token, seen) for token in hidden]
+        if all(abs(mass.total() - 1) <= _tolerance(trial) for mass in sums):
+            return sums
+    integrals = [mass for token in hidden if (mass := _integrated(trial, *token)) is not None]
+    return sums if sums and len(integrals) < len(hidden) else integrals
+
+
+def _why_unknown(trial: Trial) -> str | None:
+    """The reason why total probabilities are not computed, or None."""
+    if trial.model.conditionals == "transformed":
+        return "what is scored is not the tokens themselves"
+    if trial.tokens.values.ndim > 2:
+        return "a token has several numbers, over which nothing is integrated"
+    return None
+
+
+def _no_masses(trial: Trial) -> Finding:
+    """The finding of a check that needs total probabilities, where there are none."""
+    return skipped(_why_unknown(trial) or "the model takes no other values than those of the data")
+
+
+def _present(trial: Trial) -> Bool[Tensor, "N D"]:
+    """Which values of the data are not absent."""
+    return trial.data.maskable | trial.data.context
+
+
+def _tolerance(trial: Trial) -> float:
+    """How far from 1 rounding and quadrature may bring a sum."""
+    return min(0.1, max(1e-4, 10 * trial.tolerance))
+
+
+def _listed(trial: Trial) -> list[Mass]:
+    """The distributions of the model itself, which have to agree with its answers."""
+    pairs = trial.rng("mass rows").permutation(len(trial.masked))[: 2 * _N_PROBES]
+    result, agree = [], True
+    for part, tokens, hidden, log_probs in trial.distributions(pairs):
+        row = pairs[part]
+        own = log_probs.gather(1, tokens.values[hidden][:, None].long().to(log_probs.device))[:, 0]
+        answer = trial.answer[row][hidden].cpu()
+        agree &= not bool(
+            (((own.double().cpu() - answer).abs() / (1 + answer.abs())) > trial.tolerance).any()
+        )
+        taken = hidden.cumsum(1)[hidden] <= _TOKENS_A_PAIR
+        places, log_p = torch.nonzero(hidden)[taken].tolist(), log_probs[taken].double().cpu().numpy()
+        for (index, column), log_prob in zip(places, log_p, strict=True):
+            result.append(Mass(int(row[index]), column, log_prob, np.zeros(len(log_prob))))
+    note = "" if agree else "log_distributions and log_conditionals disagree"
+    return [replace(mass, note=note) for mass in result]
+
+
+def _summed(trial: Trial, row: int, column: int, values: Tensor) -> Mass:
+    """The sum over some values."""
+    log_prob = trial.curve(row, column)(values)
+    return Mass(row, column, log_prob, np.zeros(len(log_prob)), complete=False)
+
+
+def _known_values(trial: Trial, row: int, column: int) -> Mass | None:
+    """The sum over all values of a column that has finitely many, otherwise the integral."""
+    assert isinstance(trial.model, HasValuesOf)
+    values = trial.model.values_of(column)
+    if values is None:
+        return _integrated(trial, row, column)
+    measure = base_measure_of(trial.model) or MASS
+    return replace(_summed(trial, row, column, values), complete=True, density=not measure.startswith(MASS))
+
+
+def _enumerated(trial: Trial, row: int, column: int) -> Mass:
+    """The sum over the tokenizer's ids; without a tokenizer, over whole numbers until one is refused."""
+    log_prob = trial.curve(row, column)
+    tokenizer = getattr(trial.model, "tokenizer", None)
+    seen = trial.data.values[_present(trial)]
+    first = min(0, int(seen.min()))
+    last = int(seen.max()) if tokenizer is None else len(tokenizer) - 1
+    if last - first >= _MOST_VALUES:
+        return _summed(trial, row, column, torch.unique(seen)[:_MOST_VALUES])
+    answers = [log_prob(torch.arange(first, last + 1, device=seen.device))]
+    complete = tokenizer is not None
+    for value in range(last + 1, last + 1 + _UNSEEN * (not complete)):
+        try:
+            answer = log_prob(torch.tensor([value], device=seen.device))
+        except Exception:  # the model does not accept this value
+            answer = np.array([-np.inf])
+        if not np.isfinite(answer[0]):
+            complete = True
+            break
+        answers.append(answer)
+    log_p = np.concatenate(answers)
+    return Mass(row, column, log_p, np.zeros(len(log_p)), complete=complete)
+
+
+def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
+    """The integral over the real line; over the range of the column if the model refuses other values."""
+    curve, device = trial.curve(row, column), trial.data.values.device
+
+    def log_prob(x: Floats) -> Floats:
+        try:
+            answers = curve(torch.from_numpy(x).to(device))
+        except Exception as error:  # values outside the range are refused, or all but those of the data
+            raise InputError("the model does not take these values") from error
+        return np.where(np.isnan(answers), -np.inf, answers)
+
+    for line in (True, False):
+        try:
+            found = integrate(log_prob, _starts(trial, row, column), 0.1 * _tolerance(trial), line=line)
+        except InputError:
+            continue
+        grows = "" if found.grows is None else f"the density grows without end towards {found.grows:.3g}"
+        n_values = int(_present(trial)[:, column].sum())
+        sums = (found.log_prob, found.log_weight, found.error)
+        return Mass(row, column, *sums, grows, complete=line, density=True, n_values=n_values)
+    return None
+
+
+def _starts(trial: Trial, row: int, column: int) -> Floats:
+    """Values of each part of a column of the data, and both ends of its wide gaps, in rising order."""
+    own = float(trial.tokens.values[row, column])
+    seen = np.unique(trial.data.values[_present(trial)[:, column], column].double().cpu().numpy())
+    gaps = np.argsort(-np.diff(seen))[:_WIDE_GAPS]
+    ranks = np.linspace(0, len(seen) - 1, min(len(seen), _STARTS)).round().astype(int)
+    return np.unique(np.concatenate([seen[ranks], seen[gaps], seen[(gaps + 1) % len(seen)], [own]]))
+
+
+@check(
+    "normalisation",
+    "The probabilities of all values of some hidden tokens were added up, or integrated.",
+    "the softmax or the constant of the density, and its sign",
+)
+def normalisation(trial: Trial, masses: list[Mass]) -> Finding:
+    """The probabilities of all values of a hidden token add up to 1."""
+    if not masses:
+        return _no_masses(trial)
+    allowed = _tolerance(trial)
+    worst = max(masses, key=lambda mass: _excess(mass, trial))
+    total, excess = worst.total(), _excess(worst, trial)
+    n_rows = len({int(trial.tokens.ids[mass.row]) for mass in masses})
+    numbers: dict[str, Any] = {
+        "largest": abs(total - 1),
+        "allowed": allowed,
+        "n_rows": n_rows,
+        "n_masks": len(masses),
+    }
+    token = f"token {worst.column} of observation {int(trial.tokens.ids[worst.row])}"
+    if excess > 0:
+        return replace(_not_normalised(worst, masses, token), **numbers)
+    rough = max(masses, key=lambda mass: mass.error)
+    if rough.error > allowed:
+        message = f"cannot tell: the integral has not settled, at {rough.total():.4g} ± {rough.error:.2g}"
+        look_at = "modes narrower than the digits of the values; double precision tells more"
+        return noted(message, look_at=look_at, **numbers)
+    incomplete = [mass for mass in masses if not mass.complete]
+    if short := [mass for mass in incomplete if mass.total() < 1 - allowed - 2 * mass.error]:
+        look_at = "the values that a token can have; a method log_distributions(tokens, masked) lists them"
+        message = (
+            f"the probabilities of the {len(short[0].log_prob):,} values tried add up to "
+            f"{short[0].total():.4g}; whether there are other values is not known"
+        )
+        return noted(message, look_at=look_at, **numbers)
+    kind = "integrals" if worst.density else "sums"
+    largest = max(abs(mass.total() - 1) for mass in masses)
+    return passed(f"{len(masses)} {kind}, all within {largest:.1e} of 1", **numbers)
+
+
+def _not_normalised(worst: Mass, masses: list[Mass], token: str) -> Finding:
+    """The finding if the total of a token is not 1: a fault, or a mode that so few rows do not show."""
+    if worst.note:
+        return failed(f"{worst.note} ({token})")
+    total = worst.total()
+    if total < 1 and (chance := _chance_of_unseen_modes(masses)) > _LIKELY:
+        return noted(
+            f"cannot tell: the density of {token} integrates to {total:.4g}; narrow modes between the values "
+            f"of its column may hold the rest, which so few rows miss in {chance:.0%} of cases",
+            look_at="the constant of the density, with more rows",
+        )
+    error = f" ± {worst.error:.2g}" if worst.error else ""
+    return failed(f"the probabilities of {token} add up to {total:.6g}{error}, not to 1")
+
+
+def _chance_of_unseen_modes(masses: list[Mass]) -> float:
+    """The probability that no value of the columns lies in the part of its density that is missing."""
+    if any(mass.n_values == 0 for mass in masses):  # no integrals
+        return 0.0
+    of_columns = {mass.column: mass for mass in sorted(masses, key=lambda mass: -mass.total())}
+    return math.prod(min(1.0, mass.total()) ** mass.n_values for mass in of_columns.values())
+
+
+def _excess(mass: Mass, trial: Trial) -> float:
+    """How far a total lies beyond the allowed range; 0 or less if it does not."""
+    difference = mass.total() - 1
+    if mass.note or not math.isfinite(difference):
+        return math.inf
+    return (abs(difference) if mass.complete else difference) - _tolerance(trial) - 2 * mass.error
+
+
+@check("units", "Bases 2 and 10 of the logarithm were tried, and whether the tokens themselves are scored.")
+def units(trial: Trial, masses: list[Mass]) -> Finding:
+    """Answers are natural logarithms of the tokens' own probabilities, in the measure the model names."""
+    if trial.model.conditionals == "transformed":
+        return noted("what is scored is not the tokens themselves, as the model says: every sum is `pseudo`")
+    if trial.tokens.values.ndim > 2 and (step := _ignored_step(trial)) is not None:
+        n_entries = math.prod(trial.tokens.values.shape[2:])
+        return failed(
+            f"the answer stays the same when all {n_entries} numbers of a hidden token rise by {step:g}",
+            look_at="a target that is normalised by its own mean, which needs conditionals = 'transformed'",
+        )
+    if not masses:
+        return _no_masses(trial)
+    if (base := _other_base(masses, _tolerance(trial))) is not None:
+        message = f"the answers are logarithms to the base {base:g}: with it, the probabilities add up to 1"
+        return failed(message, look_at="torch.log in place of another logarithm")
+    measure, density = base_measure_of(trial.model), masses[0].density
+    if measure is not None and measure.startswith(MASS) == density:
+        kind = "density" if density else "mass"
+        message = f"the probabilities are those of a {kind}, but base_measure = {measure!r}"
+        return failed(message, look_at="the attribute `base_measure`")
+    if not density:
+        return passed(f"natural logarithms of a {measure or MASS}")
+    values = trial.data.values[trial.data.maskable]
+    n_distinct = len(torch.unique(values))
+    whole = not values.is_floating_point() or bool((values == values.round()).all())
+    if n_distinct <= _FEW_VALUES and whole and len(values) > 4 * n_distinct:
+        return noted(
+            f"natural logarithms of a density, beside data with {n_distinct} distinct values: a density can "
+            "rise without bound on them, and cannot be compared with a probability mass",
+            look_at="a model of the values themselves, or one fixed density for all models that are compared",
+        )
+    return passed(f"natural logarithms of a {measure or DENSITY}")
+
+
+def _other_base(masses: list[Mass], tolerance: float) -> float | None:
+    """The base of logarithms for which the totals are 1, if they are not for natural ones."""
+    if all(abs(mass.total() - 1) <= tolerance for mass in masses):
+        return None
+    fits = (base for base in _BASES if all(abs(m.total(base) - 1) <= tolerance + m.error for m in masses))
+    return next(fits, None)
+
+
+def _ignored_step(trial: Trial) -> float | None:
+    """A number that can be added to all entries of a hidden token without a change of its answer, or None.
+
+    A density of the entries changes with it; a density of the entries minus their own mean does not.
+    """
+    values, column = trial.tokens.values, trial.probe("shift")
+    row = torch.arange(len(column))
+    own = values[row, column].double()
+    step, fits = max(float(own.std()), 1e-3), torch.ones(len(own), dtype=torch.bool)
+    if values.dtype == torch.uint8:
+        step, fits = _BRIGHTER, own.flatten(1).amax(1) + _BRIGHTER <= 255
+    if not bool(fits.any()):
+        return None
+    moved = values.clone()
+    moved[row[fits], column[fits]] = (own[fits] + step).to(values.dtype)
+    after = trial.ask(trial.with_values(moved))[row, column][fits]
+    before = trial.answer[row, column][fits]
+    same = (after - before).abs() <= trial.tolerance * (1 + before.abs())
+    answer = trial.answer[trial.masked]
+    varies = bool((answer - answer.mean()).abs().max() > 0)
+    return step if varies and float(same.double().mean()) >= 0.5 else None
+
+
+@check(
+    "mask token",
+    "The probability of the mask token itself at the hidden tokens of some pairs was averaged.",
+    "the logit of the mask token, to be left out before the softmax (diffusion=mdlm, for example)",
+    explains=False,
+)
+def mask_token(trial: Trial) -> Finding:
+    """Hidden tokens are hardly ever predicted to be the mask token.
+
+    A network that was trained with the mask token among its outputs has learnt that it never is the answer,
+    and gives it less than other values. In MDLM, SEDD and BD3-LM its output is left out before the softmax,
+    in training too, and nothing keeps it small: where it is not left out, the answers are too low by
+    -log(1 - p(mask token)) nats for each hidden token.
+    """
+    token = getattr(trial.model, "mask_token_id", None)
+    if token is None or not isinstance(trial.model, HasLogDistributions):
+        return skipped("the model has no mask token, or lists no distributions")
+    pairs = trial.rng("mask token").permutation(len(trial.masked))[:_N_PAIRS]
+    sums, of_token = [], []
+    for answer in trial.distributions(pairs):
+        if token >= answer.log_probs.shape[1]:
+            return passed("it is not among the values")
+        sums.append(answer.log_probs.exp().sum(0, dtype=torch.float64).cpu())
+        of_token.append(answer.log_probs[:, token].double().cpu())
+    log_p = torch.cat(of_token)
+    shares = torch.stack(sums).sum(0) / len(log_p)
+    share = float(shares[token])
+    allowed = max(_LEAST_SHARE, _TIMES_OTHERS * float(shares.median()))
+    numbers = {"largest": share, "allowed": allowed, "n_rows": trial.n_rows, "n_masks": len(pairs)}
+    if share <= allowed:
+        return passed(f"it has a probability of {share:.1e}", **numbers)
+    lost = float(-torch.log1p(-log_p.exp().clamp(max=1 - 1e-12)).mean())
+    message = (
+        f"{share:.2%} of the probability goes to the mask token; hidden tokens are {lost:.2g} nats too low"
+    )
+    return failed(message, **numbers)

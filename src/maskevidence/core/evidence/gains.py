@@ -1,0 +1,88 @@
+"""What the tokens of a block gain from each other: the correction of `LogSizes`, and its error.
+
+Let B be the block of Δ tokens that an order shows between two masks, V the tokens before it, and
+
+    i(k, l) = log p(x_k | x_V, x_l) - log p(x_k | x_V),   the gain of token k from seeing token l.
+
+To second order, log p(x_B | x_V) = Σ_{k in B} log p(x_k | x_V) + Σ_{pairs k, l in B} i(k, l), and the masks
+score the first sum alone. The next mask of the order shows what the second one is like: a token k that it
+hides has gained d_k = Σ_{l in B} i(k, l) from the block.
+
+- Its mean. A score that follows a + b/(n + 1) from n visible tokens to n + Δ, as it does where p parameters
+  are learned from n rows (b = -p/2), gains the mean d_k, which tells b; the gain within the block is added.
+- Its variance. Pairs hardly correlate, so that it is Δ (Δ - 1)/2 · τ² with τ² = E i², and E d_k² = Δ τ². The
+  blocks of an order are a martingale: their variances v add up, with (Σ v)² / Σ v² degrees of freedom.
+
+Where the next mask hides too few tokens, b is that of the block before, and τ² falls as 1/(n + 1)². The
+variance rests on orders that agree, as those of one joint density do; for other conditionals, the error is
+the spread of several orders.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.evidence.standard_errors import MeanWithErrors
+from maskevidence.core.masks.orders import LogSizes
+from maskevidence.core.scores.record import Scores, ScoreTable
+
+FEWEST_GAINS = 8  # hidden tokens that tell b and τ²
+
+
+def corrected_scores(table: ScoreTable, design: LogSizes) -> Float64[np.ndarray, " n_masks"]:
+    """The scores of blocks with their mean gains; of a record sorted by id, draw and size."""
+    return table.score + _gains(table, design)[0] / design.n_scored(table.n_tokens, table.size)
+
+
+def mean_with_gains(mean: MeanWithErrors, table: ScoreTable, design: LogSizes) -> MeanWithErrors:
+    """A mean over observations with the error of its blocks.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=60, n_components=2, seed=1)
+        >>> x = model.sample(1, seed=2)
+        >>> estimate = me.estimate_evidence(model, x, me.LogSizes(fits=30))
+        >>> abs(estimate.log_evidence - float(model.score_samples(x)[0])) < 3 * estimate.mask_se
+        True
+    """
+    parts = _gains(table, design)[1] / (design.orders * len(np.unique(table.id))) ** 2
+    variance = float(parts.sum())
+    df = variance**2 / float((parts**2).sum()) if variance else math.inf
+    return mean._replace(mask_se=math.sqrt(variance), mask_df=df, tails=(0.0, 0.0))
+
+
+def _gains(
+    table: ScoreTable, design: LogSizes
+) -> tuple[Float64[np.ndarray, " n_masks"], Float64[np.ndarray, " n_masks"]]:
+    """What the block of each mask gains within itself: the mean, nats, and the variance, nats²."""
+    n_scored, log_prob = design.n_scored(table.n_tokens, table.size), _log_probs(table)
+    visible = table.n_tokens - table.size
+    z = 1.0 / (visible + 1)
+    slope, square, mean = np.zeros((3, len(table)))
+    for mask in range(len(table) - 1, -1, -1):  # of an order, the most hidden tokens first
+        following, n = mask - 1, int(n_scored[mask])
+        if n < table.size[mask] and table.size[following] >= FEWEST_GAINS:
+            gain = (log_prob[following] - log_prob[mask])[~np.isnan(log_prob[following])]
+            slope[mask] = gain.mean() / (z[following] - z[mask])
+            square[mask] = np.mean(gain**2) / (n * z[mask] ** 2)
+        elif visible[mask] > 0:
+            slope[mask], square[mask] = slope[mask + 1], square[mask + 1]
+        mean[mask] = slope[mask] * (1.0 / (visible[mask] + 1 + np.arange(n)) - z[mask]).sum()
+    return mean, n_scored * (n_scored - 1) / 2 * square * z**2
+
+
+def _log_probs(table: ScoreTable) -> Float64[np.ndarray, "n_masks D"]:
+    """The log-probability of each hidden token of each mask; NaN where it is visible."""
+    assert table.hidden is not None
+    hidden = table.hidden.packed(table.size)
+    answer = np.full((len(table), int(table.hidden.column.max()) + 1), np.nan)
+    answer[np.repeat(np.arange(len(table)), table.size), hidden.column] = hidden.log_prob
+    return answer
+
+
+def with_all_hidden(record: ScoreTable | Scores) -> ScoreTable:
+    """For the curve: the record of `LogSizes` with the mean over all hidden tokens as the score of a mask."""
+    table = Scores.of(record).table()
+    return replace(table, score=np.nanmean(_log_probs(table), axis=1))

@@ -1,0 +1,120 @@
+"""The observations of an estimate: the log evidence, mask error and length of each."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Integer
+
+from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.evidence.score_means import errors_of_rows
+from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.sizes import LeaveOneOut
+from maskevidence.core.support.files import csv_text
+
+_COLUMNS = (
+    "id",
+    "label",
+    "n_tokens",
+    "n_bytes",
+    "log_evidence",
+    "mask_se",
+    "mask_df",
+    "per_token",
+    "pll",
+    "closed_form",
+)
+
+_ROWS_AT_ONCE = 2**14
+
+
+@dataclass(frozen=True)
+class ObservationTable:
+    """The observations of an estimate, in the order of their ids; nats.
+
+    The mean of `log_evidence` is the estimate. The square of `mask_se` is unbiased for the variance
+    over masks; an interval takes Student's t with `mask_df` degrees of freedom, which are few unless an
+    observation has many masks.
+    """
+
+    id: Integer[np.ndarray, " N"]
+    label: tuple[str, ...]  # N names, empty where an observation has none
+    n_tokens: Integer[np.ndarray, " N"]  # tokens that can be hidden
+    n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text behind them; None without text
+    log_evidence: Float64[np.ndarray, " N"]
+    # shape (N,); Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of
+    # them gave the same number, 0 where every mask was scored
+    mask_se: Float64[np.ndarray, " N"]
+    # its degrees of freedom (Welch-Satterthwaite); NaN where there are none
+    mask_df: Float64[np.ndarray, " N"]
+    # shape (N,); the pseudo-log-likelihood, which is `log_evidence` where each token was hidden alone; None
+    # for other designs
+    pll: Float64[np.ndarray, " N"] | None
+    # the log evidence by the model itself, without masks; None where it has none
+    closed_form: Float64[np.ndarray, " N"] | None
+
+    @property
+    def per_token(self) -> Float64[np.ndarray, " N"]:
+        """Log evidence per token, shape (N,), nats."""
+        return self.log_evidence / self.n_tokens
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def columns(self) -> dict[str, list[object]]:
+        """The content of `observations.csv` by column; None where a number is not known."""
+        columns: dict[str, list[object]] = {}
+        for name in _COLUMNS:
+            values = getattr(self, name)
+            if isinstance(values, np.ndarray):
+                values = values.tolist()
+            listed = [None] * len(self) if values is None else values
+            columns[name] = [
+                None if isinstance(value, float) and math.isnan(value) else value for value in listed
+            ]
+        return columns
+
+    def to_csv(self) -> str:
+        """CSV text with the columns of `columns`."""
+        return "".join(self.csv_in_parts())
+
+    def csv_in_parts(self) -> Iterator[str]:
+        """The same text in parts."""
+        for start in range(0, max(1, len(self)), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            values = {field.name: getattr(self, field.name) for field in fields(self)}
+            some: dict[str, Any] = {name: x if x is None else x[part] for name, x in values.items()}
+            columns = ObservationTable(**some).columns()
+            text = csv_text(columns, zip(*columns.values(), strict=True))
+            yield text if start == 0 else text.split("\n", 1)[1]
+
+
+def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:
+    """The observations of an estimate one by one.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> design = me.EverySize(masks_per_size=8)
+        >>> estimate = me.estimate_evidence(model, model.sample(5, seed=1), design)
+        >>> table = observation_table(estimate, design)
+        >>> table.label[0], bool((table.mask_se > 0).all())
+        ('', True)
+        >>> bool(abs(table.log_evidence.mean() - estimate.log_evidence) < 1e-9)
+        True
+    """
+    scores = estimate.record
+    mask_se, mask_df = errors_of_rows(scores, design, estimate.how.key)
+    return ObservationTable(
+        id=scores.ids,
+        label=("",) * len(scores.ids) if estimate.labels is None else tuple(estimate.names),
+        n_tokens=scores.n_tokens,
+        n_bytes=scores.n_bytes,
+        log_evidence=estimate.per_observation,
+        mask_se=mask_se,
+        mask_df=mask_df,
+        pll=estimate.per_observation if isinstance(design, LeaveOneOut) else None,
+        closed_form=estimate.closed_form,
+    )

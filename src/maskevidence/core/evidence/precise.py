@@ -1,0 +1,339 @@
+"""`Precise`: draw masks until their standard error reaches a target.
+
+Random sizes are drawn in stages; each stage adds draws to every observation. After a stage with K
+draws for each of N observations, let s be the masks' standard error, ν its degrees of freedom, and s₀ the
+required error: the target, or the share `negligible` of the data error if that is more. With the 5 %
+quantile of the χ² distribution, s·√(ν / χ²_ν) is an upper 95 % bound on the error that s estimates, and is to
+be at most 1.2·s₀. The masks' variance falls as 1/K, so that the draws end if K is at least
+
+    K · (c·s / s₀)²,   c = max(1, √(ν / χ²_ν) / 1.2),
+
+which is s <= s₀ from 49 degrees of freedom on. Otherwise the next stage has this number of draws, but at most
+twice as many as this stage, since control variates get better with more masks, and at least 5 % more.
+
+Each stage keeps the draws of the stage before, and each draw is a replicate. Draw k of an observation depends
+on (seed, position, N, k) alone, so that `RandomSize(K, K)` draws the same masks, whatever the stages were. A
+run that was interrupted takes up the stage that it was in, and the stages after it follow from the scores.
+
+That the number of draws depends on the scores makes the estimate neither biased to first order nor its
+interval too narrow, as long as s has many degrees of freedom at every stage: s then hardly varies, and the
+draws end where they would with the true error. Random sizes with own masks have about N·(K - 1), and the
+first stage has enough masks for the error to be known and for control variates. Rows whose scores have heavy
+tails end too early in runs that met few of the rare bad masks, so that the mean of all runs is too high. The
+interval holds, since it allows for rare masks (standard_errors.py), and a first stage has 8 draws for each
+row, because more of them are met before the first decision. The benchmark
+`stopping.py` measures coverage, the error at the end, and the ratio of the passes to an oracle's.
+
+Source:
+    Chow and Robbins (1965), On the asymptotic theory of fixed-width sequential confidence intervals for the
+    mean, Annals of Mathematical Statistics 36. Stein (1945), A two-sample test for a linear hypothesis whose
+    power is independent of the variance, Annals of Mathematical Statistics 16, on two stages.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.control_variates import FEWEST_TO_PREDICT
+from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.masks.design import BYTES_PER_MASK, MaskDesign, MaskKey, Masks
+from maskevidence.core.masks.sizes import EverySize, RandomSize
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.memory import free_memory
+
+NEGLIGIBLE = 0.1  # the total error is then at most 0.5 % larger than with any number of masks
+SLACK, LOWER_TAIL = 1.2, 0.05
+LARGEST_STEP, SMALLEST_STEP = 2.0, 1.05
+FEW_TOKENS = 20  # up to which random sizes cost as much as every size for the same error
+# Each draw is a replicate, up to this number of draws. With 4, runs end before they met a rare bad mask.
+FEWEST = RandomSize(8, replicates=2**20)
+
+
+@dataclass(frozen=True)
+class Precise:
+    """Draw random sizes until the mask error reaches a target; for `estimate_evidence` in place of a design.
+
+    The masks are drawn in stages until their standard error is at the target, or is negligible relative to
+    the sampling error of the observations: at a tenth of data_se, the total error √(mask_se² + data_se²) is
+    0.5 % larger than without any error of the masks. A note of the estimate says which it was. The stages
+    and their formula are explained in `precise.py`.
+
+    Args:
+        target_se: the target for the standard error of the masks, nats per observation. Without a target,
+            only the data error ends the draws.
+        target_relative: the same as a share of the log evidence, such as 0.01, in place of `target_se`.
+        max_passes: the largest number of masks, over all observations. By default there is none, but a target
+            that takes more masks than this machine's memory holds ends the draws at once.
+        negligible: the share of the data error below which the error of the masks no longer matters; 0 goes
+            on to the target in any case, as comparisons on the same observations may need it.
+
+    Raises:
+        InputError: both targets, no target with `negligible=0`, or a number outside its range.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> x = model.sample(50, seed=1)
+        >>> estimate = me.estimate_evidence(model, x, me.Precise(target_se=0.1, negligible=0), seed=0)
+        >>> estimate.mask_se <= 0.1, estimate.n_masks == 50 * estimate.design["draws"]
+        (True, True)
+        >>> estimate.notes[-1].startswith("the draws ended at 1")
+        True
+    """
+
+    target_se: float | None = None
+    target_relative: float | None = None
+    max_passes: int | None = None
+    negligible: float = NEGLIGIBLE
+
+    def __post_init__(self) -> None:
+        targets = {"target_se": self.target_se, "target_relative": self.target_relative}
+        chosen = {name: value for name, value in targets.items() if value is not None}
+        if len(chosen) == 2 or not (chosen or self.negligible):
+            both = "both are given" if chosen else "none is given"
+            raise InputError(
+                f"target_se or target_relative is the error that is wanted, and {both}; give one"
+            )
+        for name, value in chosen.items():
+            if not 0.0 < value < math.inf:
+                raise InputError(f"{name}={value}; give a number above 0, such as 0.05")
+        if self.max_passes is not None and whole_number("max_passes", self.max_passes) < 1:
+            raise InputError(f"max_passes={self.max_passes}; give a whole number of 1 or more")
+        if not 0.0 <= self.negligible < math.inf:
+            raise InputError(
+                f"negligible={self.negligible}; give a share of the data error, such as 0.1, or 0"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that are not None, as run.json holds them.
+
+        Example:
+            >>> Precise(target_se=0.05).settings()
+            {'target_se': 0.05, 'negligible': 0.1}
+        """
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def first(
+        self, n_tokens: Int64[np.ndarray, " N"], design: RandomSize | None = None, *, begun: bool = False
+    ) -> RandomSize:
+        """The design of the first stage: the fewest draws from which the error is known.
+
+        Args:
+            n_tokens: shape (N,).
+            design: the design whose draws are extended; by default `FEWEST`.
+            begun: whether the design was scored before; it may then have more draws than `max_passes`.
+
+        Raises:
+            InputError: the draws are more than `max_passes`, or have too few replicates to know their error.
+
+        Example:
+            >>> Precise(target_se=0.05).first(np.full(1000, 61)).draws
+            8
+        """
+        design = FEWEST if design is None else design
+        enough, n_random = design.enough_draws(n_tokens, "own"), int((n_tokens > 1).sum())
+        if n_random:  # with fewer masks, there are no control variates
+            enough = max(enough, math.ceil(FEWEST_TO_PREDICT / n_random))
+        design = replace(design, draws=design.possible_draws(enough))
+        if design.n_replicates < design.min_replicates:
+            raise InputError(
+                f"the error of {design} is not known; begin a new run, whose draws have replicates"
+            )
+        n, passes = len(n_tokens), len(n_tokens) * design.draws
+        if not begun and self.max_passes is not None and passes > self.max_passes:
+            raise InputError(
+                f"max_passes={self.max_passes} is too few: the error of {count(n, 'observation')} takes "
+                f"{design.draws} draws for each to be known, {passes:,} passes; give that or more, or fewer "
+                "observations"
+            )
+        return design
+
+    def drawn(self, design: RandomSize, score: Callable[[RandomSize], EvidenceEstimate]) -> EvidenceEstimate:
+        """Draw stage by stage, and return the estimate of the last stage.
+
+        Args:
+            design: the design of the first stage.
+            score: scores the draws of a design that were not scored before, and gives the estimate of all.
+        """
+        while True:
+            estimate = score(design)
+            following = self.following(design, estimate)
+            if following is None:
+                return estimate
+            design = following
+
+    def following(self, design: RandomSize, estimate: EvidenceEstimate) -> RandomSize | None:
+        """The design of the next stage; None if the draws end.
+
+        Args:
+            design: the design of the last stage.
+            estimate: from all draws so far.
+        """
+        draws, n = design.draws, estimate.n_observations
+        needed = self.needed(draws, estimate)
+        if needed <= draws or (self.max_passes is None and _too_many(needed * n)):
+            return None
+        next_draws = min(max(needed, draws * SMALLEST_STEP), draws * LARGEST_STEP)
+        most = math.inf if self.max_passes is None else self.max_passes // n
+        following = design.possible_draws(min(next_draws, most))
+        return replace(design, draws=following) if draws < following <= most else None
+
+    def verdict(self, estimate: EvidenceEstimate) -> str:
+        """Why the draws ended, in one sentence for the notes.
+
+        Args:
+            estimate: from all draws.
+        """
+        draws, se = estimate.design["draws"], estimate.mask_se
+        if self.target_se is None and self.target_relative is None:
+            return _verdict_without_target(draws, estimate)
+        ended = f"the draws ended at {draws} for each observation"
+        if se is None:
+            return f"{ended}, {estimate.n_masks:,} passes, since more of them would not tell their error"
+        if se == 0:
+            return f"{ended}, since there is nothing to draw: every mask is scored"
+        target, needed = self.target(estimate.log_evidence), self.needed(draws, estimate)
+        asked = f"the target of {_brief(target)}"
+        if self.target_relative is not None:
+            asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
+        if needed > draws:
+            reached = f"the mask error is {_brief(se)}, and {asked} {self._outlook(estimate)}"
+            if self.max_passes is not None:
+                return f"{ended} by max_passes={self.max_passes}: {reached}"
+            if _too_many(needed * estimate.n_observations):
+                return (
+                    f"{ended}, since memory does not hold the masks that the target takes: {reached}; 100 "
+                    f"times as many passes would reach {_brief(se / 10)}"
+                )
+            return f"{ended}, and more are needed: {reached}; run the command again"
+        if se > target:
+            assert estimate.data_se is not None
+            share = 100 * se / estimate.data_se
+            return (
+                f"{ended}: the mask error is {share:.2g} % of the data error and no longer matters beside it "
+                f"({asked} takes {_passes(draws * _square(se / target), estimate)})"
+            )
+        return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
+
+    def _outlook(self, estimate: EvidenceEstimate) -> str:
+        """How many passes the target takes, and how many make the mask error negligible."""
+        draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
+        if target == 0 or estimate.mask_se is None:
+            return "is never reached"
+        needed = self.needed(draws, estimate)
+        for_target = max(needed, draws * _square(estimate.mask_se / target))
+        takes = f"takes {_passes(for_target, estimate)}"
+        if needed == for_target:
+            return takes
+        return f"{takes}; with {_passes(needed, estimate)} it no longer matters beside the data error"
+
+    def target(self, log_evidence: float) -> float:
+        """The target for the mask error of an estimate, in nats; 0 without a target.
+
+        Example:
+            >>> Precise(target_relative=0.01).target(-50.0)
+            0.5
+        """
+        if self.target_relative is not None:
+            return self.target_relative * abs(log_evidence)
+        return self.target_se or 0.0
+
+    def enough(self, estimate: EvidenceEstimate) -> float:
+        """The error that ends the draws, in nats: the target, or a share of the data error if larger."""
+        return max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
+
+    def needed(self, draws: int, estimate: EvidenceEstimate) -> float:
+        """The draws per observation that reach the error `enough`; at most `draws` if these do.
+
+        Args:
+            draws: the draws per observation of the estimate.
+            estimate: its errors, log evidence and number of observations are used.
+        """
+        if not estimate.mask_se:  # 0, or all masks gave the same number
+            return 0.0
+        enough = self.enough(estimate)
+        if enough == 0.0:
+            return math.inf
+        bound = _upper_bound(math.inf if estimate.mask_df is None else estimate.mask_df)
+        return draws * _square(estimate.mask_se * max(1.0, bound / SLACK) / enough)
+
+
+def default_design(n_tokens: Int64[np.ndarray, " N"], masks: Masks = "own") -> MaskDesign | Precise:
+    """The default design for these numbers of tokens.
+
+    `EverySize(masks_per_size=4)` for observations of at most 20 tokens, for shared masks, and for very few
+    observations. Otherwise random sizes until the masks' error is 0.4 of the data error, which makes the
+    total error 8 % larger, and no more masks than `EverySize` would draw.
+
+    Args:
+        n_tokens: shape (N,).
+        masks: "own" for each observation, or "shared" by all.
+
+    Example:
+        >>> default_design(np.full(50, 20)), default_design(np.full(50, 21)).max_passes
+        (EverySize(masks_per_size=4), 4200)
+    """
+    every_size = EverySize()
+    if masks == "shared" or len(n_tokens) < 2 or n_tokens.max() <= FEW_TOKENS:
+        return every_size
+    precise = Precise(negligible=0.4, max_passes=every_size.masks_per_size * int(n_tokens.sum()))
+    first_stage = replace(precise, max_passes=None).first(n_tokens)
+    return precise if first_stage.draws * len(n_tokens) <= (precise.max_passes or 0) else every_size
+
+
+def _verdict_without_target(draws: int, estimate: EvidenceEstimate) -> str:
+    drawn = f"{draws} random sizes for each observation"
+    share = ""
+    if estimate.mask_se is not None and estimate.data_se:
+        share = f", whose error is {100 * estimate.mask_se / estimate.data_se:.2g} % of the data error"
+    return f"{drawn}{share}; the design every-size:4 scores every size"
+
+
+def check_own_masks(key: MaskKey) -> None:
+    """Refuse shared masks, whose error has few degrees of freedom whatever the number of observations."""
+    if key.masks != "own":
+        raise InputError(
+            "a target for the mask error needs masks='own', separate masks for each row; give that"
+        )
+
+
+def _upper_bound(df: float) -> float:
+    """√(df / χ²), with the 5 % quantile of the χ² distribution: the upper bound on an error over the error.
+
+    Example:
+        >>> round(_upper_bound(10), 2), round(_upper_bound(1000), 2)
+        (1.59, 1.04)
+    """
+    if math.isinf(df):
+        return 1.0
+    from scipy import special
+
+    return math.sqrt(df / float(special.chdtri(df, 1.0 - LOWER_TAIL)))
+
+
+def _brief(value: float) -> str:
+    return f"{value:.3g} nats"
+
+
+def _square(ratio: float) -> float:
+    return ratio * ratio  # infinite where ratio**2 would be an OverflowError
+
+
+def _passes(draws: float, estimate: EvidenceEstimate) -> str:
+    """A number of passes in two digits."""
+    n = draws * estimate.n_observations
+    if math.isinf(n):
+        return "more passes than any machine makes"
+    return f"about {n:.2g} passes" if n >= 1e7 else f"about {int(float(f'{n:.2g}')):,} passes"
+
+
+def _too_many(n_masks: float) -> bool:
+    """Whether this number of masks is too large for the memory that is free."""
+    free = free_memory()
+    return free is not None and n_masks * BYTES_PER_MASK > free

@@ -1,0 +1,523 @@
+"""An estimate of the log evidence with its errors, and how it follows from a record of scores."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float64, Integer
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence import bounds
+from maskevidence.core.evidence.bounds import Bracket, OrderSpread
+from maskevidence.core.evidence.curve import LOW_RATE, Curve, curve_lines
+from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
+from maskevidence.core.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
+from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.model import MASS, Conditionals
+from maskevidence.core.scores.record import Scores, ScoreTable
+from maskevidence.core.show.arviz import log_likelihood_tree
+from maskevidence.core.show.draw import plot
+from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show.pictures import Lines
+from maskevidence.core.show.shown import Columns, Shown
+from maskevidence.core.show.words import (
+    ENUMERATED,
+    NOT_KNOWN,
+    OF_A_DENSITY,
+    capital,
+    count,
+    data_error,
+    digits_for,
+    evidence_name,
+    interval_95,
+    kind_name,
+    kind_words,
+    number,
+    orders_in_words,
+    plus_minus,
+    standard_error,
+    typeset,
+    units_in_words,
+    wider,
+)
+from maskevidence.core.support.provenance import origin
+
+Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
+MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
+ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
+MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
+EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
+
+
+@dataclass(frozen=True)
+class HowScored:
+    """What decides the scores of a model and data."""
+
+    design: MaskDesign
+    key: MaskKey
+    conditionals: Conditionals = "learned"  # the model's attribute, which decides the kind
+    # what log-probabilities are relative to: a probability mass, or a density and its unit; None if the model
+    # has no such attribute
+    base_measure: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class EvidenceEstimate(Shown):
+    """An estimate of the log evidence with its errors; nats per observation unless a name says otherwise.
+
+    Attributes:
+        log_evidence: Σ over sizes of the score, averaged over observations (Eq. 2).
+        mask_se: Monte-Carlo standard error of the masks, given these observations; None if the design has
+            too few independent masks to know it, 0 if every mask was scored.
+        mask_df: degrees of freedom of mask_se; None if unknown or infinite.
+        data_se: sampling standard error of the observations, for the mean over their population; None for
+            a single observation, and if mask_se is too large to resolve it.
+        kind: what the number is: "exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture"
+            or "policy".
+        n_observations: number of scored observations.
+        n_tokens: total number of their tokens.
+        n_bytes: total number of bytes of their text; None without text.
+        n_model_calls: number of calls of the model.
+        how: the design, the seed and the conditionals behind the scores, and what these are relative to.
+        ids: shape (n_observations,); the observations, in ascending order.
+        per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
+        record: the scores, some observations at a time; those of a saved run are read from its files.
+        notes: facts that qualify the numbers, one sentence each.
+        no_interval: why there is no interval; None if an interval exists.
+        tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
+            be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
+        data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
+        text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
+        labels: the name of each observation, such as the index of a data frame; None where they have none.
+        closed_form: shape (n_observations,); the log evidence of each observation by the model itself, nats;
+            None where it was not asked for, and for a model without a closed form.
+    """
+
+    log_evidence: float
+    mask_se: float | None
+    mask_df: float | None
+    data_se: float | None
+    kind: Kind
+    n_observations: int
+    n_tokens: int
+    n_bytes: int | None
+    n_model_calls: int
+    how: HowScored
+    ids: Integer[np.ndarray, " n_observations"] = field(repr=False)
+    per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
+    record: Scores = field(repr=False)
+    notes: tuple[str, ...] = ()
+    no_interval: str | None = None
+    tails: Tails = (0.0, 0.0)
+    data_fingerprint: str | None = field(default=None, repr=False)
+    text_fingerprint: str | None = field(default=None, repr=False)
+    labels: tuple[Any, ...] | None = field(default=None, repr=False)
+    closed_form: Float64[np.ndarray, " n_observations"] | None = field(default=None, repr=False)
+    noun: ClassVar[str] = "observation"
+    token: ClassVar[str] = "token"
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The score by mask size."""
+        design, key = self.how.design, self.how.key
+        return curve_from_scores(self.record, design, key.masks, curves_of(self.record, design, key))
+
+    @property
+    def design(self) -> dict[str, Any]:
+        """Name and parameters of the mask design."""
+        return self.how.design.settings()
+
+    @property
+    def masks(self) -> Masks:
+        """Whether each observation has its own masks, "own", or all have the same, "shared"."""
+        return self.how.key.masks
+
+    @property
+    def seed(self) -> int:
+        """Seed of the masks."""
+        return self.how.key.seed
+
+    @property
+    def conditionals(self) -> Conditionals:
+        """The model's attribute, which decides the kind."""
+        return self.how.conditionals
+
+    @property
+    def base_measure(self) -> str | None:
+        """The base measure of the log-probabilities; None if the model has no such attribute."""
+        return self.how.base_measure
+
+    @property
+    def n_masks(self) -> int:
+        """Number of scored masks, over all observations."""
+        return self.record.n_masks
+
+    @cached_property
+    def scores(self) -> ScoreTable:
+        """The record in memory, one row per observation and mask."""
+        return self.record.table()
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each observation in words: its label, or its id if it has none."""
+        return [str(name) for name in (self.ids.tolist() if self.labels is None else self.labels)]
+
+    @property
+    def closed_form_se(self) -> float | None:
+        """Sampling standard error of the mean of `closed_form`; None without it, and for one observation."""
+        n = self.n_observations
+        return (
+            None if self.closed_form is None or n < 2 else float(self.closed_form.std(ddof=1)) / math.sqrt(n)
+        )
+
+    @property
+    def per_token(self) -> float:
+        """Log evidence per token: the total over observations by the total number of tokens, nats."""
+        return self.log_evidence * self.n_observations / self.n_tokens
+
+    @property
+    def bits_per_token(self) -> float:
+        """Code length: minus the log evidence per token, in bits."""
+        return -self.per_token / math.log(2)
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Code length per byte of text, comparable across tokenizers; None without text."""
+        if self.n_bytes is None:
+            return None
+        return -self.log_evidence * self.n_observations / self.n_bytes / math.log(2)
+
+    @property
+    def perplexity_bound(self) -> float:
+        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it."""
+        return math.exp(-self.per_token)
+
+    @cached_property
+    def bracket(self) -> Bracket | None:
+        """Area, bounds and order mixture side by side; None unless orders or the mixture were recorded.
+
+        `Orderings(n, bound="importance")` records orders, and `Exhaustive(order_mixture=True)` the mixture.
+        """
+        return bounds.bracket(self.scores, self.how.design, self.masks) if self._has_orders else None
+
+    @property
+    def order_mixture(self) -> float | None:
+        """log E_σ p_σ(x), exact, nats per observation; None unless the design has `order_mixture=True`."""
+        return self.log_evidence if self.design.get("order_mixture") else None
+
+    @cached_property
+    def order_spread(self) -> OrderSpread | None:
+        """How log p_σ(x) varies with the order; None unless the design is an importance bound of orders."""
+        return bounds.order_spread(self.scores, self.how.design) if self._has_orders else None
+
+    @property
+    def _has_orders(self) -> bool:
+        """Whether the design recorded orders or their mixture."""
+        return bool(self.design.get("bound") == "importance" or self.design.get("order_mixture"))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The interval for the log evidence of these observations, for the error of the masks alone.
+
+        It is Student's t interval, whose lower end lies -log(1 - level) · `tails[0]` lower, for masks too
+        rare to be drawn (standard_errors.py): it is wider below where scores have a heavy tail.
+
+        It does not cover the error of approximate conditionals, such as those of a numerical integral; the
+        notes say so. With such conditionals, a design that enumerates its masks has no interval: its mask_se
+        is 0, and the error that is left is not known.
+
+        Args:
+            level: nominal coverage, in (0, 1).
+
+        Raises:
+            InputError: there is no interval (`no_interval` says why), or the level is outside (0, 1).
+        """
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
+        if self.mask_se is None or self.no_interval is not None:
+            raise InputError(f"there is no interval: {self.no_interval}")
+        mean = MeanWithErrors(self.log_evidence, self.mask_se, self.mask_df, self.data_se, self.tails)
+        return mean.interval(level)
+
+    def page(self) -> Page:
+        """The number with its two errors, what it is, its curve and its notes."""
+        digits = digits_for(self.mask_se, self.data_se)
+        errors = (("mask_se", self.mask_se), ("data_se", self.data_se))
+        in_words = ", ".join(
+            f"{name} {NOT_KNOWN if error is None else number(error, digits)}" for name, error in errors
+        )
+        n = count(self.n_observations, self.noun)
+        line = (
+            f"{type(self).__name__}({number(self.log_evidence, digits)} nats per {self.noun}, {in_words}, "
+            f"{kind_name(self.kind)}, {n})"
+        )
+        numbers = self._numbers()
+        if self.closed_form is not None:
+            numbers |= {
+                "closed_form": float(self.closed_form.mean()),
+                "closed_form_se": self.closed_form_se,
+            }
+        page = page_of_numbers(numbers, self.noun, self.token)
+        return replace(page, line=line, parts=[*page.parts, self.picture()[0]])
+
+    def picture(self) -> tuple[Lines, str]:
+        """The curve, and the log evidence with its errors as the title."""
+        digits = digits_for(self.mask_se, self.data_se)
+        errors = (("masks", self.mask_se), ("data", self.data_se))
+        shown = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
+        name = capital(evidence_name(self.kind, self.design["name"]))
+        title = f"{name} {typeset(self.log_evidence, digits)} nats per {self.noun}"
+        return self._lines("score"), title + (f" ({shown})" if shown else "")
+
+    def _lines(self, label: str) -> Lines:
+        """The curve as a picture."""
+        return curve_lines({label: self.curve})
+
+    def plot(self, ax: Any = None, *, label: str = "score") -> Any:
+        """Draw the curve, with the log evidence above it; see `Shown.plot`.
+
+        Args:
+            ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
+            label: the name of the curve.
+        """
+        return plot(self._lines(label), self.picture()[1], ax)
+
+    def columns(self) -> Columns:
+        """A row for each observation, by its label or else its id; nats.
+
+        The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df, closed_form
+        where it was asked for, and per_token.
+        """
+        scores = self.record
+        values: dict[str, Any] = {"n_tokens": scores.n_tokens}
+        if scores.n_bytes is not None:
+            values["n_bytes"] = scores.n_bytes
+        values["log_evidence"] = self.per_observation
+        errors = errors_of_rows(scores, self.how.design, self.how.key)
+        values |= dict(zip(("mask_se", "mask_df"), errors, strict=True))
+        if self.closed_form is not None:
+            values["closed_form"] = self.closed_form
+        values["per_token"] = self.per_observation / values["n_tokens"]
+        return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
+
+    def to_arviz(self) -> Any:
+        """A `DataTree` whose group `log_likelihood` has the log evidence of each observation; needs ArviZ.
+
+        Raises:
+            MissingExtraError: ArviZ is not installed.
+        """
+        names = ("log_evidence", "mask_se", "data_se", "kind", "base_measure", "seed")
+        attributes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        attributes |= {"unit": "nats per observation", "design": self.design["name"]}
+        return log_likelihood_tree(self.per_observation, self.ids, attributes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
+        return self._numbers() | origin()
+
+    def _numbers(self) -> dict[str, Any]:
+        names = (
+            "log_evidence mask_se mask_df data_se kind base_measure n_observations n_tokens n_bytes n_masks "
+            "n_model_calls per_token bits_per_token bits_per_byte design masks seed"
+        )
+        values = {name: getattr(self, name) for name in names.split()}
+        if self.n_bytes is not None:
+            values["perplexity_bound"] = self.perplexity_bound
+        values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
+        if self.kind == "lower_bound" and self.curve.low_rates.any():
+            score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
+            error = None if math.isnan(mask_se) else mask_se
+            values["low_rates"] = {"up_to": LOW_RATE, "score": score, "mask_se": error}
+        orders = {"bracket": self.bracket, "order_spread": self.order_spread}
+        values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
+        return values | {"notes": list(self.notes)}
+
+
+def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token: str = "token") -> Page:
+    """The numbers of an estimate as a page: for a notebook, and for a command that reads a finished run.
+
+    Args:
+        result: the content of `estimate.json`, with what a run adds to it, such as the closed form.
+        noun: what an observation is called.
+        token: what a token is called.
+    """
+    kind, design = result["kind"], result["design"]["name"]
+    exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
+    in_closed_form = exact is not None and kind in OF_A_DENSITY
+    main = exact if exact is not None and in_closed_form else result["log_evidence"]
+    digits = digits_for(result["mask_se"], result["data_se"], exact_se)
+    value = typeset(main, digits)
+    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits, typeset)
+    mask_row = ["mask error", _mask_error(result, digits)]
+    if in_closed_form:
+        data_se = data_se if exact_se is None else standard_error(exact_se, digits, typeset)
+        by_masks = f"{typeset(result['log_evidence'], digits)} nats per {noun}"
+        rows = [["data error", data_se], ["by masks", by_masks], mask_row]
+    else:
+        rows = [mask_row, ["data error", data_se]]
+        if exact is not None:
+            name = "log evidence" if kind == "pseudo" else "closed form"
+            rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
+    rows += [list(row) for row in orders_in_words(result, digits, typeset, noun)]
+    rows += units_in_words(result, token)
+    if (low := result.get("low_rates")) is not None:
+        score = plus_minus(low["score"], low["mask_se"], 3, typeset)
+        rows.append(
+            ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
+        )
+    if result.get("reconstruction_loss"):
+        rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
+    rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
+    scored = [
+        count(result["n_observations"], noun),
+        count(result["n_tokens"], token),
+        count(result["n_masks"], "mask"),
+        count(result["n_model_calls"], "model call"),
+    ]
+    rows.append(["scored", ", ".join(scored)])
+    rows.append(["design", f"{design}, {result['masks']} masks, seed {result['seed']}"])
+    aside = f"nats per {noun}" + (", in closed form" if in_closed_form else "")
+    table = Table((), rows, words=(0, 1))
+    return Page("", f"{capital(evidence_name(kind, design))} {value}", aside, [table], result["notes"])
+
+
+def _mask_error(result: Mapping[str, Any], digits: int) -> str:
+    error = standard_error(result["mask_se"], digits, typeset)
+    if result["mask_se"] == 0:
+        return f"{error}: {ENUMERATED}"
+    if result["mask_se"] is None or result["interval_95"] is None:
+        return error
+    df = "" if result["mask_df"] is None else f", {typeset(result['mask_df'], 1)} df"
+    low, high = result["interval_95"]
+    sides = wider(low, result["log_evidence"], high, digits)
+    return f"{error}  ({interval_95(low, high, digits, typeset)}{df}{sides})"
+
+
+def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
+    """The reconstruction loss, which is the quantity of the paper, at up to four rates."""
+    n = min(4, len(losses))
+    some = [losses[round(k * (len(losses) - 1) / max(1, n - 1))] for k in range(n)]
+    text = ", ".join(f"{entry['loss']:.4g} at {100 * entry['rate']:.0f} %" for entry in some)
+    return f"masked reconstruction loss (squared error): {text} hidden"
+
+
+def summarize_scores(
+    record: ScoreTable | Scores,
+    how: HowScored,
+    n_model_calls: int = 0,
+    labels: Mapping[int, Any] | None = None,
+    unknown_tails: int = UNKNOWN_TAILS,
+) -> EvidenceEstimate:
+    """The estimate that follows from a record of scores; `unknown_tails` as in `Drops.tails`."""
+    scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
+    ids, lengths = scores.ids, scores.n_tokens
+    _, per_observation, mean, by_row = mean_of_scores(scores, design, key, unknown_tails, conditionals)
+    no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
+    notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
+    if by_row is not None:
+        notes += _note_on_rows(by_row, ids, labels)
+    notes += _note_on_weights(scores, design)
+    if conditionals == "approximate":
+        notes.append(f"there is no interval: {no_interval}" if mean.mask_se == 0.0 else MASKS_ALONE)
+    estimate = EvidenceEstimate(
+        log_evidence=mean.mean,
+        mask_se=mean.mask_se,
+        mask_df=mean.mask_df if mean.mask_df is not None and math.isfinite(mean.mask_df) else None,
+        data_se=mean.data_se,
+        kind=kind_of(design, conditionals, lengths),
+        n_observations=len(ids),
+        n_tokens=int(lengths.sum()),
+        n_bytes=None if scores.n_bytes is None else int(scores.n_bytes.sum()),
+        n_model_calls=n_model_calls,
+        how=how,
+        ids=ids,
+        per_observation=per_observation,
+        record=scores,
+        notes=tuple(notes),
+        no_interval=no_interval,
+        tails=mean.tails,
+    )
+    if (
+        how.base_measure is not None
+        and how.base_measure.startswith(MASS)
+        and no_interval is None
+        and estimate.interval(0.95)[1] > 0
+    ):
+        return replace(estimate, notes=(*estimate.notes, ABOVE_ZERO))
+    return estimate
+
+
+def _why_no_interval(
+    mean: MeanWithErrors, conditionals: Conditionals, unknown: str | None, key: MaskKey
+) -> str | None:
+    """Why an estimate has no interval; None if it has an interval."""
+    if conditionals == "approximate" and mean.mask_se == 0.0:
+        return (
+            "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
+            "not known"
+        )
+    if mean.mask_se is not None:
+        return None
+    reason = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
+    if mean.data_se is not None:
+        shared = "does not hold their error, the same for all"
+        reason += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
+    return reason
+
+
+def _note_on_rows(
+    each: Float64[np.ndarray, " n"], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
+) -> list[str]:
+    """The observation that holds most of the masks' variance, where there are many."""
+    if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
+        return []
+    worst, share = int(each.argmax()), float(each.max() / each.sum())
+    name = int(ids[worst]) if not labels else labels[int(ids[worst])]
+    return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
+
+
+def _note_on_weights(scores: Scores, design: MaskDesign) -> list[str]:
+    """How far a convention's weights w_M move the estimate: Σ (w_M - 1)·S(x; M).
+
+    Scores of sizes that were not drawn are interpolated: the first and the last sizes, of which w_M is
+    furthest from 1, are rare.
+    """
+    if design.weight_by_size(scores.n_tokens[:1], scores.n_tokens[:1]) is None:
+        return []
+    table = scores.sample()
+    n_tokens, size = design.own_size(table.n_tokens, table.draw, table.size)
+    replicate = design.summation(table.n_tokens, table.draw, table.size).replicate
+    masks_each = design.n_draws(np.ones(1, dtype=np.int64))[0] / design.n_replicates
+    moved = np.zeros(design.n_replicates)
+    for n in np.unique(n_tokens):
+        every = np.arange(1, n + 1)
+        weight = design.weight_by_size(np.full_like(every, n), every)
+        assert weight is not None
+        for r in np.unique(replicate):
+            here = (n_tokens == n) & (replicate == r)
+            sizes, place = np.unique(size[here], return_inverse=True)
+            score = np.bincount(place, table.score[here]) / np.bincount(place)
+            moved[r] += here.sum() / masks_each * ((weight - 1) @ np.interp(every, sizes, score))
+    if not moved.any():
+        return []
+    moved /= table.n_tokens[table.first].sum()
+    error = f" ± {moved.std(ddof=1) / math.sqrt(len(moved)):.2g}" if len(moved) > 1 else ""
+    return [
+        f"the weights of {design.name} move the number by {moved.mean():+.2g}{error} (masks) nats "
+        "per token from the sum over all sizes, estimated from the same masks"
+    ]
+
+
+def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]) -> Kind:
+    """The kind of an estimate from a design, for observations of these numbers of tokens."""
+    covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
+    if conditionals == "transformed":
+        return "pseudo"
+    if not covered:
+        return "policy" if design.learned_kind == "policy" else "pseudo"
+    if conditionals == "exact":
+        return "exact" if design.deterministic else "unbiased"
+    return "approximate" if conditionals == "approximate" else design.learned_kind

@@ -1,0 +1,384 @@
+"""Standard errors of masked scores: Monte-Carlo error of the masks and sampling error of the observations.
+
+Let e_i = Σ_k contribution_ik be observation i's estimate, ē their mean over n observations. Within a stratum
+the R replicates are independent and equally distributed, and strata are independent, so that the variance of
+a stratum's mean is estimated by s²/R, s² the sample variance of its replicate totals.
+
+- Own masks: every (observation, stratum) is a stratum; mask_se² = (1/n²) Σ s²/R.
+  Predicted scores of random sizes count as own masks, too (control_variates.py).
+- Shared or pooled masks: all observations move together; their mean is taken first, then mask_se² = Σ s²/R.
+- Degrees of freedom by Welch and Satterthwaite: (Σ v)² / Σ v²/(R - 1), v = s²/R. They are too low on average,
+  as E s⁴ = σ⁴ (1 + 2/(R - 1)) for normal scores. But scores have heavier tails, for which the corrected
+  (R + 1) (Σ v)²/Σ v² - 2 makes intervals too narrow (both are measured in benchmarks/coverage.py).
+- data_se: with v̄ the mean mask variance of a single e_i and c the mean covariance of two of them, Var(ē |
+  data) = v̄/n + (1 - 1/n)·c and E s²(e) = σ² + v̄ - c, so data_se² = (s²(e) - v̄ + c)/n. With own masks c = 0
+  and this is s²(e)/n - mask_se². If it is not above 0, the masks' error is too large to resolve the
+  observations' error, and data_se is None.
+- If k of the C masks of a stratum are drawn without replacement, the variance of its mean is s²/k·(1 - k/C).
+- Replicates that are equal may be equal by chance, so that mask_se is None, unless every mask is scored.
+
+Masks that were not drawn may be far worse than those that were. Where scores have a heavy tail, Student's t
+interval lies too high in the runs that met few of the rare bad masks. By the rule of three, an event that
+none of n independent masks showed has, at this confidence, a probability of at most -log(1 - level)/n, 3/n
+at 95 %. If such a mask is lower by d than the other masks of its row, the mean is lower by up to 3·d/n. The
+largest drop L of the run stands for d, as if no unseen drop were larger, less the largest drop that n normal
+numbers of the same width would show anyway:
+
+    d = max(0, L - (1 - √(8/n))·s̃·√(2 log n)),   L = max_k (mean of the other masks of the row - v_k),
+
+where v_k is the estimate of ē by mask k, and s̃ = 1.4826 times the median of |drops| is a standard deviation
+that rare masks do not move. Few masks cannot show that a tail is light, hence the factor, 0 up to 8 masks.
+In a difference of two models with shared masks, 1 stands for the 8: what is rare and bad for both cancels,
+both ends are moved, and 8 would make the interval of 8 shared orders nearly twice as wide.
+The lower end of an interval lies 3·d/n below the end of Student's t interval. Differences are widened at both
+ends, above by the largest rise. Masks that are drawn without replacement have √(1 - k/C) times their drop.
+Normal scores make the interval 0.3 % wider at 800 masks and 2 % wider at 160; benchmarks/coverage.py measures
+the coverage.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Integer
+
+from maskevidence.core.masks.design import Summation
+
+Tails = tuple[float, float]  # d/n below and above
+UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
+UNKNOWN_OF_DIFFERENCES = 1  # as many shared masks of a difference of two models
+
+
+class MeanWithErrors(NamedTuple):
+    """A mean over observations and its two standard errors; an error is None where it cannot be known."""
+
+    mean: float  # the estimate
+    mask_se: float | None  # Monte-Carlo standard error of the masks, given the observations
+    mask_df: float | None  # its degrees of freedom; infinite without Monte-Carlo error
+    # sampling standard error of the observations; None for a single observation, and if the masks' error is
+    # too large to resolve it. If mask_se is None, it includes the error of own masks (shared masks move all
+    # observations together, which it cannot show).
+    data_se: float | None
+    tails: Tails = (0.0, 0.0)  # d/n below and above, in the unit of the mean; 0 for light tails
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The interval of the masks' error, where it is known, with its lower end moved for rare masks.
+
+        The upper end is not moved, since log-probabilities have a heavy tail only below.
+        """
+        assert self.mask_se is not None
+        return interval_with_tails(self.mean, self.mask_se, self.mask_df, (self.tails[0], 0.0), level)
+
+
+def mean_with_errors(
+    contribution: Float64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
+    summation: Summation,
+    n_replicates: int,
+    *,
+    joint: bool,
+    enough_masks: bool = True,
+) -> MeanWithErrors:
+    """The mean over observations of Σ contribution, with both standard errors (formulas above).
+
+    Args:
+        summation: the stratum, replicate and finite-population correction of each mask; its weights are in
+            `contribution`.
+        joint: True if the masks of different observations are drawn together (shared or pooled).
+        enough_masks: False if the design has too few independent masks for mask_se, which is then None.
+
+    Example:
+        >>> import numpy as np
+        >>> replicates = Summation(np.ones(4) / 2, stratum=np.zeros(4, int), replicate=np.array([0, 1, 0, 1]))
+        >>> contribution = replicates.weight * np.array([1.0, 2.0, 1.0, 3.0])
+        >>> mean_with_errors(contribution, np.array([0, 0, 1, 1]), replicates, 2, joint=False)[:2]
+        (1.75, 0.5590169943749475)
+    """
+    sums = ErrorSums(n_replicates, joint=joint)
+    sums.add(contribution, observation, summation)
+    return sums.mean_with_errors(enough_masks=enough_masks)
+
+
+class ErrorSums:
+    """What the errors of a mean over observations follow from, added up over groups of observations.
+
+    Example:
+        >>> from maskevidence.core.masks.design import Summation
+        >>> one = Summation(np.ones(2) / 2, stratum=np.zeros(2, int), replicate=np.arange(2))
+        >>> sums = ErrorSums(2, joint=False)
+        >>> for values in ([0.5, 1.0], [0.5, 1.5]):
+        ...     sums.add(np.array(values), np.zeros(2, int), one)
+        >>> sums.mean_with_errors()[:2]
+        (1.75, 0.5590169943749475)
+    """
+
+    def __init__(self, n_replicates: int, *, joint: bool) -> None:
+        self.n_replicates, self.joint = n_replicates, joint
+        self.estimates = Spread()
+        self.random = False
+        self._own = self._squares = 0.0  # of the variances of the cells of single observations
+        self.shared = Totals(n_replicates)  # of the strata, over all observations
+
+    def add(
+        self,
+        contribution: Float64[np.ndarray, " n_masks"],
+        observation: Integer[np.ndarray, " n_masks"],
+        summation: Summation,
+    ) -> None:
+        """Add all masks of some observations, which are numbered from 0."""
+        _, stratum, replicate, unseen = summation
+        self.estimates.add(np.bincount(observation, weights=contribution))
+        random = unseen is None or bool(unseen.any())
+        self.random |= random
+        if self.n_replicates < 2:
+            return
+        if self.joint:
+            self.shared.add(contribution, stratum, replicate, unseen)
+        if random:
+            cell = observation * (stratum.max() + 1) + stratum
+            own = cell_variances(contribution, cell, replicate, self.n_replicates, unseen)
+            self._own += float(own.sum())
+            self._squares += float((own**2).sum())
+
+    def mean_with_errors(self, *, enough_masks: bool = True) -> MeanWithErrors:
+        """The mean of all that was added, with its errors; `enough_masks` as in `mean_with_errors`."""
+        n, mean = self.estimates.n, self.estimates.mean
+        spread = self.estimates.square / (n - 1) if n > 1 else None
+        whole_error = math.sqrt(spread / n) if spread else None
+        if not self.random:
+            return MeanWithErrors(mean, 0.0, math.inf, whole_error)
+        unknown = MeanWithErrors(mean, None, None, whole_error)
+        if not enough_masks or self.n_replicates < 2:
+            return unknown
+        single = self._own / n  # v̄
+        mask_variance, square = self._own / n**2, self._squares / n**4
+        if self.joint:
+            parts = variances_of_cells(*self.shared.table()) / n**2
+            mask_variance, square = float(parts.sum()), float((parts**2).sum())
+        if equal_by_chance(mask_variance, mean):
+            return unknown
+        mask_df = mask_variance**2 / square * (self.n_replicates - 1)
+        if spread is None:
+            return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, None)
+        covariance = (mask_variance - single / n) / (1 - 1 / n)
+        data_variance = (spread - single + covariance) / n
+        data_se = math.sqrt(data_variance) if data_variance > 0 else None
+        return MeanWithErrors(mean, math.sqrt(mask_variance), mask_df, data_se)
+
+
+class Spread:
+    """The mean of values and the sum of their squares around it, of values that are added in groups.
+
+    Source:
+        Chan, Golub, LeVeque (1983), Algorithms for computing the sample variance, The American Statistician.
+
+    Example:
+        >>> spread = Spread()
+        >>> for values in ([1.0, 2.0], [6.0]):
+        ...     spread.add(np.array(values))
+        >>> spread.n, spread.mean, spread.square
+        (3, 3.0, 14.0)
+    """
+
+    def __init__(self) -> None:
+        self.n, self.mean, self.square = 0, 0.0, 0.0
+
+    def add(self, values: Float64[np.ndarray, " n"]) -> None:
+        mean, n = float(values.mean()), len(values)
+        apart = mean - self.mean if self.n else 0.0
+        self.square += float(((values - mean) ** 2).sum()) + apart**2 * self.n * n / (self.n + n)
+        self.mean = self.mean + apart * n / (self.n + n) if self.n else mean
+        self.n += n
+
+
+class Totals:
+    """The sum of each replicate of each cell and the finite-population correction of the cells, added up."""
+
+    def __init__(self, n_replicates: int) -> None:
+        self.n_replicates = n_replicates
+        self._cells: dict[int, tuple[Float64[np.ndarray, " R"], float]] = {}
+
+    def add(
+        self,
+        contribution: Float64[np.ndarray, " n_masks"],
+        cell: Integer[np.ndarray, " n_masks"],
+        replicate: Integer[np.ndarray, " n_masks"],
+        unseen: Float64[np.ndarray, " n_masks"] | None,
+    ) -> None:
+        cells = totals_of_cells(contribution, cell, replicate, self.n_replicates, unseen)
+        for number, total, corrected in zip(*cells, strict=True):
+            before, largest = self._cells.get(int(number), (0.0, 0.0))
+            self._cells[int(number)] = before + total, max(largest, float(corrected))
+
+    def table(self) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
+        """The sums, shape (n_cells, R), and the corrections, in the order of the cells' numbers."""
+        totals, correction = zip(*(self._cells[number] for number in sorted(self._cells)), strict=True)
+        return np.array(totals), np.array(correction)
+
+
+def cell_variances(
+    contribution: Float64[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
+    replicate: Integer[np.ndarray, " n_masks"],
+    n_replicates: int,
+    unseen: Float64[np.ndarray, " n_masks"] | None = None,
+) -> Float64[np.ndarray, " n_cells"]:
+    """Variance of each cell's sum of contributions: R times the sample variance of its replicates' sums.
+
+    It is multiplied by the finite-population correction of the cell, the largest one of its masks.
+    """
+    return variances_of_cells(*totals_of_cells(contribution, cell, replicate, n_replicates, unseen)[1:])
+
+
+def variances_of_cells(
+    totals: Float64[np.ndarray, "n_cells R"], correction: Float64[np.ndarray, " n_cells"]
+) -> Float64[np.ndarray, " n_cells"]:
+    """The variance of the sum of each cell, from the sums of its replicates and its correction."""
+    return totals.var(axis=1, ddof=1) * totals.shape[1] * correction
+
+
+def totals_of_cells(
+    contribution: Float64[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
+    replicate: Integer[np.ndarray, " n_masks"],
+    n_replicates: int,
+    unseen: Float64[np.ndarray, " n_masks"] | None,
+) -> tuple[
+    Integer[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]
+]:
+    """The cells in order, the sum of each of their replicates, and their finite-population corrections."""
+    cells, dense = np.unique(cell, return_inverse=True)
+    n_cells = len(cells)
+    totals = np.bincount(
+        dense * n_replicates + replicate, weights=contribution, minlength=n_cells * n_replicates
+    )
+    correction = np.full(n_cells, 1.0 if unseen is None else 0.0)
+    if unseen is not None:
+        np.maximum.at(correction, dense, unseen)
+    return cells, totals.reshape(n_cells, n_replicates), correction
+
+
+class Drops:
+    """The drop of each random mask from the others of its cell (formula above), of cells added in groups.
+
+    Masks of a cell that are drawn together are a unit. The width of the drops is that of every k-th cell.
+
+    Example:
+        >>> light = np.random.default_rng(0).normal(size=(100, 8))
+        >>> drops = Drops()
+        >>> _ = drops.add(light[:50], np.ones(50)), drops.add(light[50:], np.ones(50))
+        >>> round(drops.tails()[0], 1)
+        0.8
+        >>> light[2, 1] = -30.0
+        >>> drops = Drops()
+        >>> _ = drops.add(light, np.ones(100))
+        >>> round(drops.tails()[0], 1)
+        26.7
+    """
+
+    def __init__(self, every: int = 1) -> None:
+        self._every = every
+        self._n, self._lowest, self._highest = 0, 0.0, 0.0
+        self._widths: list[Float64[np.ndarray, " n"]] = []
+
+    def add(
+        self, totals: Float64[np.ndarray, "n_cells n_units"], correction: Float64[np.ndarray, " n_cells"]
+    ) -> Float64[np.ndarray, " n_drops"]:
+        """Add the sums of the units of some cells; returns their drops."""
+        random = totals[correction > 0]
+        if totals.shape[1] < 2 or random.size == 0:
+            return np.zeros(1)
+        drop = (random.sum(1, keepdims=True) - random) / (random.shape[1] - 1) - random
+        self._n += drop.size
+        self._widths.append(np.abs(drop[:: self._every]).ravel())
+        drop *= np.sqrt(correction[correction > 0, None])
+        self._lowest, self._highest = min(self._lowest, drop.min()), max(self._highest, drop.max())
+        return drop.ravel()
+
+    def light(self, unknown: int = UNKNOWN_TAILS) -> float:
+        """The largest drop of as many normal numbers, as far as the masks show that a tail is light."""
+        if self._n == 0:
+            return 0.0
+        width = 1.4826 * float(np.median(np.concatenate(self._widths)))
+        shown = max(0.0, 1.0 - math.sqrt(unknown / self._n))
+        return shown * width * math.sqrt(2.0 * math.log(self._n))
+
+    def tails(self, unknown: int = UNKNOWN_TAILS) -> Tails:
+        """d/n below and above; `unknown` masks do not show whether a tail is light."""
+        light = self.light(unknown)
+        return max(0.0, float(self._highest) - light), max(0.0, -float(self._lowest) - light)
+
+
+def tails_of_each(
+    contribution: Float64[np.ndarray, " n_masks"],
+    observation: Integer[np.ndarray, " n_masks"],
+    cell: Integer[np.ndarray, " n_masks"],
+    unit: Integer[np.ndarray, " n_masks"],
+    unseen: Float64[np.ndarray, " n_masks"] | None = None,
+) -> Tails:
+    """The error of rare masks of the sum of one observation, below and above, from all observations.
+
+    The few masks of an observation may show none of the rare ones, while the masks of all observations show
+    how often they are met. It is the root of the sum over masks of (drop beyond those of normal numbers)²,
+    on average over observations: the part of the variance that many observations do not see of themselves.
+
+    Example:
+        >>> cell, unit = (grid.ravel() for grid in np.indices((100, 8)))
+        >>> values = np.random.default_rng(0).normal(size=800)
+        >>> values[[17, 93]] = -30.0
+        >>> [round(end, 2) for end in tails_of_each(values, cell, cell, unit)]
+        [3.79, 0.45]
+    """
+    drops = Drops()
+    drop = drops.add(*totals_of_cells(contribution, cell, unit, int(unit.max()) + 1, unseen)[1:])
+    light = drops.light()
+    n = int(observation.max()) + 1
+    below, above = (
+        math.sqrt(float((np.maximum(sign * drop - light, 0.0) ** 2).sum()) / n) for sign in (1.0, -1.0)
+    )
+    return below, above
+
+
+def interval_with_tails(
+    mean: float, standard_error: float, df: float | None, tails: Tails, level: float
+) -> tuple[float, float]:
+    """Student's t interval with its ends moved by masks too rare to be drawn: -log(1 - level)·d/n.
+
+    Example:
+        >>> [round(end, 2) for end in interval_with_tails(0.0, 1.0, None, (0.5, 0.0), 0.95)]
+        [-3.46, 1.96]
+    """
+    half, share = t_half_width(standard_error, math.inf if df is None else df, level), -math.log1p(-level)
+    return mean - half - share * tails[0], mean + half + share * tails[1]
+
+
+def equal_by_chance(variance: float, mean: float) -> bool:
+    """Whether the variance of a mean is zero but for rounding.
+
+    Example:
+        >>> equal_by_chance(1e-33, -3.0), equal_by_chance(1e-12, -3.0)
+        (True, False)
+    """
+    return variance <= (1e-14 * mean) ** 2
+
+
+def student_t_quantile(probability: float, df: float) -> float:
+    """The quantile of Student's t distribution; the normal distribution's for infinite df.
+
+    Example:
+        >>> round(student_t_quantile(0.975, 3), 4), round(student_t_quantile(0.975, math.inf), 4)
+        (3.1824, 1.96)
+    """
+    from scipy import special
+
+    return float(special.ndtri(probability) if math.isinf(df) else special.stdtrit(df, probability))
+
+
+def t_half_width(standard_error: float, df: float, level: float) -> float:
+    """Half the width of the two-sided interval at `level`, in the unit of the standard error.
+
+    Example:
+        >>> round(t_half_width(1.0, 3, 0.95), 4)
+        3.1824
+    """
+    return standard_error * student_t_quantile(0.5 + level / 2, df) if standard_error else 0.0

@@ -1,0 +1,126 @@
+"""Fingerprints: two models with the same one give the same numbers."""
+
+import hashlib
+import json
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import nn
+
+from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.tokens import Tokens
+
+_KEPT = 1_000  # the rows with the smallest hashes, a random sample
+_UNIQUE = 0.9  # of the rows at least; else many are equal
+_NOTED, _FEWEST = 0.2, 3  # share and number of rows that are known again
+_DIGITS = 14  # of a hash of 53 bits in hexadecimal
+MANY_EQUAL = "="  # before the hashes of rows many of which are equal
+_MOST = 0.5  # of the fitted rows, from which a table is taken for the one that was fitted
+
+
+def marks_of(tokens: Tokens) -> str:
+    """Hashes of the values in float32 of up to 1,000 rows, in hexadecimal, after "=" if many rows are equal.
+
+    Example:
+        >>> len(marks_of(Tokens.from_array([[1.0, 2.0], [3.0, 4.0]]))) // 14
+        2
+        >>> marks_of(Tokens.from_array([[1.0, 2.0], [1.0, 2.0]]))[0]
+        '='
+    """
+    values, counts = np.unique(_hashes(tokens), return_counts=True)
+    equal = MANY_EQUAL if (counts == 1).sum() < _UNIQUE * len(tokens) else ""
+    return equal + "".join(f"{value:0{_DIGITS}x}" for value in values[:_KEPT])
+
+
+def includes_fitted(marks: str, tokens: Tokens) -> bool:
+    """Whether rows include most of those that a model was fitted to; False if it was fitted to none.
+
+    Example:
+        >>> fitted, some, few = (Tokens.from_array(np.arange(n)[:, None]) for n in (8, 6, 3))
+        >>> [includes_fitted(marks_of(fitted), rows) for rows in (fitted, some, few)]
+        [True, True, False]
+    """
+    kept = _kept(marks)
+    return bool(len(kept)) and bool(np.isin(kept, _hashes(tokens)).mean() >= _MOST)
+
+
+def share_fitted(marks: str, tokens: Tokens) -> float:
+    """The share of rows that a model was fitted to, estimated from its marks; 0 where it is not noted.
+
+    Of more than 1,000 fitted rows, those with the smallest hashes are known, and only rows with as small
+    hashes are counted.
+
+    Example:
+        >>> fitted, scored = (Tokens.from_array(np.arange(n)[:, None]) for n in (8, 10))
+        >>> share_fitted(marks_of(fitted), scored)
+        0.8
+    """
+    if marks.startswith(MANY_EQUAL):  # new rows would look like those fitted
+        return 0.0
+    kept, hashes = _kept(marks), _hashes(tokens)
+    if len(kept) == _KEPT:
+        hashes = hashes[hashes <= kept.max()]
+    n_found = int(np.isin(hashes, kept).sum())
+    enough = n_found >= max(1, _NOTED * len(hashes), min(_FEWEST, len(tokens)))
+    return n_found / len(hashes) if enough else 0.0
+
+
+def _kept(marks: str) -> Int64[np.ndarray, " n"]:
+    """The hashes that are kept in marks."""
+    marks = marks.removeprefix(MANY_EQUAL)
+    return np.array([int(marks[i : i + _DIGITS], 16) for i in range(0, len(marks), _DIGITS)], dtype=np.int64)
+
+
+def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:
+    """53 bits for each row, of its values in float32 and of what is absent."""
+    values = torch.where(tokens.maskable, tokens.values.detach(), 0).float().cpu() + 0.0  # -0.0 + 0.0 is 0.0
+    present = tokens.maskable.cpu().numpy()
+    words = np.where(present, values.numpy().view(np.int32), -1).astype(np.int64)
+    factors = (keyed_bits(np.arange(words.shape[1])) | np.uint64(1)).astype(np.int64)
+    return (keyed_bits(words @ factors) >> np.uint64(11)).astype(np.int64)  # whole numbers modulo 2^64
+
+
+@runtime_checkable
+class HasFingerprintSettings(Protocol):
+    """A model whose numbers depend on more than its class and its weights."""
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """What else decides the numbers, as JSON values: the arguments of the class, a network's config."""
+        ...
+
+
+def fingerprint(model: object) -> str | None:
+    """Identify a model by everything that decides its numbers; None unless it is a torch module.
+
+    The answer is `weights_fingerprint(model)`, followed by a hyphen and the SHA-256 of
+    `fingerprint_settings()` if the model has that method.
+
+    Example:
+        >>> import maskevidence as me
+        >>> coarse, fine = (me.models.BernoulliPCA(3, 1, integration=me.models.Grid(n)) for n in (10, 20))
+        >>> weights_fingerprint(coarse) == weights_fingerprint(fine), fingerprint(coarse) == fingerprint(fine)
+        (True, False)
+    """
+    if not isinstance(model, nn.Module):
+        return None
+    weights = weights_fingerprint(model)
+    if not isinstance(model, HasFingerprintSettings):
+        return weights
+    settings = json.dumps(model.fingerprint_settings(), sort_keys=True)
+    return f"{weights}-{hashlib.sha256(settings.encode()).hexdigest()}"
+
+
+def weights_fingerprint(model: nn.Module) -> str:
+    """The SHA-256 of a model's class name and its weights by name.
+
+    Example:
+        >>> weights_fingerprint(nn.Linear(2, 1)) == weights_fingerprint(nn.Linear(2, 1))
+        False
+    """
+    digest = hashlib.sha256(type(model).__name__.encode())
+    for name, value in model.state_dict().items():
+        digest.update(f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

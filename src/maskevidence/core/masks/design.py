@@ -1,0 +1,431 @@
+"""A mask design: which masks are drawn and scored, and the weights of their scores in the estimate.
+
+A design lists the masks of an observation: one of n tokens gets `n_draws(n)` masks, each with a draw number
+and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). The tokens of
+a mask are a function of (seed, observation id, draw, size), without the id if all rows share their masks;
+random sizes depend on the place of the observation among all that are scored together, too.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64, Integer
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import check_memory, whole_number
+from maskevidence.core.support.keyed_random import (
+    keyed_subset,
+)
+
+Masks = Literal["own", "shared"]
+Bound = Literal["area", "importance"]
+LearnedKind = Literal["lower_bound", "mixture", "policy"]
+Integers = Integer[np.ndarray, " B"]
+BoolMatrix = Bool[np.ndarray, "B D"]
+Positions = Int64[np.ndarray, "B 2"]
+Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
+_MAX_COUNT = 2**31 - 1
+MAX_LISTED = 32
+MIN_DF = 3
+FEWEST_LEFT_OUT = 10  # masks that are not scored, from which an error is worth knowing
+MASKS_AT_ONCE = 2**19  # drawn or summarised at once; what they take then does not grow with the others
+BYTES_PER_MASK = 80  # while it is scored and summarised
+
+
+@dataclass(frozen=True)
+class MaskKey:
+    """What the masks of a run depend on, apart from the observation and the draw.
+
+    Attributes:
+        seed: any whole number.
+        masks: "own" draws separate masks for each observation, "shared" the same masks for all.
+
+    Raises:
+        InputError: a seed that is not a whole number, or another word for the masks.
+
+    Example:
+        >>> import maskevidence as me
+        >>> masks = [me.shared_masks(me.EverySize(1), MaskKey(seed, "shared"), 6)[0] for seed in (3, 3, 4)]
+        >>> bool((masks[0] == masks[1]).all()), bool((masks[0] == masks[2]).all())
+        (True, False)
+    """
+
+    seed: int = 0
+    masks: Masks = "own"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", whole_number("seed", self.seed))
+        if self.masks not in ("own", "shared"):
+            raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
+
+    def columns(self, ids: Integers, *draw: Integers) -> Integer[np.ndarray, "B n_keys"]:
+        """The keys of each mask, shape (B, n_keys): its draw, after the observation's id unless shared."""
+        return np.stack(draw if self.masks == "shared" else (ids, *draw), axis=1)
+
+
+class Summation(NamedTuple):
+    """How the scores of a design's masks add up, one entry per mask, each of shape (B,)."""
+
+    # Σ weight · score over an observation's masks estimates its log evidence
+    weight: Float64[np.ndarray, " B"]
+    stratum: Integers  # strata are independent of each other, and their contributions add up
+    replicate: Integers  # 0..R-1; the replicates of one stratum are independent and equally distributed
+    # 1 - k/C where k of the C masks of a size were drawn without replacement, the finite-population
+    # correction of the variance (0 where all were drawn); None for 1 everywhere
+    unseen: Float64[np.ndarray, " B"] | None = None
+
+
+class MaskDesign(ABC):
+    """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
+
+    Attributes:
+        name: the design's name, with which its words begin (by_name.py).
+        purpose: one sentence on what the weighted sum of scores is unbiased for.
+        extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
+            A larger value adds masks to those of a smaller one, so that a run can be extended.
+        nested: True if one random order gives the masks of all sizes of a draw.
+        deterministic: True if the masks are enumerated, so that there is no Monte-Carlo error.
+        pooled: True if the sizes of different observations are drawn together, so that only whole
+            replicates of the data set are independent.
+        random_sizes: True if each replicate's sizes are random and its weights make up for their density, so
+            that a prediction by size is a control variate (control_variates.py).
+        min_replicates: how many replicates a standard error needs.
+    """
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+    extended_by: ClassVar[str | None] = None
+    nested: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = False
+    pooled: ClassVar[bool] = False
+    random_sizes: ClassVar[bool] = False
+    min_replicates: ClassVar[int] = 2
+
+    @property
+    def n_repeats(self) -> int:
+        """How often the design repeats its masks: the value of the option `extended_by`, 1 without one.
+
+        Raises:
+            InputError: a design whose `extended_by` does not name such an option.
+
+        Example:
+            >>> import maskevidence as me
+            >>> me.EverySize(masks_per_size=4).n_repeats, me.LeaveOneOut().n_repeats
+            (4, 1)
+        """
+        n_repeats = 1 if self.extended_by is None else getattr(self, self.extended_by, None)
+        if not isinstance(n_repeats, int) or n_repeats < 1:
+            raise InputError(
+                f"{type(self).__name__} is extended by {self.extended_by!r}, which is {n_repeats!r}; name an "
+                "attribute that holds a whole number of 1 or more, or None"
+            )
+        return n_repeats
+
+    @property
+    def n_replicates(self) -> int:
+        """R, the number of independent replicates of each stratum; by default each repeat is one."""
+        return self.n_repeats
+
+    @abstractmethod
+    def n_draws(self, n_tokens: Integers) -> Integers:
+        """How many masks an observation of n tokens gets, over all repeats."""
+
+    @abstractmethod
+    def plan(
+        self,
+        key: MaskKey,
+        ids: Integers,
+        n_tokens: Integers,
+        index: Integers,
+        position: Positions | None = None,
+    ) -> Plan:
+        """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation.
+
+        Equal shares of consecutive indices belong to the repeats, in their order. A `pooled` design is given
+        the positions of the observations among all that are scored together (`positions`), so that ids with
+        gaps do not make its sizes uneven. A step of training has some of the observations only, and gives no
+        positions; sizes then follow the ids.
+        """
+
+    def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
+        """Whether each mask is scored; False if it would repeat another mask of the same observation."""
+        return np.ones(index.shape, dtype=np.bool_)
+
+    def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
+        """Why the masks' error on observations with these numbers of tokens is unknown; None if it is known.
+
+        An interval from too few independent masks covers less than its nominal share (measured in
+        benchmarks/coverage.py), so that no interval is given.
+        """
+        if self.n_replicates >= self.min_replicates:
+            return None
+        return f"{self.name} has {self.n_replicates} independent masks and needs {self.min_replicates}"
+
+    @abstractmethod
+    def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
+        """How the scores of these masks add up to the estimate."""
+
+    @abstractmethod
+    def covers_all_sizes(self, n_tokens: int) -> bool:
+        """Whether every size 1..n has the weight of Eq. 2, so that the sum estimates the log evidence."""
+
+    def weight_by_size(self, n_tokens: Integers, size: Integers) -> Float64[np.ndarray, " B"] | None:
+        """E[Σ weight] over the masks of a size of an observation or block of n tokens, which is 1 in Eq. 2.
+
+        None if it is 1 for every size, or if masks of some sizes are never drawn.
+        """
+        return None
+
+    def own_size(self, n_tokens: Integers, draw: Integers, size: Integers) -> tuple[Integers, Integers]:
+        """The number of tokens and of hidden tokens of what each mask scores: its observation, or a block."""
+        return n_tokens, size
+
+    @property
+    def learned_kind(self) -> LearnedKind:
+        """The kind of an estimate from learned conditionals: by default the area, a lower bound."""
+        return "lower_bound"
+
+    @property
+    def is_area(self) -> bool:
+        """Whether the estimate is the weighted sum of mean scores, of masks that the design alone draws."""
+        return True
+
+    def scored(
+        self, key: MaskKey, ids: Integers, draw: Integers, masked: BoolMatrix, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        """Which of the hidden tokens count for the score of each mask, shape (B, D); by default all."""
+        return masked
+
+    def masked(
+        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
+    ) -> BoolMatrix:
+        """The masks, shape (B, D); row b hides size_b of the maskable tokens of observation b.
+
+        By default a uniformly random subset of each size: the tokens of the lowest ranks in a random order.
+        """
+        keys = key.columns(ids, draw) if self.nested else key.columns(ids, draw, size)
+        return keyed_subset(key.seed, keys, maskable, size)
+
+    def draws_per_repeat(self, n_tokens: Integers) -> Integers:
+        """How many masks an observation of n tokens gets in one repeat.
+
+        Raises:
+            InputError: a design whose masks are not a multiple of its repeats.
+        """
+        n_draws, n_repeats = self.n_draws(n_tokens), self.n_repeats
+        uneven = n_draws[n_draws % n_repeats != 0]
+        if len(uneven):
+            raise InputError(
+                f"{type(self).__name__} has {uneven[0]} masks for an observation, which is not a multiple of "
+                f"{self.extended_by}={n_repeats}; make n_draws a multiple of it, or extended_by None"
+            )
+        return n_draws // n_repeats
+
+    def in_training(self) -> "MaskDesign":
+        """The design that training uses; by default this design.
+
+        Raises:
+            InputError: a design whose estimate is not the area under the curve.
+
+        Example:
+            >>> import maskevidence as me
+            >>> me.RandomSize(1).in_training()
+            RandomSize(draws=1, replicates=1)
+        """
+        if not self.is_area:
+            raise InputError(f"{self} is for scoring only; train with random-size, RandomSize(), for example")
+        return self
+
+    def continuing(self, other: "MaskDesign", asked: Collection[str]) -> "MaskDesign":
+        """The design that adds masks to a run of the design `other`: it keeps that design's options.
+
+        It does not keep those that the user `asked` for. By default no option is kept.
+        """
+        return self
+
+    def settings(self) -> dict[str, object]:
+        """The design's name and parameters, as they are written to files.
+
+        Example:
+            >>> import maskevidence as me
+            >>> me.EverySize(2).settings()
+            {'name': 'every-size', 'masks_per_size': 2}
+        """
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+
+def check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
+        if count > _MAX_COUNT:
+            raise InputError(f"{name}={count}; give {_MAX_COUNT:,} or fewer")
+
+
+def constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
+    return np.full(like.shape, value, dtype=np.float64)
+
+
+def too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Masks) -> str | None:
+    """Why the error of several strata is unknown: one of them may hold all of the variance."""
+    n = min(n_observations, 1) if masks == "shared" else n_observations
+    if n == 0 or (per_stratum - 1) * n >= MIN_DF:
+        return None
+    return (
+        f"{design.name} with {per_stratum} {masks} mask{'s' * (per_stratum > 1)} per size needs "
+        f"{1 + math.ceil(MIN_DF / n)} or more for {n_observations} observation{'s' * (n_observations > 1)}"
+    )
+
+
+def token_numbers(maskable: BoolMatrix) -> Int64[np.ndarray, "#B D"]:
+    """The number of each maskable token in its row, counted from 0; other entries have no meaning."""
+    if maskable.all():
+        return np.arange(maskable.shape[1])[None]
+    return np.maximum(np.cumsum(maskable, axis=1) - 1, 0)
+
+
+def compact(values: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
+    """Whole numbers in 32 bits, if all of them fit."""
+    room = np.iinfo(np.int32)
+    fit = values.min(initial=0) >= room.min and values.max(initial=0) <= room.max
+    return values.astype(np.int32, copy=False) if fit else values
+
+
+@dataclass(frozen=True)
+class DrawnMasks:
+    """Masks of a design for B observations: the observation, draw and size of each mask."""
+
+    design: MaskDesign  # how they were drawn
+    key: MaskKey  # the seed of the masks, and whether all observations share them
+    ids: Int64[np.ndarray, " B"]  # the observations
+    maskable: Bool[np.ndarray, "B D"]
+    row: Integer[np.ndarray, " n_masks"]  # the position 0..B-1 of each mask's observation
+    draw: Integer[np.ndarray, " n_masks"]
+    size: Integer[np.ndarray, " n_masks"]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def masked(
+        self, part: slice | Int64[np.ndarray, " n_part"] = slice(None)
+    ) -> Bool[np.ndarray, "n_part D"]:
+        """The masks themselves, or a part of them, shape (n_part, D)."""
+        row = self.row[part]
+        return self.design.masked(
+            self.key, self.ids[row], self.draw[part], self.size[part], self.maskable[row]
+        )
+
+    def scored(
+        self, part: slice | Int64[np.ndarray, " n_part"], masked: Bool[np.ndarray, "n_part D"]
+    ) -> Bool[np.ndarray, "n_part D"]:
+        """Which of the hidden tokens count for the scores of some masks, shape (n_part, D)."""
+        row = self.row[part]
+        return self.design.scored(self.key, self.ids[row], self.draw[part], masked, self.maskable[row])
+
+    @property
+    def weight(self) -> Float64[np.ndarray, " n_masks"]:
+        """The weight of each mask's score, shape (n_masks,)."""
+        return self.design.summation(self.maskable.sum(1)[self.row], self.draw, self.size).weight
+
+
+def all_pairs(
+    design: MaskDesign, n_tokens: Integers, repeats: range | None = None
+) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
+    """Every pair of an observation and one of its masks.
+
+    Returns:
+        The observation's position 0..B-1 and the mask's index, each of shape (n_masks,).
+
+    Example:
+        >>> import maskevidence as me
+        >>> row, index = all_pairs(me.LeaveOneOut(), np.array([2, 3]))
+        >>> row.tolist(), index.tolist()
+        ([0, 0, 1, 1, 1], [0, 1, 0, 1, 2])
+    """
+    repeats = range(design.n_repeats) if repeats is None else repeats
+    per_repeat = design.draws_per_repeat(n_tokens)
+    counts = per_repeat * len(repeats)
+    check_n_masks(counts)
+    parts = [(np.zeros(0, dtype=np.int32),) * 2]
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        room = ends[start] - counts[start] + MASKS_AT_ONCE
+        some = slice(start, max(start + 1, int(np.searchsorted(ends, room, side="right"))))
+        row = np.repeat(np.arange(len(counts))[some], counts[some])
+        first = ends[some] - counts[some] - per_repeat[some] * repeats.start
+        index = np.arange(int(ends[some][-1] - counts[some].sum()), int(ends[some][-1]))
+        index -= np.repeat(first, counts[some])
+        scored = design.is_scored(n_tokens[row], index)
+        parts.append((compact(row[scored]), compact(index[scored])))
+        start = some.stop
+    row, index = map(np.concatenate, zip(*parts, strict=True))
+    return row, index
+
+
+def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> Integers:
+    """How many masks each observation has, shape (B,); with the arguments of `all_pairs`.
+
+    Example:
+        >>> import maskevidence as me
+        >>> n_masks(me.EverySize(4), np.array([2, 30])).tolist()
+        [3, 117]
+    """
+    lengths, group = np.unique(n_tokens, return_inverse=True)
+    counts = [len(all_pairs(design, lengths[k : k + 1], repeats)[0]) for k in range(len(lengths))]
+    return np.array(counts, dtype=np.int64)[group]
+
+
+def check_n_masks(n_draws: Integers) -> None:
+    """Refuse more masks than fit into the memory that is free."""
+    n_masks = int(n_draws.sum(dtype=np.float64))
+    check_memory(
+        n_masks * BYTES_PER_MASK,
+        f"{n_masks:,} masks",
+        "ask for fewer masks, or use fewer rows",
+    )
+
+
+def drawn_masks(
+    design: MaskDesign,
+    key: MaskKey,
+    ids: Integers,
+    maskable: BoolMatrix,
+    pairs: tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]] | None = None,
+    position: Positions | None = None,
+) -> DrawnMasks:
+    """Draw masks of a design for observations.
+
+    Args:
+        pairs: position of the observation and index of the mask, each of shape (n_masks,); by default
+            `all_pairs`.
+        position: shape (B, 2); the position of each observation among all that are scored together, by
+            `tokens.positions`; None if sizes follow the ids, as in training.
+
+    Example:
+        >>> import maskevidence as me
+        >>> masks = drawn_masks(me.EverySize(1), MaskKey(0), np.array([7]), np.array([[True, False, True]]))
+        >>> masks.masked().sum(1).tolist(), masks.weight.tolist()
+        ([1, 2], [1.0, 1.0])
+    """
+    n_tokens = maskable.sum(1)
+    row, index = all_pairs(design, n_tokens) if pairs is None else pairs
+    parts = []
+    for start in range(0, max(1, len(row)), MASKS_AT_ONCE):  # a plan takes more memory than its masks
+        here = row[start : start + MASKS_AT_ONCE]
+        place = (position[here],) if position is not None and design.pooled else ()
+        own_index = index[start : start + MASKS_AT_ONCE].astype(np.int64)
+        plan = design.plan(key, ids[here], n_tokens[here], own_index, *place)
+        parts.append([compact(column) for column in plan])
+    draw, size = map(np.concatenate, zip(*parts, strict=True))
+    return DrawnMasks(design, key, ids, maskable, row, draw, size)
+
+
+def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
+    """The masks shared by complete observations of n tokens, drawn once for all of them."""
+    first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
+    return drawn_masks(design, key, first, maskable, position=np.array([[0, 1]]))  # the first of one

@@ -1,0 +1,374 @@
+"""The one protocol: a model that predicts hidden tokens from visible ones."""
+
+import inspect
+from collections.abc import Iterable
+from itertools import chain
+from typing import Literal, Protocol, TypeVar, get_args, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Generator, Tensor, device, nn
+
+from maskevidence.core.errors import InputError, NumericalError, unknown_name
+from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.tokens import Tokens
+
+Conditionals = Literal["exact", "approximate", "learned", "transformed"]
+Placed = TypeVar("Placed", Tokens, GaussianMoments)
+
+# Base measures; a model may name another base measure, such as "density per level (0..255) of each pixel".
+MASS = "probability mass"
+DENSITY = "density per unit of each column"
+CELLS = "mass of each cell over its step"
+
+
+def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens:
+    """Data as the tokens that a model takes.
+
+    Args:
+        model: a model; if its class has a method `tokens(data)`, that method reads the data.
+        data: `Tokens`, which are returned as they are, or whatever the model's `tokens` reads; for other
+            models an (N, D) table with NaN where a value is missing.
+        like: a tensor whose dtype and device a table gets if the model has no `tokens` method; by default
+            float64 on the CPU.
+
+    Example:
+        >>> as_tokens(None, [[0.5, float("nan")]]).n_tokens.tolist()
+        [1]
+    """
+    if isinstance(data, Tokens):
+        return data
+    if callable(getattr(type(model), "tokens", None)):
+        return model.tokens(data)  # type: ignore[attr-defined]
+    if like is None:
+        return Tokens.from_array(data)
+    return Tokens.from_array(data, dtype=like.dtype).to(like.device)
+
+
+def device_of(model: object) -> device | None:
+    """The device of a model's first parameter or buffer; None for a model that has none.
+
+    Example:
+        >>> import maskevidence as me
+        >>> device_of(me.models.Gaussian(n_features=2))
+        device(type='cpu')
+    """
+    if not isinstance(model, nn.Module):
+        return None
+    return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
+
+
+def active_dropout(model: object) -> list[str]:
+    """The classes of a model's parts that are in training mode and change their answers there.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))
+        >>> active_dropout(network), active_dropout(network.eval())
+        (['Dropout'], [])
+    """
+    names = []
+    for part in model.modules() if isinstance(model, nn.Module) else ():
+        drops = "Dropout" in type(part).__name__ and getattr(part, "p", getattr(part, "share", 1.0)) > 0
+        if part.training and (drops or isinstance(part, nn.modules.batchnorm._BatchNorm)):
+            names.append(type(part).__name__)
+    return names
+
+
+def refuse_training_mode(model: object) -> None:
+    """Raise an InputError for a model whose dropout is on."""
+    if names := active_dropout(model):
+        raise InputError(
+            f"{type(model).__name__} is in training mode, in which {names[0]} changes its answers; call "
+            "eval() first"
+        )
+
+
+def to_device_of(model: object, data: Placed) -> Placed:
+    """Tokens or moments on the device of a model that is a torch module; as they are for other models.
+
+    Example:
+        >>> import maskevidence as me
+        >>> to_device_of(me.models.Gaussian(n_features=1), Tokens.from_array([[0.5]])).values.device
+        device(type='cpu')
+    """
+    target = device_of(model)
+    return data if target is None else data.to(target)
+
+
+def check_conditionals(model: "MaskedModel") -> None:
+    """Check the attribute `conditionals` of a model, which decides the kind of its estimates.
+
+    Example:
+        >>> import maskevidence as me
+        >>> check_conditionals(me.models.Gaussian(n_features=2))
+    """
+    if isinstance(model, type):
+        raise InputError(f"{model.__name__} is a class; give a model of it, such as {model.__name__}()")
+    if inspect.iscoroutinefunction(getattr(model, "log_conditionals", None)):
+        raise InputError(
+            f"log_conditionals of {type(model).__name__} is an async method; write def instead of async def"
+        )
+    word = getattr(model, "conditionals", None)
+    if word not in get_args(Conditionals):
+        if word is not None:
+            raise unknown_name(f"conditionals of {type(model).__name__},", str(word), get_args(Conditionals))
+        name = type(model).__name__
+        if not callable(getattr(model, "log_conditionals", None)):
+            raise InputError(f"{name} has no method `log_conditionals`; wrap it: {how_to_wrap(model)}")
+        raise InputError(
+            f"{name} has no attribute `conditionals`; set it to one of {', '.join(get_args(Conditionals))}"
+        )
+
+
+def how_to_wrap(model: object) -> str:
+    """Advice on wrapping an object that is not a `MaskedModel`, by its methods and submodules.
+
+    Example:
+        >>> print(how_to_wrap(nn.ModuleDict({"encoder": nn.Linear(3, 2), "decoder": nn.Linear(1, 3)})))
+        me.models.VAE(model.encoder, model.decoder)
+    """
+    if callable(getattr(model, "get_output_embeddings", None)):
+        return "me.models.MaskedLM(model, tokenizer), or me.models.MaskedImage(model) for a ViT-MAE"
+    if isinstance(model, nn.Module) and {"encoder", "decoder"} <= dict(model.named_children()).keys():
+        return "me.models.VAE(model.encoder, model.decoder)"
+    if callable(getattr(model, "get_params", None)):
+        return "maskevidence.sklearn has densities for scikit-learn's estimators"
+    return "in a class with `conditionals` and `log_conditionals(tokens, masked)`, see docs/own_model.md"
+
+
+@runtime_checkable
+class MaskedModel(Protocol):
+    """What a user writes to get curves, evidence and comparisons for their own model.
+
+    Attributes:
+        conditionals: "exact" if `log_conditionals` are the conditionals of one joint density, "approximate"
+            if they approximate the conditionals of a joint density, "learned" if no joint density has them,
+            "transformed" if the model scores something else than the tokens (every sum is then `pseudo`).
+
+    A model should also have the attribute `base_measure`: `MASS` ("probability mass") if it gives
+    probabilities of discrete values, otherwise the density and its unit in words, such as `DENSITY` ("density
+    per unit of each column"). Estimates with different base measures are not compared, and a comparison with
+    a model that lacks the attribute says so.
+    """
+
+    conditionals: Conditionals
+
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.
+
+        Visible are the tokens that are present and not masked, `tokens.visible(masked)`; the answer must
+        not depend on the values of the others.
+        """
+        ...
+
+
+def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """Ask a model for the conditionals of one mask per observation, and check the masks and its answer.
+
+    Returns:
+        Shape (B, D), nats; the log-probability of each masked token.
+    """
+    if bool((masked & ~tokens.maskable).any()) or not bool(masked.any(1).all()):
+        raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
+    answer = model.log_conditionals(tokens, masked)
+    if isinstance(answer, Tensor) and (answer.is_complex() or answer.dtype == torch.bool):
+        kind = "complex numbers" if answer.is_complex() else "yes or no"
+        raise InputError(
+            f"log_conditionals of {type(model).__name__} answers {kind}; log-probabilities are real"
+        )
+    if not isinstance(answer, Tensor) or answer.shape != masked.shape:
+        what = f"shape {tuple(answer.shape)}" if isinstance(answer, Tensor) else f"{type(answer).__name__}"
+        raise InputError(
+            f"log_conditionals of {type(model).__name__} answers {what}; it must give a torch tensor of "
+            f"shape (B, D) = {tuple(masked.shape)}, the log-probability of each token"
+        )
+    return answer
+
+
+def not_finite(log_conditionals: Float[Tensor, "B D"], tokens: Tokens) -> NumericalError:
+    """The error for log-probabilities that are not finite, or whose sum over an observation is not."""
+    bad = torch.nonzero(~torch.isfinite(log_conditionals)).tolist()
+    if not bad:
+        row = int(torch.nonzero(~torch.isfinite(log_conditionals.sum(1)))[0])
+        return NumericalError(
+            f"the log-probabilities of observation {int(tokens.ids[row])} are finite, but their sum is too "
+            "large for its dtype; rescale the data"
+        )
+    row, column = bad[0]
+    return NumericalError(
+        f"the log-probability of token {column} of observation {int(tokens.ids[row])} is "
+        f"{log_conditionals[row, column].item()}; a model must give every token a probability above 0"
+    )
+
+
+def base_measure_of(model: object) -> str | None:
+    """The attribute `base_measure` of a model: a probability mass, or a density and its unit.
+
+    Returns:
+        The attribute, or None if the model has none.
+
+    Example:
+        >>> import maskevidence as me
+        >>> base_measure_of(me.models.PPCA(3, 1)), base_measure_of(me.models.BernoulliPCA(3, 1))
+        ('density per unit of each column', 'probability mass')
+    """
+    return getattr(model, "base_measure", None)
+
+
+@runtime_checkable
+class HasLogEvidence(Protocol):
+    """A model that also knows log p(x), in closed form or by an accurate integral."""
+
+    def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
+        """log p of the maskable tokens given the context, nats per observation, shape (B,)."""
+        ...
+
+
+@runtime_checkable
+class HasNotesOn(Protocol):
+    """A model with notes for the user on its answers for some data."""
+
+    def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
+        """Notes on these observations, a sentence each, such as that the model was fitted to them.
+
+        Args:
+            data: what they were read from, with the names and words that tokens lack.
+        """
+        ...
+
+
+@runtime_checkable
+class HasRefine(Protocol):
+    """A model that integrates numerically, as finely as the data require.
+
+    `estimate_evidence` refines a copy of the model before it scores.
+    """
+
+    def refine(self, tokens: Tokens) -> str:
+        """Make the log evidence of these tokens accurate, in place, and say in one sentence what was done."""
+        ...
+
+
+@runtime_checkable
+class HasElbo(Protocol):
+    """A model with an encoder q(z | x), for variational inference."""
+
+    def elbo(
+        self, tokens: Tokens, *, generator: Generator | None = None, samples: int = 1
+    ) -> Float[Tensor, " B"]:
+        """A lower bound of log p of the maskable tokens, from `samples` draws of q; nats, shape (B,)."""
+        ...
+
+
+@runtime_checkable
+class HasScoreOrderings(Protocol):
+    """A model that computes the scores at every prefix of an order at once."""
+
+    def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
+
+        Column M - 1 is the score at size M; columns beyond an observation's number of tokens are 0.
+        """
+        ...
+
+
+@runtime_checkable
+class HasScoreMoments(Protocol):
+    """A model whose mean score over complete rows depends on their moments alone."""
+
+    def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
+        """The score of each of P masks, averaged over the rows behind the moments, nats, shape (P,)."""
+        ...
+
+
+@runtime_checkable
+class HasLogDistributions(Protocol):
+    """A model of discrete tokens that gives the probability of every value at once.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 5), mask_token_id=4)
+        >>> isinstance(model, me.HasLogDistributions), isinstance(me.models.Gaussian, me.HasLogDistributions)
+        (True, False)
+    """
+
+    def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
+        """log p(v | x_visible) of all V values of every masked token, row by row, nats, shape (n_masked, V).
+
+        The values of the masked tokens must not be read.
+        """
+        ...
+
+
+@runtime_checkable
+class HasValuesOf(Protocol):
+    """A model of columns some of which have finitely many values."""
+
+    def values_of(self, column: int) -> Float[Tensor, " V"] | None:
+        """All values that a column can have, shape (V,); None for a column of numbers."""
+        ...
+
+
+@runtime_checkable
+class HasLogCells(Protocol):
+    """A model of numbers with a density that it can also integrate over a cell about a value."""
+
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """log [P(x_j - δ_j/2 < X_j < x_j + δ_j/2 | x_visible) / δ_j], nats, shape (B, D); 0 elsewhere."""
+        ...
+
+
+@runtime_checkable
+class HasUnmaskedLogDistributions(Protocol):
+    """A model that also predicts tokens that it sees, as masked language models are trained to do.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 5), mask_token_id=4)
+        >>> isinstance(model, me.HasUnmaskedLogDistributions)
+        True
+    """
+
+    def unmasked_log_distributions(self, tokens: Tokens, places: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
+        """log p(v | x) of all V values at some places with nothing hidden, row by row, nats, shape (n, V)."""
+        ...
+
+
+@runtime_checkable
+class HasBatches(Protocol):
+    """A model that decides which masks go into one call, for example by a token budget."""
+
+    def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
+        """Split the pairs of observation and mask into calls.
+
+        Args:
+            n_present: shape (n_pairs,); the number of tokens of each pair's observation, including context.
+
+        Yields:
+            The positions (0..n_pairs-1) of the pairs of each call; each position occurs once.
+        """
+        ...
+
+
+@runtime_checkable
+class HasTimedBatches(Protocol):
+    """A model that can also time calls of several sizes, and make the fastest.
+
+    Attributes:
+        call_note: the result of the trial, in one sentence; None without a trial.
+    """
+
+    @property
+    def call_note(self) -> str | None: ...
+
+    def timed_batches(
+        self, n_present: Int64[np.ndarray, " n_pairs"]
+    ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
+        """Split the pairs as `batches` does, into calls whose size may depend on the time of the first ones.
+
+        The reader makes each call before it takes the next.
+        """
+        ...

@@ -1,0 +1,36 @@
+"""A model as a page: what a notebook shows of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show.words import count
+
+_CONDITIONALS = {
+    "exact": "exact: those of one joint density",
+    "approximate": "approximate: close to those of one joint density",
+    "learned": "learned: no joint density stands behind them",
+    "transformed": "of transformed values",
+}
+_MAX_COLUMNS = 12
+
+
+def model_page(model: Any, arguments: Mapping[str, Any], columns: Sequence[str] | None = None) -> Page:
+    """The model, what kind of conditionals it has, and what it was fitted to.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model_page(me.models.PPCA(8, 2), {"n_features": 8, "n_components": 2}).line
+        'PPCA(n_features=8, n_components=2)'
+    """
+    line = f"{type(model).__name__}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    n_parameters = sum(value.numel() for value in model.parameters())
+    rows = [
+        ["conditionals", _CONDITIONALS.get(model.conditionals, model.conditionals)],
+        ["log-probabilities", model.base_measure or "not known before the density is fitted"],
+        ["parameters", f"{n_parameters:,}"],
+    ]
+    if columns is not None:
+        more = f" and {len(columns) - _MAX_COLUMNS} more" if len(columns) > _MAX_COLUMNS else ""
+        rows.append([count(len(columns), "column"), ", ".join(columns[:_MAX_COLUMNS]) + more])
+    return Page(line, line, parts=[Table((), rows, words=(0, 1))])

@@ -1,0 +1,98 @@
+"""Sufficient statistics of complete data for a Gaussian: number of rows, mean and covariance."""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from maskevidence.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class GaussianMoments:
+    """Number of rows, mean and covariance of a complete data set, which give any Gaussian's mean score.
+
+    They take one pass over the rows, chunk by chunk; after that, the cost does not depend on the number of
+    rows. All rows must share their masks.
+
+    Attributes:
+        n_rows: N.
+        mean: shape (D,).
+        covariance: shape (D, D); (1/N) Σ_i (x_i - mean)(x_i - mean)ᵀ.
+
+    Example:
+        >>> x = torch.arange(12.0).reshape(6, 2) ** 2
+        >>> whole = GaussianMoments.from_rows(x)
+        >>> parts = GaussianMoments.from_rows(x[:2]).merge(GaussianMoments.from_rows(x[2:]))
+        >>> bool(torch.allclose(whole.covariance, parts.covariance)), parts.n_rows
+        (True, 6)
+    """
+
+    n_rows: int
+    mean: Float64[Tensor, " D"]
+    covariance: Float64[Tensor, "D D"]
+
+    @classmethod
+    def from_rows(cls, x: object) -> "GaussianMoments":
+        """The moments of one chunk of rows.
+
+        Args:
+            x: shape (N, D); complete and finite.
+
+        Raises:
+            InputError: another shape, or a value that is missing or infinite.
+        """
+        if not isinstance(x, Tensor):
+            x = np.require(x, np.float64, "W")
+        rows = torch.as_tensor(x, dtype=torch.float64)
+        if rows.ndim != 2 or rows.numel() == 0:
+            raise InputError(f"moments need an (N, D) table with N, D >= 1, given shape {tuple(rows.shape)}")
+        mean = rows.mean(0)
+        centred = rows - mean
+        covariance = torch.addmm(rows.new_zeros(1), centred.T, centred, beta=0, alpha=1 / len(rows))
+        if not math.isfinite(float(covariance.sum())):  # NaN and infinity survive every sum
+            raise InputError(
+                "moments need a complete table of finite numbers, given missing, infinite or too large "
+                "values; score the rows themselves if values are missing"
+            )
+        return cls(len(rows), mean, covariance)
+
+    def merge(self, other: "GaussianMoments") -> "GaussianMoments":
+        """The moments of both sets of rows together (Chan, Golub, LeVeque 1979).
+
+        Raises:
+            InputError: their numbers of columns differ.
+        """
+        if len(self.mean) != len(other.mean):
+            raise InputError(
+                f"moments of {len(self.mean)} columns cannot be merged with moments of {len(other.mean)}; "
+                "build both from the same columns"
+            )
+        n_rows = self.n_rows + other.n_rows
+        share = other.n_rows / n_rows
+        step = other.mean - self.mean
+        covariance = (1 - share) * self.covariance + share * other.covariance
+        return GaussianMoments(
+            n_rows,
+            self.mean + share * step,
+            covariance + share * (1 - share) * torch.outer(step, step),
+        )
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of the number of rows, the mean and the covariance."""
+        parts = (torch.tensor([float(self.n_rows)], dtype=torch.float64), self.mean, self.covariance)
+        flat = torch.cat([part.detach().cpu().flatten() for part in parts])
+        return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+
+    def to(self, device: torch.device | str) -> "GaussianMoments":
+        """The same moments on another device."""
+        return replace(self, mean=self.mean.to(device), covariance=self.covariance.to(device))
+
+    def about(self, centre: Float[Tensor, " D"]) -> Float64[Tensor, "D D"]:
+        """The second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""
+        step = self.mean - centre
+        return torch.addr(self.covariance, step, step)

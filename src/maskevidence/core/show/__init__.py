@@ -1,0 +1,8 @@
+"""What results look like: plain parts of a page, and one renderer each for terminal, notebook and picture.
+
+The public names are declared in `__init__.pyi`, and each is imported when it is first used.
+"""
+
+from maskevidence.core.support.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,359 @@
+"""Pictures drawn by matplotlib: on axes of the user, as a file, or as SVG inside a page."""
+
+import io
+import math
+import re
+import textwrap
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from maskevidence.core.errors import InputError, import_extra
+from maskevidence.core.show.parts import Picture, Values
+from maskevidence.core.show.pictures import (
+    FEWEST_IN_A_BAND,
+    Band,
+    ColourGrid,
+    Histogram,
+    Line,
+    Lines,
+    Strips,
+    thinned,
+)
+from maskevidence.core.show.words import plain
+
+# After Okabe and Ito; each has a contrast of at least 3 on white and on the dark backgrounds of notebooks.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A", "#7465D2", "#BF4A5E")
+DASHES = ("-", "--", ":")  # for more lines than colours
+MARKERS = ("o", "s", "D", "^", "v", "P")
+_RINGS = ("s", "o")  # around points that are marked
+_NARROW, _WIDE = 0.45, 0.17  # opacity of a band that is in front, and of one behind
+_MOST_MARKED = 40  # points of a line that are marked
+_MOST_IN_SVG = 150  # points of a line in a page
+_WRITTEN = 200  # cells of a grid that hold their numbers
+_TALL = 30  # rows of a grid
+_TITLE_WIDTH = 84  # characters
+_TURN = "the difference changes its sign"
+_ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
+
+
+@singledispatch
+def draw(picture: Picture, axes: Any) -> None:
+    """Draw a picture on axes of matplotlib, which may hold others already."""
+    raise TypeError(f"{type(picture).__name__} is no picture")
+
+
+@draw.register
+def _(picture: Lines, axes: Any) -> None:
+    n_before = sum(not line.get_label().startswith("_") for line in axes.lines)
+    in_legend = set(axes.get_legend_handles_labels()[1])
+    for line in picture.lines:
+        number = line.number + n_before
+        colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+        for band in line.bands:
+            words = _label(band.words)
+            _draw_band(axes, line, band, colour, None if words in in_legend else words)
+            in_legend.add(words)
+        n_points = int((~np.isnan(line.y)).sum())
+        marker = MARKERS[number % len(MARKERS)] if n_points < _MOST_MARKED else None
+        style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker, "markersize": 4}
+        axes.plot(line.x, line.y, label=_label(line.label), **style)
+        for x in line.turns:
+            label = None if _TURN in in_legend else _TURN
+            axes.axvline(x, color=colour, linewidth=1.2, linestyle=":", label=label)
+            in_legend.add(_TURN)
+    if picture.zero:
+        axes.axhline(0.0, color="0.5", linewidth=1, linestyle="--")
+    if picture.mark is not None:
+        axes.axvline(picture.mark[0], color="0.5", linewidth=1, linestyle=":", label=_label(picture.mark[1]))
+    for (x, y, words), marker in zip(picture.points, _RINGS * len(picture.points), strict=False):
+        ring = {"markersize": 13, "markerfacecolor": "none", "markeredgecolor": "0.5"}
+        axes.plot(x, y, marker, linestyle="none", label=_label(words), **ring)
+    if not n_before:
+        _set_limits(axes, picture)
+    tickers = import_extra("matplotlib.ticker", "plots", "a picture")
+    locator = axes.xaxis.get_major_locator()
+    if isinstance(locator, tickers.MaxNLocator) and all((line.x % 1 == 0).all() for line in picture.lines):
+        locator.set_params(integer=True)
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
+    axes.grid(alpha=0.25)
+    _legend(axes)
+
+
+@draw.register
+def _(picture: Values, axes: Any) -> None:
+    in_legend: set[str] = set()
+    for row, value in enumerate(picture.values):
+        label = _label(value.group) if value.group and value.group not in in_legend else None
+        in_legend.add(value.group)
+        colour = COLOURS[value.number % len(COLOURS)]
+        for ends, width in ((value.thin, 1.5), (value.thick, 4.5)):
+            if ends is not None:
+                axes.plot(ends, [row, row], color=colour, linewidth=width, solid_capstyle="butt")
+        marker = MARKERS[value.number % len(MARKERS)]
+        style = {"color": colour, "marker": marker, "linestyle": "none"}
+        axes.plot(value.value, row, label=label, markersize=6, **style)
+    if picture.zero:
+        axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
+    names = [shortened(_label(value.label)) for value in picture.values]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel(_label(picture.x_label))
+    axes.grid(axis="x", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    _legend(axes, picture.words)
+
+
+@draw.register
+def _(picture: Histogram, axes: Any) -> None:
+    counts, edges = np.histogram(picture.values, picture.edges())
+    axes.stairs(counts, edges, fill=True, color=COLOURS[0])
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    middle = float(np.median(picture.values)) if picture.named else 0.0
+    height, above = 9, 0.0
+    for value, name in picture.named:
+        axes.plot(value, 0, color=COLOURS[1], marker="D", markersize=6, linestyle="none", clip_on=False)
+        side = "left" if value < middle else "right"
+        if not name:
+            continue
+        offset = {"xytext": (0, height), "textcoords": "offset points"}
+        reach = (1 if side == "left" else -1) * 0.015 * len(shortened(name)) * (edges[-1] - edges[0])
+        ends = sorted((value, value + reach))
+        below = counts[(edges[1:] >= ends[0]) & (edges[:-1] <= ends[1])]
+        above = max(above, float(below.max(initial=0)))  # the bars stand below the names
+        axes.annotate(shortened(_label(name)), (value, above), ha=side, fontsize=8, **offset)
+        height += 12  # each on a line of its own, since long names would meet
+    if picture.zero:
+        axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+@draw.register
+def _(picture: ColourGrid, axes: Any) -> None:
+    low, high = picture.centre - picture.reach, picture.centre + picture.reach
+    image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
+    where = {"location": "top", "aspect": 30, "pad": 0.01} if _is_tall(picture) else {}
+    axes.figure.colorbar(image, ax=axes, label=_label(picture.words), **where)
+    axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
+    if picture.rows:
+        axes.set_yticks(range(len(picture.rows)), [shortened(_label(name)) for name in picture.rows])
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
+    if picture.values.size <= _WRITTEN:
+        for (row, column), value in np.ndenumerate(picture.values):
+            if np.isnan(value):
+                continue
+            colour = "#ffffff" if abs(value - picture.centre) > 0.6 * picture.reach else "#111111"
+            text = f"{round(value, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}")
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+
+
+@draw.register
+def _(picture: Strips, axes: Any) -> None:
+    for position, strip in enumerate(picture.strips):
+        first, n_points = not position, len(strip.y)
+        words = _label(picture.interval) if first else None
+        band = {"color": "0.6", "alpha": 0.4, "linewidth": 0, "zorder": 0, "label": words}
+        axes.bar(position, strip.high - strip.low, 0.8, strip.low, **band)
+        x = position + 0.7 * ((np.arange(n_points) + 0.5) / n_points - 0.5)
+        style = {"color": COLOURS[0], "fmt": "o", "markersize": 2.5, "elinewidth": 0.8}
+        axes.errorbar(x, strip.y, strip.error, label=_label(picture.words) if first else None, **style)
+    names = [shortened(_label(strip.label)) for strip in picture.strips]
+    longest = max(map(len, names), default=0)
+    axes.set_xticks(range(len(names)), names, rotation=90 if longest > 4 else 0)
+    axes.set_xlabel(_label(picture.x_label))
+    axes.set_ylabel(_label(picture.y_label))
+    axes.grid(axis="y", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    _legend(axes, room=0.5 if longest <= 4 else 0.6 + 0.08 * longest)
+
+
+def plot(picture: Picture, title: str, ax: Any = None) -> Any:
+    """Draw a picture on axes, and return these.
+
+    Args:
+        ax: axes of matplotlib; by default those of a new figure, which a notebook shows.
+    """
+    if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
+        raise InputError(f"ax is of type {type(ax).__name__}; give axes of matplotlib, such as plt.gca()")
+    if ax is None:
+        pyplot = import_extra("matplotlib.pyplot", "plots", "plot()")
+        ax = pyplot.subplots(figsize=_size(picture), layout="constrained")[1]
+    draw(picture, ax)
+    if title and not ax.get_title():
+        ax.set_title(_filled(title), fontsize=10)
+    return ax
+
+
+def image(picture: Picture, title: str, kind: str = "png") -> bytes:
+    """A picture as the bytes of a file.
+
+    Args:
+        picture: a part of a page.
+        title: above it.
+        kind: "png", "pdf" or "svg".
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+
+    Example:
+        >>> image(Histogram(np.array([0.0, 1.0]), "nats"), "two values")[1:4]
+        b'PNG'
+    """
+    figure = _new_figure(picture)
+    plot(picture, title, figure.subplots())
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else None)
+    return buffer.getvalue()
+
+
+def svg(picture: Picture, summary: str, key: str = "picture") -> str:
+    """A picture as an SVG element of a page, whose text and black lines take the colour of the page.
+
+    Args:
+        picture: a part of a page.
+        summary: what it shows, for readers who cannot see it.
+        key: what all its ids begin with: another one for each picture of a page.
+    """
+    matplotlib = import_extra("matplotlib", "plots", "a picture")
+    if isinstance(picture, Lines):
+        picture = _fit_for_a_page(picture)
+    figure = _new_figure(picture)
+    figure.set_dpi(72)  # one unit of the SVG is one dot, so that the layout is the same when it is saved
+    draw(picture, figure.subplots())
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": key, "svg.fonttype": "none"}):
+        none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=none)
+    text = buffer.getvalue()
+    box = re.search(r'viewBox="([^"]*)"', text)
+    assert box is not None
+    body = text[text.index(">", text.index("<svg")) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", body, flags=re.S)
+    body = re.sub(r' id="(?![pm][0-9a-f]{9,}")[^"]*"', "", body)
+    body = re.sub(r'(id="|url\(#|href="#)([pm][0-9a-f]{9,})', rf"\g<1>{key}-\g<2>", body)
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{2,}", _one_decimal, tag[0]), body)
+    body = re.sub(r" font-family: [^;\"]*;?| transform=\"rotate\(-0 [^\"]*\"", "", body)
+    body = body.replace("xlink:href", "href")
+    body = re.sub(r"#000000|(?<=fill: )black", "currentColor", body)
+    body = re.sub(r"\s*\n\s*", "\n", body)
+    size = f"display:block;width:100%;max-width:{float(box[1].split()[2]) / 14:.0f}em;height:auto"
+    head = (
+        f'<svg viewBox="{box[1]}" style="{size}" role="img" aria-label="{_escaped(plain(summary))}" '
+        f'fill="currentColor" font-family="sans-serif" stroke-linejoin="round" stroke-linecap="butt">'
+    )
+    return head + body
+
+
+def _one_decimal(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}"
+
+
+def _fit_for_a_page(picture: Lines) -> Lines:
+    """The picture with fewer points on each line, as many as a page can show."""
+    lines = [thinned(line, _MOST_IN_SVG) for line in picture.lines]
+    return Lines(**{**vars(picture), "lines": lines})
+
+
+def _new_figure(picture: Picture) -> Any:
+    """An empty figure that no window or notebook shows."""
+    figures = import_extra("matplotlib.figure", "plots", "a picture")
+    return figures.Figure(figsize=_size(picture), layout="constrained")
+
+
+def _size(picture: Picture) -> tuple[float, float]:
+    """Width and height of a new figure, in inches."""
+    if isinstance(picture, Values):
+        return _SIZE[0], 1.4 + _ROW * len(picture.values)
+    if isinstance(picture, ColourGrid):
+        if _is_tall(picture):
+            return 1.4 + 0.21 * len(picture.columns), 2.2 + 0.22 * min(len(picture.values), 60)
+        of_cell = (0.6, 0.28) if picture.values.size <= _WRITTEN else (0.26, 0.22)
+        return 3.4 + of_cell[0] * len(picture.columns), 1.6 + of_cell[1] * min(len(picture.values), 60)
+    if isinstance(picture, Strips):
+        return max(6.4, 1.6 + 0.45 * len(picture.strips)), 4.8
+    return _SIZE
+
+
+def _is_tall(picture: ColourGrid) -> bool:
+    """Whether a grid is so tall that its colour scale stands above it."""
+    return len(picture.values) > _TALL
+
+
+def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None) -> None:
+    """A band between its ends, or a bar at each point of a short line."""
+    style = {"color": colour, "alpha": _WIDE if band.wide else _NARROW, "label": label}
+    if len(line.x) >= FEWEST_IN_A_BAND:
+        axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
+    else:
+        axes.vlines(line.x, band.low, band.high, linewidth=7 if band.wide else 4, **style)
+
+
+def _set_limits(axes: Any, picture: Lines) -> None:
+    """The ends of both axes, and the second one above."""
+    if picture.x_limits is not None:
+        axes.set_xlim(*picture.x_limits)
+    if picture.y_limits is not None:
+        axes.set_ylim(*picture.y_limits)
+    axes.spines["right"].set_visible(False)
+    axes.spines["top"].set_visible(picture.top is not None)
+    if picture.top is not None:
+        label, factor = picture.top
+        above = axes.secondary_xaxis("top", functions=(lambda x: factor * x, lambda x: x / factor))
+        above.set_xlabel(_label(label), fontsize=8)
+        above.tick_params(labelsize=8)
+
+
+def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
+    """A legend below the axes, where it covers no data, with `room` inches for the axis' names between."""
+    transforms = import_extra("matplotlib.transforms", "plots", "a picture")
+    below = transforms.ScaledTranslation(0, -room, axes.figure.dpi_scale_trans)
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles and not title:
+        return
+    axes.legend(
+        handles,
+        labels,
+        title=_filled(title) or None,
+        title_fontsize=8,
+        fontsize=8,
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=axes.transAxes + below,
+        borderaxespad=0,
+        ncols=2 if max(map(len, labels), default=0) < 48 else 1,
+        alignment="left",
+    )
+
+
+def _label(text: object) -> str:
+    """Text that matplotlib draws as it is: no formulas, no half characters, nothing that hides it."""
+    label = plain(text).replace("$", r"\$")
+    return f" {label}" if label.startswith("_") else label
+
+
+def shortened(name: str, at_most: int = 36) -> str:
+    """A name with its middle left out, since its end often tells it from others.
+
+    Example:
+        >>> shortened("masked-lm-small-seed-3", 15)
+        'masked-…-seed-3'
+    """
+    half = at_most // 2
+    return name if len(name) <= at_most else f"{name[: at_most - half - 1]}…{name[-half:]}"
+
+
+def _filled(title: str) -> str:
+    """A long title in lines of about equal length."""
+    title = _label(title) if title else ""
+    n_lines = max(1, math.ceil(len(title) / _TITLE_WIDTH))
+    return textwrap.fill(title, _TITLE_WIDTH if n_lines == 1 else math.ceil(len(title) / n_lines) + 6)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,96 @@
+"""What users type: whole numbers, sizes that fit into memory, and words between commas."""
+
+import operator
+import re
+import shlex
+from collections.abc import Iterable
+from typing import SupportsIndex
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.memory import free_memory
+
+# A number in the digits 0 to 9, in the words of `re` and pyarrow; Python's float takes 1_000 and ١٢٣, too.
+NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+MAX_WHOLE = 2**53  # float64 holds every whole number up to this
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 where a column has holes
+_NEVER_REFUSED = 2**26  # bytes; to ask what is free takes as long as to allocate them
+
+
+def whole_number(name: str, value: object) -> int:
+    """A whole number as Python's int, whether Python, numpy or torch holds it.
+
+    Example:
+        >>> import numpy as np
+        >>> whole_number("seed", np.int64(3))
+        3
+    """
+    if not isinstance(value, SupportsIndex):
+        raise InputError(f"{name}={value!r}; give a whole number")
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise InputError(f"{name}={value!r}; give a whole number") from error
+
+
+def word_of(cell: object) -> str:
+    """A cell as the word of a category, the same for a whole number as 2 and as 2.0; "" for a missing cell.
+
+    Example:
+        >>> word_of(" red "), word_of(2.0), word_of("2.0"), word_of("02"), word_of(None)
+        ('red', '2', '2', '02', '')
+    """
+    text = "" if cell is None else str(cell).strip()
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def plain_number(text: str) -> float:
+    """A number in the digits 0 to 9; ValueError for another text.
+
+    Example:
+        >>> plain_number("1e3")
+        1000.0
+    """
+    if not re.match(NUMBER, text):
+        raise ValueError(text)
+    return float(text)
+
+
+def check_memory(n_bytes: int, what: str, remedy: str) -> None:
+    """Refuse to allocate more memory than is free.
+
+    Example:
+        >>> check_memory(2**60, "10^15 masks", "ask for fewer")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        maskevidence.core.errors.InputError: 10^15 masks need about 1,073,741,824 GiB of ...
+    """
+    free = free_memory() if n_bytes > _NEVER_REFUSED else None
+    if free is not None and n_bytes > free:
+        needed, left = n_bytes / 2**30, free / 2**30
+        raise InputError(f"{what} need about {needed:,.0f} GiB of memory, {left:,.0f} are free; {remedy}")
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Words between commas, as options such as --drop read them.
+
+    Example:
+        >>> join_words(["a", "b, in m"])
+        'a,"b, in m"'
+    """
+
+    def quoted(word: str) -> str:
+        plain = word == word.strip() and not re.search('[,"]', word)
+        return word if plain else '"{}"'.format(word.replace('"', '""'))
+
+    return ",".join(map(quoted, words))
+
+
+def typed(words: Iterable[str]) -> str:
+    """The same as it is typed in a shell.
+
+    Example:
+        >>> typed(["a", "b"]), typed(["patient id"])
+        ('a,b', "'patient id'")
+    """
+    return shlex.quote(join_words(words))

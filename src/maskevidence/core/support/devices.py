@@ -1,0 +1,53 @@
+"""Devices of torch by their words on the command line."""
+
+import torch
+
+from maskevidence.core.errors import InputError
+
+_CHOICES = "cpu, cuda, cuda:N, mps or auto"
+
+
+def choose_device(word: str | torch.device | None, *, float64: bool = False) -> torch.device:
+    """The device that a word stands for.
+
+    Args:
+        word: "cpu", "cuda", "cuda:1" and so on, "mps", or "auto" for the first one that this machine has of
+            "cuda", "mps" and "cpu"; None stands for "auto".
+        float64: whether the device has to compute in float64, which mps does not.
+
+    Raises:
+        InputError: another word, or a device that this machine does not have.
+
+    Example:
+        >>> choose_device("cpu")
+        device(type='cpu')
+        >>> choose_device("gpu")
+        Traceback (most recent call last):
+        ...
+        maskevidence.core.errors.InputError: device 'gpu' cannot be used: there is no such device; give cpu, \
+cuda, cuda:N, mps or auto (this machine has cpu...)
+    """
+    here = _devices(float64)
+    if word is None or word == "auto":
+        return torch.device(here[-1])
+    reason = "there is no such device"
+    try:
+        chosen = torch.device(word)
+        usable = chosen.type in ("cpu", "cuda", "mps")
+        if chosen.type == "mps" and float64:
+            usable, reason = False, "models of rows compute in float64, which it does not have"
+        if usable:
+            torch.empty(1, device=chosen)
+            return chosen
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        if "Expected one of" not in str(error):  # torch lists the names of all devices that it ever had
+            reason = str(error).splitlines()[0]
+    raise InputError(
+        f"device {str(word)!r} cannot be used: {reason}; give {_CHOICES} (this machine has {', '.join(here)})"
+    )
+
+
+def _devices(float64: bool) -> list[str]:
+    """The devices of this machine, the fastest last."""
+    mps = ["mps"] if torch.backends.mps.is_available() and not float64 else []
+    return ["cpu", *mps, *(["cuda"] if torch.cuda.is_available() else [])]

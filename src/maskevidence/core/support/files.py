@@ -1,0 +1,241 @@
+"""Atomic writes that survive a crash, and the JSON and CSV text of every file of this package."""
+
+import csv
+import errno
+import io
+import json
+import math
+import numbers
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from maskevidence.core.errors import InputError
+
+TEMPORARY = ".tmp"
+
+
+def write_atomic(path: str | Path, content: str | bytes | Iterable[str]) -> None:
+    """Write a file atomically: to a temporary file, which is synced and renamed, before the folder is synced.
+
+    Text may come in pieces, so that a long file need not be in memory.
+
+    The target of a symbolic link is replaced, not the link, and keeps its permissions. A pipe or a device is
+    written to, not replaced.
+
+    Example:
+        >>> path = Path(tempfile.mkdtemp()) / "a.txt"
+        >>> write_atomic(path, "text")
+        >>> path.read_text()
+        'text'
+    """
+    path = Path(path)
+    pieces = (content,) if isinstance(content, str | bytes) else content
+    data = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
+    with writing(path):
+        if _is_stream(path):
+            with os.fdopen(os.open(path, os.O_WRONLY), "wb") as stream:
+                stream.writelines(data)
+        else:
+            _replace(Path(os.path.realpath(path)), data)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a pipe or a device, which is written to and not replaced."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _replace(target: Path, data: Iterable[bytes]) -> None:
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(TEMPORARY, ".", target.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _replace_file(Path(temporary), target)
+        sync_folder(target.parent)
+    except OSError:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _replace_file(new: Path, target: Path) -> None:
+    """Rename a file to its target, with the permissions of the file that it replaces, if there is one."""
+    if target.exists():
+        mode = stat.S_IMODE(target.stat().st_mode)
+    else:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    os.chmod(new, mode)
+    os.replace(new, target)
+
+
+@contextmanager
+def replacing_files(folder: Path) -> Iterator[Path]:
+    """A temporary folder for the files of another library, which are moved into `folder` at the end.
+
+    Each file is there as a whole or not at all, `config.json` after the weights that belong to it.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with replacing_files(folder) as new:
+        ...     _ = (new / "a.txt").write_text("text")
+        >>> [path.name for path in folder.iterdir()]
+        ['a.txt']
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(TEMPORARY, ".", folder) as new:
+            yield Path(new)
+            for path in sorted(Path(new).rglob("*"), reverse=True):  # model.safetensors before config.json
+                if path.is_file():
+                    target = folder / path.relative_to(new)
+                    target.parent.mkdir(exist_ok=True)
+                    _replace_file(path, target)
+        sync_folder(folder)
+
+
+def check_place(path: str | Path, *, folder: bool = False) -> None:
+    """Refuse a path that cannot be written to, before any work is done. Nothing is left there.
+
+    A folder that holds files is left to the command: a finished run is read on a read-only disk, too.
+
+    Example:
+        >>> check_place(Path(tempfile.mkdtemp()) / "new" / "a.json")
+        >>> check_place("/")
+        Traceback (most recent call last):
+        ...
+        maskevidence.core.errors.InputError: '/' is a folder; give a file
+    """
+    path = Path(path)
+    with writing(path):
+        if not folder and _is_stream(path):
+            return
+        target = Path(os.path.realpath(path))
+        if not folder and target.is_dir():
+            raise InputError(f"{str(path)!r} is a folder; give a file")
+        candidates = [target, *target.parents] if folder else target.parents
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # an error if its name is too long, or if links lead in a circle
+        nearest = next(folder_or_file for folder_or_file in candidates if folder_or_file.exists())
+        if nearest == target and not nearest.is_dir():
+            raise InputError(f"{str(path)!r} is a file; give a folder")
+        if not nearest.is_dir():
+            raise InputError(
+                f"{str(path)!r} cannot be written: {str(nearest)!r} is a file; give another place"
+            )
+        if nearest == target and any(target.iterdir()):
+            return  # it may hold a finished run, which is read and not written
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove the temporary files and folders that a kill left in a folder, which no other process may use."""
+    with writing(folder):
+        for leftover in folder.glob(f".*{TEMPORARY}"):
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the operating system's errors about writing to a place into an InputError of one clear line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InputError(
+                f"no space is left for {str(path)!r}; free some space and run the same command again, which "
+                "resumes from what was saved"
+            ) from error
+        raise InputError(f"{str(path)!r} cannot be written ({error.strerror}); give another place") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the operating system's errors about reading a place into an InputError of one clear line.
+
+    A pipe is refused: it would be waited for without end.
+    """
+    try:
+        if path.is_fifo():
+            raise InputError(f"{str(path)!r} is a pipe; give a file")
+        yield
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read ({error.strerror}); check the path") from error
+
+
+def json_text(content: Any) -> str:
+    """JSON text as this package writes it: indented by two spaces, without NaN, with a final newline.
+
+    Example:
+        >>> json_text({"seed": 0})
+        '{\\n  "seed": 0\\n}\\n'
+    """
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write a JSON file atomically."""
+    write_atomic(path, json_text(content))
+
+
+def read_json(path: str | Path, remedy: str = "check the path") -> Any:
+    """Read a JSON file.
+
+    Args:
+        remedy: what the user can do about a damaged file, as the end of the message.
+    """
+    file = Path(path)
+    with reading(file):
+        content = file.read_bytes()
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{str(file)!r} cannot be read as JSON ({error}); {remedy}") from error
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """CSV text with a header; None and NaN are empty cells, and floats keep every digit.
+
+    Example:
+        >>> csv_text(["size", "score"], [(1, -0.5), (2, math.nan)])
+        'size,score\\n1,-0.5\\n2,\\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+        return "" if math.isnan(value) else repr(float(value))
+    return "" if value is None else str(value)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power failure, if the system supports it."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,38 @@
+"""Packages whose public names are imported on first use (PEP 562), declared once in their stub file."""
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package that imports nothing until it is asked for.
+
+    The public names are those that the package's `__init__.pyi` imports, each by its
+    own `from .module import Name as Name`: type checkers, editors and this function read the same lines.
+    Modules of the package are attributes as well, but are not listed.
+
+    Example:
+        >>> get, names, public = lazy_names("maskevidence", __import__("maskevidence").__file__)
+        >>> get("InputError").__module__, names() == public, "InputError" in public
+        ('maskevidence.core.errors', True, True)
+    """
+    modules: dict[str, str] = {}
+    for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body:
+        if isinstance(statement, ast.ImportFrom):
+            module = "." * statement.level + (statement.module or "")
+            modules |= {name.name: module for name in statement.names}
+
+    def get(name: str) -> Any:
+        module = modules.get(name, ".")
+        if module != ".":
+            return getattr(import_module(module, package), name)
+        if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    public = sorted(modules)
+    return get, lambda: public, public

@@ -1,0 +1,421 @@
+"""A table of numbers with named columns, and the choice of held-out rows."""
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.support.checks import plain_number
+from maskevidence.core.support.keyed_random import keyed_bits
+
+if TYPE_CHECKING:
+    from maskevidence.core.tokens import Tokens
+
+BINARISE = ("threshold:0.5", "stochastic")
+PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: row, column, colour
+_MAX_NAMED = 6  # columns in a note
+_FEW_VALUES, _PAIRS_BY_CHANCE = 20, 0.01  # of a column; of equal rows, if columns were independent
+_NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers with named columns; numpy, and every function of this package, takes it as an array.
+
+    Attributes:
+        name: where the table comes from, as the user named it.
+        values: shape (N, D); NaN where missing.
+        columns: D names.
+        ids: shape (N,); each row's position in the source.
+        notes: changes of the values, and guesses of the reader, one sentence each.
+        labels: N names of the rows; None if they have none.
+        categories: for columns of categories that were made columns of 0 and 1, all categories in order; the
+            first one has no column of its own.
+        levels: for columns of words, the words in order; the values of the column are positions among them.
+        kinds: "yes/no", "category" or "number" for columns of which the user said so.
+        lines: the line of each row of the source in its file; None if that has no lines.
+
+    Example:
+        >>> import maskevidence as me
+        >>> values = np.array([[0.0, 1.0], [2.0, np.nan], [1.0, 3.0], [3.0, 2.0]])
+        >>> table = Table("t", values, ("a", "b"), np.arange(4))
+        >>> model = me.models.Gaussian(n_features=2).fit(table)
+        >>> model.columns, me.estimate_evidence(model, table).n_tokens
+        (['a', 'b'], 7)
+    """
+
+    name: str
+    values: Float64[np.ndarray, "N D"]
+    columns: tuple[str, ...]
+    ids: Int64[np.ndarray, " N"]
+    notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    lines: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def place(self, row: int) -> str:
+        """Where a row is in the data: its line in a CSV file, or its position."""
+        return place_of(int(self.ids[row]), self.lines)
+
+    def __repr__(self) -> str:
+        n_missing = int(np.isnan(self.values).sum())
+        return f"Table({self.name!r}: {len(self):,} rows, {len(self.columns)} columns, {n_missing:,} missing)"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def tokens(self) -> "Tokens":
+        """The rows as tokens, with NaN as absent."""
+        from maskevidence.core.tokens import Tokens
+
+        return Tokens.from_array(self.values, ids=self.ids)
+
+    def fingerprint(self) -> str:
+        """A hash of values, words, column names and row positions; equal tables have equal fingerprints."""
+        digest = hashlib.sha256("\x1f".join(self.columns).encode())
+        digest.update(np.ascontiguousarray(self.ids).tobytes())
+        digest.update(np.ascontiguousarray(self.values).tobytes())
+        for name, words in self.levels.items():
+            digest.update("\x1f".join([name, *words]).encode())
+        return digest.hexdigest()
+
+    def head(self, limit: int) -> "Table":
+        """The first `limit` rows."""
+        if limit < 1:
+            raise InputError(f"limit={limit}; give a whole number of 1 or more")
+        return self.take(np.arange(min(limit, len(self))))
+
+    def take(self, rows: Int64[np.ndarray, " n"]) -> "Table":
+        """The rows at these positions, in this order."""
+        labels = None if self.labels is None else tuple(self.labels[row] for row in rows)
+        return replace(self, values=self.values[rows], ids=self.ids[rows], labels=labels)
+
+    def select(self, columns: list[str]) -> "Table":
+        """The named columns, in the order given.
+
+        Raises:
+            InputError: a column that does not exist (lists those that do).
+        """
+        names = set(self.columns)
+        missing = [column for column in columns if column not in names]
+        if missing:
+            raise InputError(f"{self.name} has no column {missing[0]!r}; it has {', '.join(self.columns)}")
+        places = {name: number for number, name in enumerate(self.columns)}
+        where = [places[column] for column in columns]
+        levels = {name: self.levels[name] for name in columns if name in self.levels}
+        kinds = {name: self.kinds[name] for name in columns if name in self.kinds}
+        return replace(self, values=self.values[:, where], columns=tuple(columns), levels=levels, kinds=kinds)
+
+    def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
+        """Split off held-out rows, chosen at random; both parts keep their order.
+
+        Args:
+            test_fraction: the fraction of rows to hold out, in (0, 1).
+            seed: seed of the choice.
+
+        Raises:
+            InputError: a fraction outside (0, 1), or one that leaves a part empty.
+        """
+        train, test = held_out_rows(len(self), test_fraction, seed)
+        return self.take(train), self.take(test)
+
+    def constant_columns(self) -> list[str]:
+        """The columns whose observed values are all equal, or that have no observed value."""
+        observed = ~np.isnan(self.values)
+        low = np.where(observed, self.values, np.inf).min(axis=0)
+        high = np.where(observed, self.values, -np.inf).max(axis=0)
+        return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
+
+
+def place_of(row: int, lines: Sequence[int] | None) -> str:
+    """Where a row is in its file, whose lines are counted from 1.
+
+    Example:
+        >>> place_of(1, [2, 5]), place_of(1, None)
+        ('line 5', 'row 1 (from 0)')
+    """
+    return f"row {row} (from 0)" if lines is None else f"line {lines[row]}"
+
+
+def cell_value(value: float, words: Sequence[str] | None) -> float | str:
+    """A cell as a number, or as the word whose position it is.
+
+    Example:
+        >>> cell_value(1.0, ["blue", "red"]), cell_value(2.0, ["blue", "red"]), cell_value(1.0, None)
+        ('red', 'another word', 1.0)
+    """
+    if words is None or np.isnan(value):
+        return float(value)
+    return words[int(value)] if value < len(words) else "another word"
+
+
+def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
+    """A sentence on each value that stands far from all others of its column and may mean "missing".
+
+    Far: the nearest other value of the column is farther away than the range of all its other values. Such a
+    value is noted if its digits are nines, as in -999 and 99, or if it is negative and not alone.
+
+    Example:
+        >>> note_on_codes(np.array([[1.0, 99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:54]
+        "-99 stands far below all other values of 'a': if it me"
+    """
+    far: dict[tuple[float, str], list[str]] = {}
+    n_cells: Counter[float] = Counter()
+    for name, column in zip(columns, values.T, strict=True):
+        observed = column[~np.isnan(column)]
+        for code, side in ((observed.min(), "below"), (observed.max(), "above")) if observed.size else ():
+            others = observed[observed != code]
+            if len(np.unique(others)) > 2 and np.abs(others - code).min() > np.ptp(others):
+                far.setdefault((float(code), side), []).append(name)
+                n_cells[float(code)] += len(observed) - len(others)
+    notes = []
+    for (code, side), names in far.items():
+        word = np.format_float_positional(code, trim="-")
+        if _NINES.fullmatch(word) or (code < 0 and n_cells[code] > 1):
+            listed = ", ".join(map(repr, names[:_MAX_NAMED])) + (", ..." if len(names) > _MAX_NAMED else "")
+            notes.append(
+                f"{word} stands far {side} all other values of {listed}: if it means missing, give "
+                f"--missing={word} (in Python, NaN)"
+            )
+    return notes
+
+
+def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
+    """A sentence on rows that equal earlier rows, where equal rows are no matter of chance.
+
+    Equal rows may be chance where no column has more than 20 values, and where independent columns would have
+    a pair of equal rows with a probability above 1 %.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(50, 4))
+        >>> note_on_copies(np.concatenate([x, x[:2]]))[0][:45]
+        '2 of 52 rows equal an earlier row: if they ar'
+        >>> note_on_copies((x > 0).astype(float)), note_on_copies(x)
+        ([], [])
+    """
+    keys = np.zeros(len(values), dtype=np.uint64)
+    rng = np.random.default_rng(0)
+    for column in values.T:
+        factor = np.uint64(2 * int(rng.integers(2**62)) + 1)  # odd, so that no bit is lost
+        cells = np.where(np.isnan(column), np.inf, column).view(np.uint64)
+        keys = (keys ^ (cells * factor)) * factor  # modulo 2^64
+        keys ^= keys >> np.uint64(29)
+    n_copies = len(keys) - len(np.unique(keys))
+    if not n_copies:
+        return []
+    counts = [np.unique(column, return_counts=True)[1] for column in values.T]
+    log_pairs = math.log(math.comb(len(values), 2))
+    log_pairs += sum(math.log(float(((each / len(values)) ** 2).sum())) for each in counts)
+    if max(map(len, counts)) <= _FEW_VALUES or log_pairs > math.log(_PAIRS_BY_CHANCE):
+        return []
+    are, them = (
+        ("equals", "it is a copy, leave it") if n_copies == 1 else ("equal", "they are copies, leave them")
+    )
+    return [
+        f"{n_copies:,} of {len(values):,} rows {are} an earlier row: if {them} out, since a row that is held "
+        "out may else be among the rows that a model is fitted to"
+    ]
+
+
+def held_out_rows(
+    n_rows: int, test_fraction: float, seed: int
+) -> tuple[Int64[np.ndarray, " n_train"], Int64[np.ndarray, " n_test"]]:
+    """Positions of training and held-out rows, chosen at random; each part is in order.
+
+    Example:
+        >>> train, test = held_out_rows(5, 0.4, seed=0)
+        >>> len(train), len(test), sorted([*train.tolist(), *test.tolist()])
+        (3, 2, [0, 1, 2, 3, 4])
+    """
+    n_test = round(n_rows * test_fraction) if 0.0 < test_fraction < 1.0 else 0
+    if not 1 <= n_test < n_rows:
+        raise InputError(
+            f"a test fraction of {test_fraction:g} of {n_rows} rows leaves no row to train on or none "
+            "to score; give a fraction in (0, 1) and more rows"
+        )
+    shuffled = np.random.default_rng(seed).permutation(n_rows)
+    return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
+
+
+def column_of(name: str, category: str) -> str:
+    """The name of the column of a category.
+
+    Example:
+        >>> column_of("colour", "red")
+        'colour=red'
+    """
+    return f"{name}={category}"
+
+
+def decoded(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[str]:
+    """The most probable category of each row, where the first category has 1 minus the sum of the others.
+
+    Args:
+        table: whose columns the values have.
+        values: shape (N, D); without missing values.
+        name: the column of categories.
+
+    Returns:
+        N categories.
+
+    Example:
+        >>> table = Table("t", np.array([[0.9], [0.2]]), ("c=b",), np.arange(2), categories={"c": ("a", "b")})
+        >>> decoded(table, table.values, "c")
+        ['b', 'a']
+    """
+    categories = table.categories[name]
+    shares = values[:, [table.columns.index(column_of(name, category)) for category in categories[1:]]]
+    first = 1.0 - shares.sum(axis=1)
+    return [categories[number] for number in np.column_stack([first, shares]).argmax(axis=1)]
+
+
+def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
+    """The columns that a model was fitted to, in its order; categories are encoded as they were for it.
+
+    A model does not know the name of the category without a column. It is the one category of the table that
+    the model has no column for; if there are several, they were not all there when the model was fitted.
+
+    Example:
+        >>> table = Table("t", np.array([[1.0], [0.0]]), ("c=b",), np.arange(2), categories={"c": ("a", "b")})
+        >>> with_columns_of(table, ["c=a"]).values.tolist()
+        [[0.0], [1.0]]
+    """
+    parts: dict[str, Float64[np.ndarray, " N"]] = {}
+    notes = list(table.notes)
+    categories = dict(table.categories)
+    for name, all_of_them in table.categories.items():
+        of_model = [column.removeprefix(f"{name}=") for column in columns if column.startswith(f"{name}=")]
+        if of_model:
+            first = _check_categories(table, name, of_model)
+            parts |= _encoded_again(table, name, of_model)
+            categories[name] = (first, *of_model)
+            if first != all_of_them[0]:
+                notes.append(
+                    f"{first!r} in column {name!r} is taken for the category without a column of its own"
+                )
+    if not parts:
+        return table.select(list(columns))
+    kept = [column for column in table.columns if column not in parts]
+    values = np.column_stack([table.select(kept).values, *parts.values()])
+    whole = replace(table, values=values, columns=(*kept, *parts), categories=categories, notes=tuple(notes))
+    return whole.select(list(columns))
+
+
+def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
+    """Words as positions among the words of a model; unknown words get the next number.
+
+    Example:
+        >>> table = Table("t", np.array([[1.0], [0.0]]), ("c",), np.arange(2), levels={"c": ("a", "b")})
+        >>> with_levels_of(table, {"c": ("b", "d")}).values.tolist()
+        [[0.0], [2.0]]
+    """
+    values = table.values.copy()
+    for number, name in enumerate(table.columns):
+        words = table.levels.get(name)
+        if (words is None) != (name not in levels):
+            inside, before = ("numbers", "words") if words is None else ("words", "numbers")
+            raise InputError(
+                f"column {name!r} of {table.name!r} holds {inside}, the model was fitted to {before}"
+            )
+        if words is None:
+            continue
+        position = {word: code for code, word in enumerate(levels[name])}
+        codes = np.array([position.get(word, len(position)) for word in words], dtype=np.float64)
+        seen = ~np.isnan(values[:, number])
+        values[seen, number] = codes[values[seen, number].astype(np.int64)]
+    own = {name: tuple(levels[name]) for name in table.columns if name in levels}
+    return replace(table, values=values, levels=own)
+
+
+def _check_categories(table: Table, name: str, of_model: Sequence[str]) -> str:
+    """The category without a column; "" if no row has it."""
+    others = [category for category in table.categories[name] if category not in of_model]
+    if len(others) > 1:
+        raise InputError(
+            f"column {name!r} of {table.name!r} has the categories {', '.join(others)}; the model has "
+            f"columns for {', '.join(of_model)} and knew one other, so leave rows with new categories out"
+        )
+    return others[0] if others else ""
+
+
+def _encoded_again(
+    table: Table, name: str, of_model: Sequence[str]
+) -> Mapping[str, Float64[np.ndarray, " N"]]:
+    """The columns of the model's categories, from those of the table."""
+    first, *others = (column_of(name, category) for category in table.categories[name])
+    column_of_name = dict(zip(others, table.select(others).values.T, strict=True))
+    column_of_name[first] = 1.0 - np.sum(list(column_of_name.values()), axis=0)
+    absent = np.where(np.isnan(column_of_name[first]), np.nan, 0.0)
+    columns = [column_of(name, category) for category in of_model]
+    return {column: column_of_name.get(column, absent) for column in columns}
+
+
+def are_pixels(columns: Sequence[str]) -> bool:
+    """Whether the names of columns are those of pixels.
+
+    Example:
+        >>> are_pixels(["r0c0", "r1c2"]), are_pixels(["age"]), are_pixels([])
+        (True, False, False)
+    """
+    return bool(columns) and all(PIXEL.fullmatch(column) for column in columns)
+
+
+def binarise(table: Table, how: str, seed: int = 0) -> Table:
+    """Turn a table of values in [0, 1] into one of zeros and ones; missing values stay missing.
+
+    Args:
+        how: "threshold" or "threshold:T" for 1 where a value exceeds T (by default 0.5); "stochastic" for 1
+            with the value as its probability, drawn once from the seed, the row's id and the column.
+
+    Source:
+        The threshold is that of Moreno-Muñoz et al. (2023), Figure 3; stochastic binarisation is that of
+        Salakhutdinov and Murray (2008), On the quantitative analysis of deep belief networks.
+
+    Example:
+        >>> table = Table("grey", np.array([[0.2, 0.7], [np.nan, 1.0]]), ("a", "b"), np.arange(2))
+        >>> binarise(table, "threshold").values.tolist()
+        [[0.0, 1.0], [nan, 1.0]]
+    """
+    name, _, argument = how.partition(":")
+    if name not in ("threshold", "stochastic") or (name == "stochastic" and argument):
+        raise unknown_name("way to binarise", how, BINARISE)
+    outside = np.argwhere((table.values < 0) | (table.values > 1))
+    if len(outside):
+        row, column = outside[0]
+        raise InputError(
+            f"{table.name} has {table.values[row, column]:g} in column {table.columns[column]!r}, "
+            f"{table.place(row)}; values to binarise must lie in [0, 1]"
+        )
+    if name == "threshold":
+        limit = _threshold(how, argument)
+        ones = table.values > limit
+        note = f"binarised: 1 above {limit:g}"
+    else:
+        bits = keyed_bits(seed, table.ids[:, None], np.arange(len(table.columns))[None, :])
+        ones = (bits >> np.uint64(11)) * 2.0**-53 < table.values
+        note = "binarised at random, 1 with the value as its probability"
+    values = np.where(np.isnan(table.values), np.nan, ones.astype(np.float64))
+    return replace(table, values=values, notes=(*table.notes, note))
+
+
+def _threshold(how: str, argument: str) -> float:
+    """The threshold after the colon, 0.5 if there is none."""
+    try:
+        limit = plain_number(argument or "0.5")
+    except ValueError:
+        limit = np.nan
+    if not 0.0 <= limit < 1.0:
+        raise InputError(f"{how!r} has no threshold in [0, 1); write threshold:0.5, for example")
+    return limit

@@ -1,0 +1,310 @@
+"""A batch of observations, each a row of tokens."""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import SupportsIndex
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64, Shaped
+from torch import Tensor
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import MAX_WHOLE, NUMBER
+
+_NUMBERS_AT_ONCE = 2**16  # what fits into a processor's cache
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A batch of B observations with up to D tokens each.
+
+    A token that is neither `maskable` nor `context` is absent: padding, or a missing value. Its entry in
+    `values` has no meaning and is never read.
+
+    Attributes:
+        values: shape (B, D), or (B, D, ...) for vector tokens; any dtype.
+        maskable: shape (B, D); True where a token can be hidden and scored.
+        context: shape (B, D); True where a token is always visible and never scored.
+        ids: shape (B,); a stable number for each observation (its row in the source), which keys its masks.
+        n_bytes: shape (B,); the bytes of text behind an observation's maskable tokens; None without text.
+        text: shape (B,); a hash of the text that an observation was cut from, the same for every tokenizer;
+            None where it is unknown.
+        position: shape (B, 2); the rank of each observation's id among all that are scored together, and
+            their number, which decide the sizes of random-size masks; None before scoring.
+
+    Example:
+        >>> tokens = Tokens.from_array([[1.0, 2.0], [float("nan"), 3.0]])
+        >>> tokens.maskable.tolist(), tokens.n_tokens.tolist()
+        ([[True, True], [False, True]], [2, 1])
+    """
+
+    values: Shaped[Tensor, "B D *token"]
+    maskable: Bool[Tensor, "B D"]
+    context: Bool[Tensor, "B D"]
+    ids: Int64[Tensor, " B"]
+    n_bytes: Int64[Tensor, " B"] | None = None
+    text: Int64[Tensor, " B"] | None = None
+    position: Int64[Tensor, "B 2"] | None = None
+
+    @classmethod
+    def from_array(
+        cls,
+        x: object,
+        ids: object = None,
+        dtype: torch.dtype = torch.float64,
+        *,
+        empty_rows: bool = False,
+    ) -> "Tokens":
+        """A table of numbers as tokens; NaN marks a missing value.
+
+        Args:
+            x: shape (B, D), anything that numpy reads as numbers (array, list, tensor, data frame, `Table`);
+                masked entries of a masked array are missing values.
+            ids: shape (B,), whole numbers; by default the ids of a `Table`, and 0..B-1 for other data.
+            dtype: dtype of the values.
+            empty_rows: whether a row may be without an observed value.
+
+        Raises:
+            InputError: data that are not a two-dimensional table of numbers or are empty, an infinite value,
+                a whole number that float64 cannot hold, or a row without an observed value.
+
+        Example:
+            >>> Tokens.from_array([[1.0, float("inf")]])
+            Traceback (most recent call last):
+            ...
+            maskevidence.core.errors.InputError: the value in row 0, column 1 is infinite; \
+give a finite number, or NaN where it is missing
+        """
+        array = _finite_table(x)
+        values = torch.from_numpy(np.nan_to_num(array, nan=0.0)).to(dtype)
+        if dtype.is_floating_point and not bool(torch.isfinite(values).all()):
+            row, column = torch.nonzero(~torch.isfinite(values))[0].tolist()
+            raise InputError(
+                f"the value in row {row}, column {called(column_names(x), column)}, {array[row, column]:g}, "
+                f"is too large for {dtype}; rescale the column, or use torch.float64"
+            )
+        observed = ~np.isnan(array)
+        if not empty_rows and not observed.any(axis=1).all():
+            row = int(np.flatnonzero(~observed.any(axis=1))[0])
+            raise InputError(f"row {row} has no observed value; leave such rows out")
+        return cls(
+            values=values,
+            maskable=torch.from_numpy(observed),
+            context=torch.zeros(array.shape, dtype=torch.bool),
+            ids=torch.from_numpy(_row_ids(x, ids, len(array))),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> "Tokens":
+        """The observations at `rows`, positions in the batch that may repeat."""
+        return self._each(lambda tensor: tensor[rows])
+
+    def to(self, device: torch.device | str) -> "Tokens":
+        """The same tokens on another device; the tokens themselves if they are on it."""
+        if torch.device(device) == self.values.device:
+            return self
+        return self._each(lambda tensor: tensor.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
+        values = (getattr(self, field.name) for field in fields(self))
+        return Tokens(*(None if value is None else change(value) for value in values))  # type: ignore[arg-type]
+
+    def scored_together(self) -> "Tokens":
+        """The same observations, each with its position: the rank of its id among theirs, and their number.
+
+        Example:
+            >>> Tokens.from_array([[1.0], [2.0], [3.0]], ids=[53, 0, 106]).scored_together().position.tolist()
+            [[1, 3], [0, 3], [2, 3]]
+        """
+        position = torch.from_numpy(positions(self.ids.cpu().numpy()))
+        return replace(self, position=position.to(self.ids.device))
+
+    def fingerprint(self) -> str:
+        """A hash of the values that are scored or conditioned on, and of their roles.
+
+        The order of the rows, padding, the device and the values of absent tokens do not change it. It is the
+        SHA-256 of the values in float32. Where these are rounded, a hyphen and the SHA-256 in float64 follow,
+        so that a table can be recognised whether a model reads it in float32 or in float64.
+
+        Example:
+            >>> first, second = (Tokens.from_array([[1.0, x]]).fingerprint() for x in (2.0, 3.0))
+            >>> first == second
+            False
+        """
+        present = self.maskable | self.context
+        width = int(present.any(0).nonzero().max()) + 1 if bool(present.any()) else 0
+        shape = (len(self), width, *self.values.shape[2:])
+        rounded, exact, differ = hashlib.sha256(str(shape).encode()), hashlib.sha256(), False
+        rows_at_once = max(1, _NUMBERS_AT_ONCE // max(1, math.prod(shape[1:])))
+        for rows in torch.split(torch.argsort(self.ids), rows_at_once):
+            roles = self.maskable[rows].to(torch.uint8) + 2 * self.context[rows].to(torch.uint8)
+            absent = (roles[:, :width] == 0).reshape(len(rows), width, *[1] * (self.values.ndim - 2))
+            values = self.values[rows, :width].masked_fill(absent, 0).detach().cpu().double()
+            values += 0.0  # -0.0 + 0.0 is 0.0
+            single = values.float()
+            rounded.update(_bytes(roles[:, :width]))
+            rounded.update(_bytes(single))
+            exact.update(_bytes(values))
+            differ = differ or not torch.equal(single.double(), values)
+        return f"{rounded.hexdigest()}-{exact.hexdigest()}" if differ else rounded.hexdigest()
+
+    def text_fingerprint(self) -> str | None:
+        """A hash of the texts behind the tokens, the same for every tokenizer; None where it is unknown."""
+        if self.text is None:
+            return None
+        return hashlib.sha256(_bytes(self.text[torch.argsort(self.ids)])).hexdigest()
+
+    @property
+    def width(self) -> int:
+        """D, the number of columns, padding included."""
+        return self.maskable.shape[1]
+
+    @property
+    def n_tokens(self) -> Int64[Tensor, " B"]:
+        """The number of tokens of each observation that can be hidden; shape (B,)."""
+        return self.maskable.sum(1)
+
+    def visible(self, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
+        """The tokens to condition on while `masked` are hidden: present and not masked; shape (B, D)."""
+        return (self.maskable | self.context) & ~masked
+
+
+def column_names(x: object) -> list[str] | None:
+    """The names of the columns of a `Table` or a data frame; None for data whose columns have no names.
+
+    Example:
+        >>> from maskevidence.data import Table
+        >>> column_names(Table("t", np.ones((1, 2)), ("a", "b"), np.arange(1))), column_names(np.ones((1, 2)))
+        (['a', 'b'], None)
+    """
+    names = list(getattr(x, "columns", ()))
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    if len({*names}) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InputError(f"the data have two columns with the name {twice!r}; give each its own name")
+    return names
+
+
+def called(names: Sequence[str] | None, column: SupportsIndex) -> str:
+    """A column in a message: its name in quotes, or its position if it has none.
+
+    Example:
+        >>> called(["a", "b"], 1), called(None, 1)
+        ("'b'", '1')
+    """
+    return str(column) if names is None else repr(names[int(column)])
+
+
+def without_mask(x: object) -> object:
+    """Data with NaN for the masked entries of a masked array of numpy; other data as they are.
+
+    Example:
+        >>> without_mask(np.ma.masked_array([1.0, 9.0], [False, True])).tolist()
+        [1.0, nan]
+    """
+    if not isinstance(x, np.ma.MaskedArray):
+        return x
+    array: np.ndarray = np.array(x.data, dtype=None if x.dtype.kind == "f" else object)
+    array[np.ma.getmaskarray(x)] = np.nan
+    return array
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().numpy().tobytes()
+
+
+def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
+    """A table of numbers in float64, in which NaN is the only value that is not finite."""
+    x = without_mask(x)
+    try:
+        cells = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
+        if cells.dtype.kind in "cmM":
+            raise TypeError(f"they are of type {cells.dtype}")
+        if cells.dtype.kind in "OUS" and cells.ndim == 2:
+            _refuse_words(cells, column_names(x))
+        if cells.dtype.kind == "O" and hasattr(type(x), "to_numpy"):  # pandas, with its own mark for missing
+            array = x.to_numpy(np.float64, na_value=np.nan)  # type: ignore[attr-defined]
+        else:
+            array = cells.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the data are not a table of numbers ({error}); give an (N, D) array") from error
+    if array.ndim != 2 or array.size == 0:
+        raise InputError(f"the data have shape {array.shape}; give an (N, D) table with N, D >= 1")
+    if np.isinf(array).any():
+        row, column = np.argwhere(np.isinf(array))[0]
+        raise InputError(
+            f"the value in row {row}, column {called(column_names(x), column)} is infinite; "
+            "give a finite number, or NaN where it is missing"
+        )
+    if cells.dtype.kind in "iuO":
+        for row, column in np.argwhere(np.abs(array) >= MAX_WHOLE):
+            value = cells[row, column]
+            if isinstance(value, int | np.integer) and abs(int(value)) > MAX_WHOLE:
+                raise InputError(
+                    f"the value in row {row}, column {called(column_names(x), column)}, {value}, is a whole "
+                    "number beyond 2^53, which would be rounded; leave the column out if it holds "
+                    "identifiers, or subtract an offset"
+                )
+    return array
+
+
+def _row_ids(x: object, ids: object, n_rows: int) -> Int64[np.ndarray, " B"]:
+    """The ids of the rows: the argument, the ids of a `Table`, or 0..B-1."""
+    if ids is None and callable(getattr(type(x), "tokens", None)):  # a Table
+        ids = x.ids  # type: ignore[attr-defined]
+    numbers = np.arange(n_rows) if ids is None else np.asarray(ids)
+    if numbers.shape != (n_rows,) or numbers.dtype.kind not in "iu":
+        raise InputError(
+            f"ids have shape {numbers.shape} and dtype {numbers.dtype}; give {n_rows} whole numbers"
+        )
+    return numbers.astype(np.int64)
+
+
+def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
+    """Refuse columns with cells that are not numbers, all in one message."""
+    bad: dict[int, str] = {}
+    for index, cell in enumerate(cells.flat):
+        if isinstance(cell, str) or not isinstance(cell, int | float | np.number | np.bool_ | None):
+            row, column = divmod(index, cells.shape[1])
+            if column not in bad and not _is_number(cell):
+                bad[column] = f"{str(cell)!r:.60} in row {row}"
+    if bad:
+        listed = ", ".join(called(names, column) for column in bad)
+        hold, them = (
+            ("column {} holds", "it") if len(bad) == 1 else ("columns {} hold words, such as", "them")
+        )
+        raise InputError(
+            f"the data are not a table of numbers: {hold.format(listed)} {next(iter(bad.values()))}; leave "
+            f"{them} out, or encode categories as 0 and 1 (pandas.get_dummies); NaN marks a missing value"
+        )
+
+
+def _is_number(cell: object) -> bool:
+    """Whether a cell is a number, the text of a number, or pandas' mark for a missing value."""
+    if isinstance(cell, str):
+        return re.match(NUMBER, cell.strip()) is not None
+    try:
+        float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return str(cell) == "<NA>"
+    return True
+
+
+def positions(ids: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, "B 2"]:
+    """The position of each observation among all that are scored together: its id's rank, and their number.
+
+    Example:
+        >>> positions(np.array([53, 0, 106])).tolist()
+        [[1, 3], [0, 3], [2, 3]]
+    """
+    rank = np.argsort(np.argsort(ids))
+    return np.stack([rank, np.full_like(rank, len(rank))], axis=1)

@@ -1,0 +1,338 @@
+"""The training loop behind `fit`: epochs and steps that a checkpoint can resume exactly."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.masks.sizes import RandomSize
+from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
+from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.progress import progress
+from maskevidence.core.support.threads import seeded
+from maskevidence.core.tokens import Tokens
+from maskevidence.core.training.checkpoints import FILE, load_checkpoint, parameter_shapes, save_checkpoint
+from maskevidence.core.training.history import Callback, EpochRecord, History
+from maskevidence.core.training.objectives import MaskedObjective, Objective
+from maskevidence.core.training.pace import Pace
+
+_HELD_OUT_MASKS = 8_192  # in all, if each row has 2 to 8
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """How long the loop runs and what it records; the attributes are the arguments of `fit`."""
+
+    epochs: int
+    batch_size: int | None
+    seed: int
+    patience: int | None
+    evidence_every: int
+    checkpoint: str | Path | None
+    checkpoint_every: int
+    callbacks: Sequence[Callback]
+    schedule: Callable[[float], float] | None = None
+    epoch_size: int | None = None
+    pace: Pace | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience", "checkpoint_every", "epoch_size"):
+            count = getattr(self, name)
+            if count is not None and (not isinstance(count, int) or count < 1):
+                raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
+        if not isinstance(self.evidence_every, int) or self.evidence_every < 0:
+            raise InputError(f"evidence_every={self.evidence_every!r}; give a whole number, 0 for none")
+
+
+@dataclass
+class TrainingLoop:
+    """The loop of `fit`, and what a checkpoint of it holds."""
+
+    model: Any  # the model, trained in place
+    data: Tokens | GaussianMoments  # the training data
+    held_out: Tokens | None  # data whose evidence is recorded after each epoch; None for none
+    objective: Objective  # what is minimised
+    optimizer: torch.optim.Optimizer  # takes the steps
+    options: LoopOptions  # how long the loop runs and what it records
+    records: list[EpochRecord] = field(default_factory=list, init=False)  # the epochs so far
+    # the parameters of the best epoch; None without patience
+    best: dict[str, Tensor] | None = field(default=None, init=False)
+    # the epoch with the highest held-out evidence; None without patience
+    best_epoch: int | None = field(default=None, init=False)
+    # the held-out evidence before the first epoch; NaN without a pace
+    before: float = field(default=math.nan, init=False)
+    # the last checkpoint and its epoch; None before the first
+    saved: tuple[Path, int] | None = field(default=None, init=False)
+    # where the model was trained, in the order of the epochs
+    devices: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.n_rows = self.data.n_rows if isinstance(self.data, GaussianMoments) else len(self.data)
+        self.batch_size = min(self.options.batch_size or self.n_rows, self.n_rows)
+        self.epoch_size = self.options.epoch_size or self.n_rows
+        self.n_batches = math.ceil(self.epoch_size / self.batch_size)
+        self.step_data = self._moments_if_sufficient()
+        self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.gpus = sorted({p.device.index or 0 for p in self.model.parameters() if p.device.type == "cuda"})
+
+    def run(self) -> History:
+        """Train until the last epoch, until patience runs out or until a callback ends it."""
+        options = self.options
+        resumed_from = self._resume()
+        self._add_device()
+        if options.pace is not None and math.isnan(self.before):
+            self.model.eval()
+            self.before, self.best = self._held_out_evidence(), self._parameters()
+        stopped = self._ended()
+        with progress("training", options.epochs) as advance:
+            advance(len(self.records))
+            while len(self.records) < options.epochs and stopped is None:
+                record = self._epoch(len(self.records))
+                before = self._rate()
+                self.records.append(record)
+                self._keep_best(record)
+                stopped = self._ended()
+                if self._rate() < before and self.best is not None:
+                    self.model.load_state_dict(self.best)
+                answers = [callback(record, self.model) for callback in options.callbacks]
+                if any(answers):
+                    stopped = stopped or "a callback ended it"
+                last = len(self.records) == options.epochs or stopped is not None
+                if last or len(self.records) % options.checkpoint_every == 0:
+                    self._save()
+                advance(1, _description(record))
+        if self.best is not None:
+            self.model.load_state_dict(self.best)
+        columns = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
+        epoch, objective, log_evidence, held_out = columns
+        return History(
+            epoch.astype(np.int64),
+            objective,
+            log_evidence,
+            held_out,
+            self.best_epoch,
+            stopped,
+            resumed_from,
+            tuple(self.devices),
+            self.options.pace is not None,
+        )
+
+    def _add_device(self) -> None:
+        """Record the model's device, unless the checkpoint holds the last epoch."""
+        target = device_of(self.model)
+        if target is not None and str(target) not in self.devices and len(self.records) < self.options.epochs:
+            self.devices.append(str(target))
+
+    def _epoch(self, epoch: int) -> EpochRecord:
+        """One pass over the data, and the evidences after it."""
+        total = 0.0
+        self.model.train()
+        for batch, (data, share) in enumerate(self._batches(epoch)):
+            step = epoch * self.n_batches + batch
+            total += share * self._step(data, epoch, step)
+        self.model.eval()
+        every = self.options.evidence_every
+        exact = every and (epoch + 1) % every == 0
+        train = math.nan
+        if exact and isinstance(self.data, Tokens) and isinstance(self.model, HasLogEvidence):
+            with torch.no_grad():
+                train = float(self.model.log_evidence(to_device_of(self.model, self.data)).mean())
+        return EpochRecord(epoch + 1, -total, train, self._held_out_evidence())
+
+    def _rate(self) -> float:
+        """The learning rate of the next epoch, as a part of the highest, by the held-out evidence so far."""
+        if self.options.pace is None:
+            return 1.0
+        return self.options.pace.rate([self.before, *(record.held_out for record in self.records)])
+
+    def _batches(self, epoch: int) -> Iterator[tuple[Tokens | GaussianMoments, float]]:
+        """The epoch's batches, each with its share of the observations."""
+        whole = self.batch_size == self.epoch_size == self.n_rows
+        if whole or isinstance(self.step_data, GaussianMoments):
+            yield self.step_data, 1.0
+            return
+        first, n = epoch * self.epoch_size, self.n_rows
+        passes = range(first // n, (first + self.epoch_size - 1) // n + 1)
+        orders = [np.argsort(keyed_bits(self.options.seed, each, np.arange(n))) for each in passes]
+        order = np.concatenate(orders)[first - passes.start * n :][: self.epoch_size]
+        for rows in torch.split(torch.from_numpy(order).to(self.step_data.values.device), self.batch_size):
+            yield self.step_data[rows], len(rows) / self.epoch_size
+
+    def _step(self, data: Tokens | GaussianMoments, epoch: int, step: int) -> float:
+        """Take one step of the optimizer, and return the loss before it."""
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad()
+            try:
+                loss = self.objective(self.model, data, step=step)
+            except (NumericalError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+                raise self._failure(epoch, step, f"the loss cannot be computed: {error}") from error
+            if not bool(torch.isfinite(loss)):
+                raise self._failure(epoch, step, f"the loss is {loss.item()}")
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        if self.options.schedule is not None or self.options.pace is not None:
+            part = self._rate()
+            if self.options.schedule is not None:
+                part *= self.options.schedule(step / (self.options.epochs * self.n_batches))
+            for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+                group["lr"] = rate * part
+        loss: Any
+        with seeded(int(keyed_bits(self.options.seed, step)) >> 1, self.gpus):
+            loss = self.optimizer.step(closure)  # type: ignore[arg-type]
+        value = float(loss.detach())
+        norm = get_total_norm([parameter.detach() for parameter in self.model.parameters()])
+        if not bool(torch.isfinite(norm)) and self._not_finite():
+            raise self._failure(epoch, step, f"the loss was {value:.6g}, but the step has no finite end")
+        return value
+
+    def _not_finite(self) -> list[str]:
+        return [
+            f"{name} ({int((~torch.isfinite(value)).sum())} of {value.numel()})"
+            for name, value in self.model.named_parameters()
+            if not bool(torch.isfinite(value).all())
+        ]
+
+    def _failure(self, epoch: int, step: int, reason: str) -> NumericalError:
+        checkpoint = (
+            "none was kept (give checkpoint=FOLDER)"
+            if self.saved is None
+            else f"{self.saved[0]} (after epoch {self.saved[1]})"
+        )
+        return NumericalError(
+            f"training stopped in epoch {epoch + 1}, step {step}: {reason}; parameters that are not finite: "
+            f"{', '.join(self._not_finite()) or 'none'}; last good checkpoint: {checkpoint}; "
+            "lower the learning rate, or rescale the data"
+        )
+
+    def _held_out_evidence(self) -> float:
+        """Nats per observation; NaN without held-out data."""
+        with torch.no_grad():
+            return math.nan if self.held_out is None else self._evidence(self.held_out)
+
+    def _evidence(self, tokens: Tokens) -> float:
+        if isinstance(self.model, HasLogEvidence):
+            return float(self.model.log_evidence(to_device_of(self.model, tokens)).mean())
+        n_masks = min(max(_HELD_OUT_MASKS // len(tokens), 2), 8)
+        return estimate_evidence(self.model, tokens, RandomSize(n_masks), seed=self.options.seed).log_evidence
+
+    def _keep_best(self, record: EpochRecord) -> None:
+        if self.options.patience is None and self.options.pace is None:
+            return
+        best = -math.inf if math.isnan(self.before) else self.before
+        if self.best_epoch is not None:
+            best = self.records[self.best_epoch - 1].held_out
+        if record.held_out > best:
+            self.best_epoch, self.best = record.epoch, self._parameters()
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def _ended(self) -> str | None:
+        """Why training ends after the last epoch so far; None if it goes on."""
+        if self._rate() == 0.0:
+            return "the held-out evidence stood still at the lowest learning rate"
+        patience = self.options.patience
+        if patience is None or len(self.records) - (self.best_epoch or 0) < patience:
+            return None
+        return f"the held-out evidence was not higher for {patience} epochs"
+
+    def _moments_if_sufficient(self) -> Tokens | GaussianMoments:
+        """The moments of complete rows if the steps depend on nothing else, otherwise the data."""
+        if (
+            isinstance(self.data, GaussianMoments)
+            or not isinstance(self.objective, MaskedObjective)
+            or self.objective.key.masks != "shared"
+            or not isinstance(self.model, HasScoreMoments)
+            or self.batch_size < self.n_rows
+            or not bool(self.data.maskable.all())
+        ):
+            return self.data
+        return GaussianMoments.from_rows(self.data.values)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "model": type(self.model).__name__,
+            "parameters": parameter_shapes(self.model),
+            "objective": self.objective.settings(),
+            "optimizer": type(self.optimizer).__name__,
+            "batch_size": self.batch_size,
+            "seed": self.options.seed,
+            "patience": self.options.patience,
+            "epoch_size": self.epoch_size,
+            "pace": None if self.options.pace is None else asdict(self.options.pace),
+            "data": _fingerprint(self.data),
+            "held_out": None if self.held_out is None else _fingerprint(self.held_out),
+        }
+
+    def _save(self) -> None:
+        if self.options.checkpoint is None:
+            return
+        state = {
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "rates": self.rates,
+            "best": self.best,
+            "best_epoch": self.best_epoch,
+            "before": self.before,
+            "devices": self.devices,
+            "records": torch.tensor(self.records, dtype=torch.float64),
+        }
+        self.saved = save_checkpoint(self.options.checkpoint, self._settings(), state), len(self.records)
+
+    def _resume(self) -> int | None:
+        """Continue from the checkpoint in the folder; its epoch, or None if there is no checkpoint."""
+        folder, epochs = self.options.checkpoint, self.options.epochs
+        state = None if folder is None else load_checkpoint(folder, self._settings())
+        if folder is None or state is None:
+            return None
+        done = len(state["records"])
+        if done > epochs:
+            raise InputError(
+                f"the checkpoint in {str(folder)!r} is after epoch {done}, beyond epochs={epochs}; "
+                "ask for more epochs, or give another folder"
+            )
+        self.model.load_state_dict(state["model"])
+        rates, saved = self.rates, state["rates"]
+        if rates != saved:
+            raise InputError(
+                f"the checkpoint in {str(folder)!r} has learning rate {saved}, this training {rates}; "
+                "give the same, or another folder"
+            )
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.best, self.best_epoch = state["best"], state["best_epoch"]
+        self.before = state.get("before", math.nan)
+        self.records = [EpochRecord(int(row[0]), *row[1:]) for row in state["records"].tolist()]
+        self.saved, self.devices = (Path(folder) / FILE, done), state.get("devices", [])
+        return done
+
+
+def _description(record: EpochRecord) -> str:
+    parts = [f"objective {record.objective:.4f}"]
+    parts += [
+        f"{name} {value:.4f}"
+        for name, value in (("log evidence", record.log_evidence), ("held out", record.held_out))
+        if not math.isnan(value)
+    ]
+    return ", ".join(parts)
+
+
+def _fingerprint(data: Tokens | GaussianMoments) -> str:
+    """A hash of the data: a checkpoint can be resumed with exactly the same data only."""
+    digest = hashlib.sha256()
+    names = [field.name for field in fields(data) if field.name not in ("text", "position")]  # it has no say
+    for value in (getattr(data, name) for name in names):
+        array = value.detach().cpu().contiguous().numpy() if isinstance(value, Tensor) else np.array([value])
+        digest.update(f"{array.shape}{array.dtype}".encode() + (b"" if value is None else array.tobytes()))
+    return digest.hexdigest()[:16]

@@ -1,0 +1,51 @@
+"""A learning rate that falls where the held-out evidence stands still."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from maskevidence.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far the learning rate falls, by the held-out evidence after each epoch.
+
+    After some epochs without a higher held-out evidence, training goes on from the best parameters at a lower
+    learning rate: too high a rate is left after a few epochs, and a fit that still gains takes more of them.
+    Training ends where the rate would be below the lowest.
+
+    Args:
+        patience: epochs without a higher held-out evidence before the rate falls.
+        factor: by which it falls.
+        lowest: the lowest rate, as a part of the highest.
+
+    Raises:
+        InputError: a patience below 1, or a factor or lowest rate outside (0, 1).
+
+    Example:
+        >>> pace = Pace(patience=2, factor=0.5, lowest=0.5)
+        >>> [pace.rate([-9.0, -5.0, -6.0, -5.5][:n]) for n in (0, 2, 3, 4)], pace.rate([-5.0, -6, -6, -6, -6])
+        ([1.0, 1.0, 1.0, 0.5], 0.0)
+    """
+
+    patience: int = 2
+    factor: float = 0.3
+    lowest: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.patience < 1 or not 0 < self.factor < 1 or not 0 < self.lowest < 1:
+            raise InputError(f"{self}; give a patience of 1 or more, a factor and a lowest rate in (0, 1)")
+
+    def rate(self, held_out: Sequence[float]) -> float:
+        """The learning rate after these held-out evidences, as a part of the highest; 0 at the end.
+
+        Args:
+            held_out: before the first epoch and after each.
+        """
+        rate, best, last = 1.0, 0, 0  # the best place, and where the rate fell last
+        for k in range(1, len(held_out)):
+            if held_out[k] > held_out[best]:
+                best = k
+            elif k - max(best, last) >= self.patience:
+                rate, last = rate * self.factor, k
+        return rate if rate >= self.lowest else 0.0

@@ -1,0 +1,90 @@
+"""The processes that `torchrun` starts: which one this is, which one goes first, and a clean end."""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from maskevidence.core.errors import InputError, import_extra
+from maskevidence.core.support.devices import choose_device
+
+
+def n_processes() -> int:
+    """How many processes train together; 1 if `torchrun` did not start this one."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """The number of this process among those that train together; 0 if it is alone.
+
+    Example:
+        >>> rank()
+        0
+    """
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return int(os.environ.get("RANK", "0"))  # also in a worker of a DataLoader, which is in no group
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that prints and writes.
+
+    Example:
+        >>> is_main_process()
+        True
+    """
+    return rank() == 0
+
+
+@contextmanager
+def main_process_first(device: torch.device | None = None) -> Iterator[None]:
+    """Run the block in the main process first, so that the other processes find its files."""
+    if n_processes() == 1:
+        yield
+        return
+    state = import_extra("accelerate", "hf", "training in several processes").PartialState(cpu=on_cpu(device))
+    with state.main_process_first():
+        yield
+
+
+def training_device(word: str | torch.device | None) -> torch.device | None:
+    """The device of a training; None leaves it to the Trainer, which takes all GPUs, or one for each process.
+
+    Example:
+        >>> training_device("cpu"), training_device("auto")
+        (device(type='cpu'), None)
+    """
+    device = choose_device(word)
+    if word is None or word == "auto":
+        return None
+    if device.index is not None and n_processes() > 1:
+        raise InputError(
+            f"device {str(word)!r} is one GPU, but torchrun started {n_processes()} processes, which take "
+            "one each; give cuda, or choose GPUs with CUDA_VISIBLE_DEVICES"
+        )
+    return device
+
+
+def on_cpu(device: torch.device | None = None) -> bool:
+    """Whether training runs on the CPU, by request or for lack of an accelerator."""
+    if device is not None:
+        return device.type == "cpu"
+    return not torch.cuda.is_available() and not torch.backends.mps.is_available()
+
+
+def end_processes() -> None:
+    """Leave the group of processes that training joined, once nothing uses it any more.
+
+    The wrapper of the model is freed first, and all processes wait for each other: a process aborts if it
+    ends while another one still talks to it.
+    """
+    gc.collect()
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+        state = import_extra("accelerate.state", "hf", "training in several processes")
+        state.AcceleratorState._reset_state(reset_partial_state=True)

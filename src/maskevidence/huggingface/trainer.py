@@ -1,0 +1,281 @@
+"""transformers' Trainer with the evidence as its loss, and a callback that estimates it on held-out data."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskevidence import EvidenceEstimate, MaskDesign, RandomSize, Tokens, estimate_evidence
+from maskevidence.core.errors import InputError, import_extra
+from maskevidence.huggingface.collator import NOT_SCORED, WEIGHT, MaskSizeCollator
+from maskevidence.models import MaskedLM
+
+_transformers = import_extra("transformers", "hf", "training by transformers")
+
+
+class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
+    """`transformers.Trainer` for losses that are means over the observations of a batch.
+
+    A step that accumulates batches of n_k observations with the losses L_k has the loss, and the gradient, of
+    one batch of all its observations, over all processes:
+
+        loss = Σ_k n_k · L_k / Σ_k n_k
+
+    The Trainer takes the mean of the L_k, which is wrong if the last batch of an epoch is shorter.
+    """
+
+    data_collator: Any
+    # `compute_loss` gives the mean over a batch times its share, which has the mean 1 over the accumulated
+    # batches; the Trainer divides by their number.
+    loss_is_scaled_for_ga = False
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.model_accepts_loss_kwargs = False  # for versions without the attribute above
+
+    def get_batch_samples(self, *args: Any, **keywords: Any) -> tuple[list[Any], float | None]:
+        """The batches of a step, and the mean number of observations in them, over all processes."""
+        batches, _ = super().get_batch_samples(*args, **keywords)
+        if not batches:
+            return batches, None
+        total = torch.tensor(sum(map(n_observations, batches)), device=self.args.device)
+        return batches, self.accelerator.gather(total).float().mean().item() / len(batches)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Mapping[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: float | None = None,
+    ) -> Any:
+        """The loss of a batch; in training, times its share of the step's observations."""
+        loss, outputs = self.mean_loss(model, inputs)
+        if num_items_in_batch is not None:
+            loss = loss * (n_observations(inputs) / num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+    def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
+        """The mean loss over the observations of a batch, and the outputs for an evaluation."""
+        raise NotImplementedError
+
+
+def n_observations(batch: Mapping[str, Tensor]) -> int:
+    """The number of observations in a batch."""
+    return len(next(iter(batch.values())))
+
+
+class EvidenceTrainer(BaseTrainer):
+    """`transformers.Trainer` for the batches of a `MaskSizeCollator`: the loss is the weighted sum of scores.
+
+        loss = -(1/B) Σ_i weight_i · S_i    nats per text, the mean over the texts of a batch
+
+    The vocabulary head is computed at the hidden positions only. Everything else is the Trainer's:
+    optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. However
+    a step is split into accumulated batches and processes, its gradient is that of the mean over all its
+    texts. Gradients are in nats per text: multiply the usual `max_grad_norm` by the number of tokens of a
+    text.
+
+    The collator is told the number of each epoch, so that texts with an "id" get new masks in each epoch.
+    Evaluations use the masks of the first epoch.
+
+    The arguments are those of the Trainer; `data_collator` is a `MaskSizeCollator`, and
+    `args.remove_unused_columns` must be False if texts have an "id".
+
+    Raises:
+        InputError: a different collator, or options for another loss.
+    """
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        tokenizer = getattr(self.data_collator, "tokenizer", None)
+        if getattr(tokenizer, "mask_token_id", None) is None:
+            raise InputError(
+                f"data_collator is {type(self.data_collator).__name__}; give a MaskSizeCollator, whose "
+                "batches have the weights of the loss"
+            )
+        if self.args.label_smoothing_factor:
+            raise InputError(
+                f"label_smoothing_factor is {self.args.label_smoothing_factor:g}, but a loss with smoothed "
+                "labels is not the evidence; leave it at 0"
+            )
+        if self.compute_loss_func is not None:
+            raise InputError("compute_loss_func is another loss than the evidence; leave it out")
+        self._masked_lm = MaskedLM(self.model, tokenizer)
+        self._train_collator = self.data_collator
+        if isinstance(self.data_collator, MaskSizeCollator):
+            self._train_collator = self.data_collator.at_epoch(0)
+            self.add_callback(_Epochs(self._train_collator))
+
+    def get_train_dataloader(self) -> Any:
+        """The Trainer's loader, with a collator of its own that follows the epochs."""
+        collator, self.data_collator = self.data_collator, self._train_collator
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.data_collator = collator
+
+    def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
+        """Minus the weighted scores, mean over the texts of the batch, nats per text."""
+        arguments = dict(inputs)
+        if WEIGHT not in arguments or "labels" not in arguments:
+            raise InputError(f"the batch has no {WEIGHT!r}; make batches with a MaskSizeCollator")
+        labels, weight = arguments.pop("labels"), arguments.pop(WEIGHT)
+        loss = evidence_loss(self._masked_lm, arguments, labels, weight, model)
+        return loss, {"loss": loss}
+
+
+class _Epochs(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Sets the number of the epoch in a collator."""
+
+    def __init__(self, collator: MaskSizeCollator) -> None:
+        self.collator = collator
+        self.epoch = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        self.epoch = int(state.epoch or 0)  # whole epochs before the checkpoint from which training resumes
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        self.collator.set_epoch(self.epoch)
+        self.epoch += 1
+
+
+def evidence_loss(
+    masked_lm: MaskedLM, inputs: Mapping[str, Tensor], labels: Tensor, weight: Tensor, network: Any = None
+) -> Tensor:
+    """-(1/B) Σ_i weight_i · S_i of a batch of a `MaskSizeCollator`, nats per text; for your own loops.
+
+    Args:
+        masked_lm: the model.
+        inputs: the arguments of its transformer: input_ids, attention_mask, ...
+        labels: shape (B, L); the ids of the hidden tokens, -100 elsewhere.
+        weight: shape (B,).
+        network: the transformer in a wrapper of distributed training, if it is wrapped.
+    """
+    hidden = labels != NOT_SCORED
+    log_probs = masked_lm.hidden_log_probs(inputs, labels, hidden, network)
+    row = hidden.nonzero()[:, 0]
+    total = torch.zeros_like(weight, dtype=log_probs.dtype).index_add(0, row, log_probs)
+    return -(weight.to(total.dtype) * total / hidden.sum(1)).mean()
+
+
+class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Estimates and logs the log evidence at the start, at regular steps and at the end.
+
+        trainer.add_callback(EvidenceCallback(trainer, held_out))
+
+    `trainer.log`, and therefore everything that `report_to` names, receives `evidence_log_evidence` (the area
+    under the curve, nats per observation), `evidence_mask_se`, `evidence_data_se`, `evidence_per_token` and
+    `evidence_seconds`; an error that is not known is left out. The estimates themselves, with their curves,
+    are in `estimates`.
+
+    If the Trainer evaluates (`eval_strategy`), each evaluation has these numbers as well, of the same step:
+    `metric_for_best_model="evidence_log_evidence"` keeps the best model by the evidence. To stop early by it,
+    add transformers' `EarlyStoppingCallback` after this one.
+
+    Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
+    the main process alone. The masks are always the same, so that differences come from the model. Dropout
+    is switched off meanwhile, no random number is drawn, and the model's mode is restored: the callback does
+    not change the training.
+
+    Args:
+        trainer: the Trainer to which the callback is added.
+        data: the observations to score.
+        design: how masks are drawn; by default `RandomSize(8)`.
+        model: the `MaskedModel` to score; by default `MaskedLM` of the trainer's model and its tokenizer.
+        every: steps between two estimates; by default 5 % of the training, but at least 1.
+        seed: seed of the masks.
+        prefix: prefix of the logged names.
+
+    Attributes:
+        estimates: (step, estimate) of each estimate, in order.
+
+    Raises:
+        InputError: `every` is below 1, or there is no tokenizer.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        data: Tokens,
+        design: MaskDesign | None = None,
+        *,
+        model: Any = None,
+        every: int | None = None,
+        seed: int = 0,
+        prefix: str = "evidence",
+    ) -> None:
+        if every is not None and every < 1:
+            raise InputError(f"every={every}; give a number of steps, 1 or more")
+        tokenizer = getattr(trainer, "processing_class", None)
+        tokenizer = tokenizer or getattr(trainer.data_collator, "tokenizer", None)
+        if model is None and tokenizer is None:
+            raise InputError(
+                "the trainer has no tokenizer; give it processing_class=tokenizer, or give model="
+            )
+        self.trainer = trainer
+        self.model = MaskedLM(trainer.model, tokenizer) if model is None else model
+        self.data = data
+        self.design = RandomSize(8) if design is None else design
+        self.every = every
+        self.seed = seed
+        self.prefix = prefix
+        self.estimates: list[tuple[int, EvidenceEstimate]] = []
+        self._latest: EvidenceEstimate | None = None  # of the weights as they are now, if there is one
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Estimate before the first step, or before the next one after a checkpoint."""
+        self._estimate(state)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Forget the estimate of the weights that this step changes."""
+        self._latest = None
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Forget the estimate of the last step: the Trainer may have gone back to the best one."""
+        self._latest = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+        """Estimate if it is time."""
+        every = self.every or max(1, state.max_steps // 20)
+        if state.global_step % every == 0 or state.global_step == state.max_steps:
+            self._estimate(state)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_keywords: Any) -> None:
+        """Add the numbers of this step to the numbers of an evaluation, on every process."""
+        if self._latest is None:
+            self._estimate(state)
+        values = [None if self._latest is None else self._values(self._latest)]
+        if args.world_size > 1:
+            utils = import_extra("accelerate.utils", "hf", "training on several processes")
+            utils.broadcast_object_list(values)
+        if metrics is not None:
+            metrics.update({f"eval_{name}": value for name, value in (values[0] or {}).items()})
+
+    def _estimate(self, state: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        modes = [(module, module.training) for module in self.model.modules()]
+        self.model.eval()
+        start = time.perf_counter()
+        try:
+            with torch.no_grad():
+                estimate = estimate_evidence(self.model, self.data, self.design, seed=self.seed)
+        finally:
+            for module, training in modes:
+                module.training = training
+        self.estimates.append((state.global_step, estimate))
+        self._latest = estimate
+        seconds = {f"{self.prefix}_seconds": time.perf_counter() - start}
+        self.trainer.log(self._values(estimate) | seconds)
+
+    def _values(self, estimate: EvidenceEstimate) -> dict[str, float]:
+        """The logged numbers of an estimate; an unknown error is left out."""
+        values = {
+            "log_evidence": estimate.log_evidence,
+            "mask_se": estimate.mask_se,
+            "data_se": estimate.data_se,
+            "per_token": estimate.per_token,
+        }
+        return {f"{self.prefix}_{name}": value for name, value in values.items() if value is not None}

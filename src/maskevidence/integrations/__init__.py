@@ -1,1 +1,0 @@
-"""Masked evidence inside other libraries; each module imports its own when it is asked for."""

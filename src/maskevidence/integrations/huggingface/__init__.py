@@ -1,8 +1,0 @@
-"""Masked training with transformers: collators, trainers, a callback, and complete trainings.
-
-The public names are declared in `__init__.pyi`, and each is imported when it is first used.
-"""
-
-from maskevidence.support.lazy import lazy_names
-
-__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,2 +1,0 @@
-from .model import MaskedEvidenceLM as MaskedEvidenceLM
-from .values import ScoredValue as ScoredValue

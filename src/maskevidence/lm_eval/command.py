@@ -1,0 +1,111 @@
+"""maskevidence lm-eval: EleutherAI's lm-evaluation-harness with masked and diffusion language models."""
+
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from maskevidence.core.errors import InputError, MaskEvidenceError, import_extra
+
+_EVIDENCE = "evidence.json"
+
+
+def lm_eval(context: typer.Context) -> None:
+    """Evaluate a masked or diffusion language model in EleutherAI's lm-evaluation-harness.
+
+    All arguments are those of `lm_eval`, and are handed on: --tasks, --limit, --num_fewshot, --output_path,
+    --log_samples, --use_cache, --apply_chat_template, --device ... Added to them are --model maskevidence and
+    --batch_size auto. --model_args takes pretrained=, and among others target=decision:0.995, masks=64,
+    seed=0, score=evidence|mixture|pll|llada, dtype=, mask_id=, steps=, block_length=.
+
+    The Monte-Carlo errors of the metrics and the ties are printed below the harness's table, and with
+    --output_path written to evidence.json beside the results. lm-eval 0.4.13 loads no models by entry point:
+    `lm_eval --model maskevidence` does not find this one, which later releases may.
+    `maskevidence lm-eval run --help` lists the arguments of the harness.
+
+    Examples:
+
+        maskevidence lm-eval --model_args pretrained=answerdotai/ModernBERT-base --tasks arc_easy --limit 100
+        maskevidence lm-eval --model_args pretrained=runs/bert,target=64 --tasks wikitext
+        --output_path out
+    """
+    if not context.args:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+    _run_harness(context.args)
+
+
+def _run_harness(words: Sequence[str]) -> None:
+    """Run the harness's command line with this package's model class, and print its errors below."""
+    import_extra("lm_eval", "lm-eval", "maskevidence lm-eval")
+    from lm_eval._cli import HarnessCLI
+    from rich.console import Console
+
+    from maskevidence.lm_eval.harness import errors_page
+    from maskevidence.lm_eval.model import NAME, MaskedEvidenceLM
+    from maskevidence.core.show.terminal import print_page
+
+    MaskedEvidenceLM.latest = None
+    parser = HarnessCLI()
+    for part in (parser._parser, *parser._subparsers.choices.values()):
+        part.error = _refuse
+    with _program(words), _as_input_errors():
+        arguments = parser.parse_args()
+        if getattr(arguments, "command", None) == "run":
+            arguments.model = arguments.model or NAME
+            if arguments.model == NAME:
+                _complete(arguments)
+        parser.execute(arguments)
+    if MaskedEvidenceLM.latest is not None:
+        print_page(Console(highlight=False, markup=False), errors_page(MaskedEvidenceLM.latest))
+
+
+def _complete(arguments: Any) -> None:
+    """Fill in the defaults of this package."""
+    if not hasattr(arguments, "batch_size"):
+        arguments.batch_size = "auto"
+    if arguments.device is None:
+        arguments.device = "auto"
+    model_args = dict(arguments.model_args or {})
+    if not model_args.get("pretrained"):
+        raise InputError("there is no model; give --model_args pretrained=FOLDER, or OWNER/NAME on the hub")
+    if arguments.output_path is not None and "evidence" not in model_args:
+        path = Path(arguments.output_path)
+        model_args["evidence"] = str((path.parent if path.suffix == ".json" else path) / _EVIDENCE)
+    arguments.model_args = model_args
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InputError(f"{message}; `maskevidence lm-eval run --help` lists the arguments")
+
+
+@contextmanager
+def _program(words: Sequence[str]) -> Iterator[None]:
+    """Put the words into `sys.argv`, where the harness reads them."""
+    before = sys.argv
+    sys.argv = ["lm-eval", *words]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+@contextmanager
+def _as_input_errors() -> Iterator[None]:
+    """Turn errors of the harness into one line; errors of this package pass."""
+    try:
+        yield
+    except (MaskEvidenceError, MemoryError):
+        raise
+    except Exception as error:
+        here = str(Path(__file__).parents[1])
+        if traceback.extract_tb(error.__traceback__)[-1].filename.startswith(here):
+            raise
+        reason = " ".join(str(error).split()).strip("'\"") or type(error).__name__
+        raise InputError(
+            f"the harness cannot run this: {reason}; check --tasks and the other arguments"
+        ) from error

@@ -1,0 +1,269 @@
+"""A race: which of several choices has the largest value, decided with as few masks as possible.
+
+The choices of a question share their masks. After 8, 12, 16, 24, ... masks, the choice with the largest mean
+leads. Another choice is out if its paired differences d_1..d_m to the leader pass Student's t-test:
+
+    mean(d) > t_{m-1}(1 - ε / (L·(C - 1))) · sd(d) / √m
+
+for C choices and L looks. By Bonferroni, the best choice is lost with a probability of at most ε, as far as
+the mean of independent differences follows Student's t; benchmarks/race.py counts losses where it follows
+least. Masks of one order are negatively correlated, so the race overestimates the variance and stops later
+than it could. Small masks seldom hide the one wrong token of a choice, so its differences can vary too
+little: if the sample variance is below `least_variance`, that is used.
+
+The race ends when one choice is left, or in a tie: from a quarter of the masks on, if the nearest rival would
+still be left after the last mask, were its distance in standard errors to grow like √m.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from maskevidence import ScoreTable
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.standard_errors import student_t_quantile
+from maskevidence.lm_eval.harness import Contest
+from maskevidence.lm_eval.texts import Continuation, TextScorer
+from maskevidence.lm_eval.values import PER_ORDER, QuestionKey, ScoredValue, Windows
+
+ChoiceValues = Float64[np.ndarray, "n_masks n_choices"]
+Choices = Bool[np.ndarray, " n_choices"]
+
+
+@dataclass(frozen=True)
+class Race:
+    """When a race looks at its values, and how sure it has to be.
+
+    Args:
+        confidence: the probability that the best choice is kept.
+        looks: after how many masks the race looks, increasing; the last one is the cap.
+
+    Example:
+        >>> values = np.array([[0.0, -9.0], [0.1, -9.2], [-0.1, -9.1], [0.2, -8.9]])
+        >>> Race(0.99, looks=(4, 8)).look(values, np.array([True, True]), np.zeros((2, 2)))
+        (array([ True, False]), True)
+    """
+
+    confidence: float = 0.995
+    looks: tuple[int, ...] = (8, 12, 16, 24, 32, 48, 64)
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.confidence < 1.0:
+            raise InputError(f"confidence={self.confidence:g}; give a probability above 0.5 and below 1")
+        if not self.looks or (np.diff([1, *self.looks]) <= 0).any():
+            raise InputError(f"looks={self.looks}; give numbers of masks that increase, from 2 or more")
+
+    def look(
+        self, values: ChoiceValues, running: Choices, least: Float64[np.ndarray, "n_choices n_choices"]
+    ) -> tuple[Choices, bool]:
+        """Which of the running choices are left, at least the leader, and whether the race ends.
+
+        Args:
+            values: shape (n_masks, n_choices); the columns of choices that do not run are not read.
+            running: shape (n_choices,).
+            least: shape (n_choices, n_choices); a lower limit of the variance of the difference between two
+                choices in one mask.
+        """
+        among = np.flatnonzero(running)
+        if len(among) < 2:
+            return running, True
+        n_masks, cap = len(values), self.looks[-1]
+        leader = among[values[:, among].mean(0).argmax()]
+        behind = values[:, [leader]] - values[:, among]
+        distance, variance = behind.mean(0), np.maximum(behind.var(0, ddof=1), least[leader, among])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ahead = np.where(distance > 0, distance / np.sqrt(variance / n_masks), 0.0)  # in standard errors
+        left = running.copy()
+        left[among[ahead > self._threshold(n_masks, len(running))]] = False
+        nearest = np.sort(ahead)[1] * math.sqrt(cap / n_masks)  # the leader is 0 ahead of itself
+        is_tie = 4 * n_masks >= cap and nearest <= self._threshold(cap, len(running))
+        return left, bool(left.sum() == 1 or is_tie)
+
+    def _threshold(self, n_masks: int, n_choices: int) -> float:
+        """The number of standard errors that a choice has to be behind to be out."""
+        tests = len(self.looks) * (n_choices - 1)
+        return student_t_quantile(1 - (1 - self.confidence) / tests, n_masks - 1)
+
+
+def looks_up_to(n_masks: int) -> tuple[int, ...]:
+    """After how many masks a race looks: after 8, at each doubling and half-way to it, up to whole orders.
+
+    Example:
+        >>> looks_up_to(22), looks_up_to(64)
+        ((8, 12, 16, 24), (8, 12, 16, 24, 32, 48, 64))
+    """
+    last = PER_ORDER * max(2, math.ceil(n_masks / PER_ORDER))
+    growing = (step * 2**k for k in range(last.bit_length()) for step in (2 * PER_ORDER, 3 * PER_ORDER))
+    return (*itertools.takewhile(lambda look: look < last, growing), last)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Choices whose values are estimated with the same masks."""
+
+    key: int  # the key of the masks
+    choices: tuple[Continuation, ...]  # the continuations with their contexts
+    # the decisions between the choices; without one, all masks are scored for every choice
+    contests: tuple[Contest, ...] = ()
+    greedy: bool = False  # whether the task reads which choices are greedy
+
+
+@dataclass
+class _State:
+    """A question under way."""
+
+    question: Question  # its choices and contests
+    exact: dict[int, ScoredValue]  # the choices whose value has no error, with that value
+    # n times the score of each mask, NaN once a choice is out
+    values: ChoiceValues = field(init=False)
+    # of each choice, shape (2, n): the sum of each token's log-probabilities, and their number
+    tokens: list[Float64[np.ndarray, "2 n"]] = field(init=False)
+    running: list[Choices] = field(init=False)  # which choices run in each contest
+    finished: list[bool] = field(init=False)  # for each contest, whether it is decided or a tie
+
+    def __post_init__(self) -> None:
+        n = len(self.question.choices)
+        self.values = np.zeros((0, n))
+        self.tokens = [np.zeros((2, len(choice.scored))) for choice in self.question.choices]
+        self.running = [np.ones(n, dtype=np.bool_) for _ in self.question.contests]
+        self.finished = [n < 2 for _ in self.question.contests]
+
+    def open(self) -> Choices:
+        """The choices that need further masks."""
+        undecided = [own for own, over in zip(self.running, self.finished, strict=True) if not over]
+        needed = np.any(undecided, axis=0) if self.running else True
+        return np.array([choice not in self.exact for choice in range(self.values.shape[1])]) & needed
+
+    def add(self, values: ChoiceValues) -> None:
+        """Add the values of further masks of the open choices."""
+        exact = [self.exact.get(choice, np.nan) for choice in range(values.shape[1])]
+        self.values = np.concatenate([self.values, np.where(self.open(), values, exact)])
+
+    def look(self, race: Race) -> None:
+        """Decide which choices stay in each contest after the masks so far."""
+        for number, contest in enumerate(self.question.contests):
+            if not self.finished[number]:
+                least = self.least_variance(contest.scale)
+                self.running[number], self.finished[number] = race.look(
+                    self.values * contest.scale, self.running[number], least
+                )
+
+    def least_variance(self, scale: Float64[np.ndarray, " C"]) -> Float64[np.ndarray, "C C"]:
+        """The variance of differences if each token had its mean log-probability s_j in every mask.
+
+        The value n/M Σ_{j masked} s_j of a mask of uniform size then has the variance
+        n·(H_n - 1)/(n - 1) · Σ_j (s_j - mean(s))², where H_n = 1 + 1/2 + ... + 1/n; the j-th
+        tokens of all choices are hidden together. Each draw hides every token, so the s_j are known early,
+        while the small masks, which weigh most, have seldom hidden a wrong token.
+        """
+        spread = np.zeros((len(scale), max(map(np.size, self.tokens)) // 2))
+        for row, (total, count) in zip(spread, self.tokens, strict=True):
+            n = len(total)
+            if n > 1:
+                mean = total / np.maximum(count, 1)
+                factor = n * (1 / np.arange(2, n + 1)).sum() / (n - 1)
+                row[:n] = np.sqrt(factor) * (mean - mean.mean())
+        product = (scale[:, None] * spread) @ (scale[:, None] * spread).T
+        own = np.diag(product)
+        return np.maximum(own[:, None] + own - 2 * product, 0.0)
+
+    def answer(self) -> list[ScoredValue]:
+        """The value of each choice.
+
+        A choice that left the race early is compared with the choice that has the most masks: its value is
+        that choice's mean plus the mean difference on the masks of both. This keeps the ranking of the race,
+        and the part that both share has the smaller error.
+        """
+        n_masks = (~np.isnan(self.values)).sum(0)
+        n_masks[list(self.exact)] = 0
+        longest = self.values[: n_masks.max(), n_masks.argmax()]
+        return [
+            self.exact[choice] if choice in self.exact else self._value(choice, n, longest)
+            for choice, n in enumerate(n_masks.tolist())
+        ]
+
+    def _value(self, choice: int, n_masks: int, longest: Float64[np.ndarray, " n_most"]) -> ScoredValue:
+        """The value of a choice that had n masks."""
+        contests = zip(self.question.contests, self.running, strict=True)
+        ties = tuple(contest.name for contest, running in contests if running.sum() > 1 and running[choice])
+        own = self.values[:n_masks, choice]
+        if n_masks == len(longest):
+            value, deviations = _mean_over_orders(own)
+        else:
+            difference, of_difference = _mean_over_orders(own - longest[:n_masks])
+            rest, deviations = _mean_over_orders(longest)
+            deviations[: len(of_difference)] += of_difference
+            value = difference + rest
+        return ScoredValue(value, deviations, n_masks, self.question.key, ties)
+
+
+def _mean_over_orders(
+    values: Float64[np.ndarray, " n_masks"],
+) -> tuple[float, Float64[np.ndarray, " n_orders"]]:
+    """The mean of the masks, and the contribution of each order to its error."""
+    orders = values.reshape(-1, PER_ORDER).mean(1)
+    mean = float(orders.mean())
+    return mean, (orders - mean) / len(orders)
+
+
+class Decider:
+    """Estimates the values of many questions together, so that the model's calls are full.
+
+    Args:
+        race: when decisions are made, with looks after whole orders; the last look is the largest number of
+            masks.
+    """
+
+    def __init__(self, scorer: TextScorer, seed: int, race: Race) -> None:
+        self.scorer, self.seed, self.race = scorer, seed, race
+        self.design = Windows(race.looks[-1] // PER_ORDER)
+
+    def answers(
+        self, questions: Sequence[Question], exact: Sequence[dict[int, ScoredValue]]
+    ) -> list[list[ScoredValue]]:
+        """The values of the choices of each question.
+
+        Args:
+            exact: for each question, the choices whose value is computed without error.
+        """
+        states = [_State(*pair) for pair in zip(questions, exact, strict=True)]
+        for done, look in itertools.pairwise((0, *self.race.looks)):
+            undecided = [state for state in states if state.open().any()]
+            if not undecided:
+                break
+            self._draw(undecided, range(done, look))
+            for state in undecided:
+                state.look(self.race)
+        return [state.answer() for state in states]
+
+    def _draw(self, states: Sequence[_State], masks: range) -> None:
+        """Score further masks of all open choices."""
+        open_choices = [(state, choice) for state in states for choice in np.flatnonzero(state.open())]
+        texts = [state.question.choices[choice] for state, choice in open_choices]
+        key = QuestionKey(self.seed, questions=tuple(state.question.key for state, _ in open_choices))
+        orders = range(masks.start // PER_ORDER, masks.stop // PER_ORDER)
+        table = self.scorer.scores(texts, self.design, key, orders, per_token=True)
+        values = iter((table.n_tokens * table.score).reshape(len(texts), len(masks)))
+        sums = iter(_by_token(table, texts))
+        for state in states:
+            new = np.full((len(masks), len(state.question.choices)), np.nan)
+            for choice in np.flatnonzero(state.open()):
+                new[:, choice] = next(values)
+                state.tokens[choice] += next(sums)
+            state.add(new)
+
+
+def _by_token(table: ScoreTable, texts: Sequence[Continuation]) -> Iterator[Float64[np.ndarray, "2 n"]]:
+    """For each text, the sum of each token's log-probabilities over its masks, and their number."""
+    assert table.hidden is not None
+    n_entries = table.size.reshape(len(texts), -1).sum(1)
+    ends = np.cumsum(n_entries)
+    for text, begin, end in zip(texts, ends - n_entries, ends, strict=True):
+        position, n = table.hidden.column[begin:end], len(text.scored)
+        yield np.stack(
+            [np.bincount(position, table.hidden.log_prob[begin:end], n), np.bincount(position, minlength=n)]
+        )

@@ -1,1 +1,0 @@
-"""Variational autoencoders and the estimators of their evidence."""

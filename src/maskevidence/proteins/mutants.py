@@ -1,0 +1,277 @@
+"""Mutants of a wild type: substitutions such as "A1P:D2N", and whole sequences; as one token per letter.
+
+Sequences that are longer than the model reads are cut into windows.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from maskevidence.core.table import place_of
+from maskevidence.core.errors import InputError
+from maskevidence.proteins.conventions import Base, Pair, Side
+from maskevidence.core.scores import Reads
+
+_SUBSTITUTION = re.compile(r"([^\W\d_])(-?\d+)([^\W\d_])")
+_INSERTED = 2**32  # above every position of a wild type
+WILD_TYPE = ("WT", "wt", "_wt")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mutant of a wild type."""
+
+    name: str  # the text of the user
+    sites: tuple[int, ...]  # the positions that differ from the wild type, from 0, in ascending order
+    residues: str  # the letters of the mutant there
+    # the whole sequence if letters were inserted or deleted, which has no sites; otherwise None
+    sequence: str | None = None
+
+
+def parse_mutants(
+    wild_type: str,
+    mutants: Sequence[str],
+    start: int = 1,
+    sequences: Sequence[str] | None = None,
+    lines: Sequence[int] | None = None,
+) -> list[Mutant]:
+    """Read mutants as substitutions, or as whole sequences.
+
+    A substitution is a letter of the wild type, its number and the new letter; several are joined by colons.
+    A sequence of the wild type's length is a set of substitutions, one of another length is an insertion or
+    deletion. "WT" is the wild type. Substitutions that change nothing are left out.
+
+    Args:
+        wild_type: its letters.
+        mutants: the mutants.
+        start: the number of the first letter of the wild type.
+        sequences: the whole sequence of each mutant, to check against it.
+        lines: the line of each mutant in its file, for messages.
+
+    Raises:
+        InputError: a text is not a mutant of this wild type; the message names its line or row.
+
+    Example:
+        >>> [(mutant.sites, mutant.residues) for mutant in parse_mutants("MKTA", ["K2R", "M1A:A4G", "MKTG"])]
+        [((1,), 'R'), ((0, 3), 'AG'), ((3,), 'G')]
+        >>> parse_mutants("MKTA", ["K3R"])
+        Traceback (most recent call last):
+        ...
+        maskevidence.core.errors.InputError: row 0 (from 0), 'K3R': the wild type has T at 3, not K; give the \
+number of its first letter by --start (start=)
+    """
+    parsed = []
+    for row, text in enumerate(mutants):
+        where, text = f"{place_of(row, lines)}, {_short(text)!r}", text.strip()
+        if text in WILD_TYPE:
+            parsed.append(Mutant(text, (), ""))
+        elif any(character.isdigit() for character in text):
+            parsed.append(_from_substitutions(wild_type, text, start, where))
+        else:
+            parsed.append(_from_sequence(wild_type, text, where))
+        if sequences is not None and mutated(wild_type, parsed[-1]) != sequences[row].strip():
+            raise InputError(
+                f"{where}: its mutated sequence {_short(sequences[row])!r} is another one; correct one of "
+                f"the two"
+            )
+    return parsed
+
+
+def mutated(wild_type: str, mutant: Mutant) -> str:
+    """The letters of a mutant.
+
+    Example:
+        >>> mutated("MKTA", Mutant("K2R", (1,), "R"))
+        'MRTA'
+    """
+    if mutant.sequence is not None:
+        return mutant.sequence
+    letters = list(wild_type)
+    for site, residue in zip(mutant.sites, mutant.residues, strict=True):
+        letters[site] = residue
+    return "".join(letters)
+
+
+def _from_substitutions(wild_type: str, text: str, start: int, where: str) -> Mutant:
+    changed: dict[int, str] = {}
+    for part in text.split(":"):
+        match = _SUBSTITUTION.fullmatch(part.strip())
+        if match is None:
+            raise InputError(
+                f"{where}: {_short(part)!r} is not a substitution; write A1P, several as A1P:D2N, or a "
+                "whole sequence, as for a deletion"
+            )
+        before, number, after = match.groups()
+        site = int(number) - start
+        if not 0 <= site < len(wild_type):
+            raise InputError(
+                f"{where}: there is no site {number}; the wild type has the sites {start} to "
+                f"{start + len(wild_type) - 1} (--start is the number of its first letter)"
+            )
+        if wild_type[site] != before:
+            raise InputError(
+                f"{where}: the wild type has {wild_type[site]} at {number}, not {before}; give the number "
+                "of its first letter by --start (start=)"
+            )
+        if site in changed:
+            raise InputError(f"{where}: site {number} is changed twice; leave one of them out")
+        changed[site] = after
+    return _of_sites(text, wild_type, changed)
+
+
+def _from_sequence(wild_type: str, text: str, where: str) -> Mutant:
+    letters = "".join(text.split())
+    if not letters:
+        raise InputError(f"{where}: there is no mutant; write A1P, several as A1P:D2N, or a whole sequence")
+    if not letters.isalpha():
+        other = next(character for character in letters if not character.isalpha())
+        raise InputError(f"{where}: {other!r} is no letter; write the mutant's own sequence, without gaps")
+    if len(letters) != len(wild_type):
+        return Mutant(text, (), "", letters)
+    changed = {site: letter for site, letter in enumerate(letters) if letter != wild_type[site]}
+    return _of_sites(text, wild_type, changed)
+
+
+def _of_sites(name: str, wild_type: str, changed: dict[int, str]) -> Mutant:
+    sites = sorted([site for site, letter in changed.items() if letter != wild_type[site]])
+    return Mutant(name, tuple(sites), "".join([changed[site] for site in sites]))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def _tokens_of_letters(model: Any, letters: str) -> dict[str, int]:
+    """The token of each letter that the tokenizer knows."""
+    found: dict[str, int] = {}
+    for letter in sorted(set(letters)):
+        with suppress(InputError):  # unknown tokens are refused
+            tokens = model.tokens([letter])
+            own = tokens.values[0][tokens.maskable[0]].tolist()
+            found |= {letter: own[0]} if len(own) == 1 else {}
+    return found
+
+
+def _check_letters(token: Mapping[str, int], letters: str, where: str) -> None:
+    unknown = next((letter for letter in letters if not letter.isalpha() or letter not in token), None)
+    if unknown is not None:
+        reason = f"the model does not know the letter {unknown!r}"
+        if not unknown.isalpha():
+            reason = f"{unknown!r} is no letter"
+        raise InputError(f"{where}: {reason}; correct it or leave it out")
+
+
+def _as_base(model: Any, token: Mapping[str, int], sequence: str) -> Base:
+    """A sequence as tokens."""
+    tokens = model.tokens([sequence])
+    column = np.flatnonzero(tokens.maskable[0].cpu().numpy())
+    own = tokens.values[0].cpu().numpy()[column]
+    if own.tolist() != [token.get(letter) for letter in sequence]:
+        raise InputError(
+            f"the tokenizer cuts {len(sequence)} letters into {len(own)} tokens that are not single "
+            "letters; give a model whose tokens are single residues or bases"
+        )
+    absent = ~(tokens.maskable | tokens.context)
+    return Base(tokens.values.masked_fill(absent, Reads.ABSENT)[0].cpu().numpy(), column)
+
+
+def _room_of(model: Any, wild_type: str) -> int | None:
+    """How many letters the model reads, without special tokens; None if there is no limit."""
+    limit = getattr(model, "max_tokens", None)
+    return None if limit is None else int(limit - model.tokens([wild_type[0]]).context.sum())
+
+
+def window(position: int, n: int, room: int | None) -> tuple[int, int]:
+    """The window of a sequence of n letters around a position, as ProteinGym cuts it: start and stop.
+
+    Example:
+        >>> [window(position, 100, 20) for position in (3, 50, 97)]
+        [(0, 20), (40, 60), (80, 100)]
+        >>> window(3, 100, None)
+        (0, 100)
+    """
+    if room is None or n <= room:
+        return 0, n
+    half = room // 2
+    if position < half:
+        return 0, room
+    if position >= n - half:
+        return n - room, n
+    return position - half, position + half
+
+
+def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
+    """Pair each mutant with the wild type, in a window if the model cannot read all; and notes on windows."""
+    letters = [mutant.sequence or mutant.residues for mutant in mutants]
+    token = _tokens_of_letters(model, "".join([wild_type, *letters]))
+    _check_letters(token, wild_type, "the wild type")
+    room, n = _room_of(model, wild_type), len(wild_type)
+    bases: dict[str, Base] = {}
+
+    def base_of(sequence: str) -> Base:
+        if sequence not in bases:
+            bases[sequence] = _as_base(model, token, sequence)
+        return bases[sequence]
+
+    pairs = []
+    for row, mutant in enumerate(mutants):
+        _check_letters(token, letters[row], _named(row, mutant))
+        if mutant.sequence is not None:
+            if room is not None and max(len(mutant.sequence), n) > room:
+                raise InputError(
+                    f"{_named(row, mutant)}: the model reads {room} letters, and insertions and deletions of "
+                    "longer sequences have no common window; leave it out"
+                )
+            pairs.append(_of_indel(base_of(wild_type), base_of(mutant.sequence), wild_type, mutant))
+            continue
+        middle = sum(mutant.sites) // len(mutant.sites) if mutant.sites else n // 2
+        first, last = window(middle, n, room)
+        if mutant.sites and not first <= mutant.sites[0] <= mutant.sites[-1] < last:
+            raise InputError(
+                f"{_named(row, mutant)}: its sites are too far apart for a window of {last - first} letters, "
+                "which is what the model reads; leave it out"
+            )
+        base = base_of(wild_type[first:last])
+        sites = tuple([site - first for site in mutant.sites]) if first else mutant.sites
+        filled = {site: token[letter] for site, letter in zip(sites, mutant.residues, strict=True)}
+        pairs.append(Pair(sites, Side(base, filled), Side(base, {})))
+    notes = []
+    if room is not None and n > room:
+        notes.append(
+            f"the wild type has {n:,} letters and the model reads {room:,}: each mutant is scored in a "
+            "window around the mean of its sites, cut as in ProteinGym"
+        )
+    return pairs, notes
+
+
+def _named(row: int, mutant: Mutant) -> str:
+    return f"{place_of(row, None)}, {mutant.name[:40]!r}"
+
+
+def _of_indel(wild_type: Base, mutant: Base, letters: str, indel: Mutant) -> Pair:
+    """An insertion or deletion and its wild type, aligned at their equal beginnings and ends."""
+    columns = _aligned(letters, mutated(letters, indel))
+    return Pair((), Side(mutant, {}, columns), Side(wild_type, {}))
+
+
+def _aligned(wild_type: str, mutant: str) -> Int64[np.ndarray, " n"]:
+    """Numbers of the mutant's letters: those of the wild type in the common beginning and end.
+
+    Example:
+        >>> _aligned("MKTA", "MKGTA").tolist() == [0, 1, 2 + 2**32, 2, 3]
+        True
+    """
+    n = min(len(wild_type), len(mutant))
+    same = (k for k in range(n) if wild_type[k] != mutant[k])
+    front = next(same, n)
+    back = next((k for k in range(n - front) if wild_type[-1 - k] != mutant[-1 - k]), n - front)
+    columns = np.arange(len(mutant)) + _INSERTED
+    columns[:front] = np.arange(front)
+    if back:
+        columns[-back:] = np.arange(len(wild_type) - back, len(wild_type))
+    return columns

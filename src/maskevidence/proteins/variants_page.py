@@ -1,0 +1,101 @@
+"""The page of scored mutants: sites by residues as colours, and the agreement with what was measured."""
+
+import csv
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.errors import InputError
+from maskevidence.proteins.mutant_tables import SUMMARY, TABLE, column_beside
+from maskevidence.runs.folder import read_sealed
+from maskevidence.core.show.parts import Page, Part, Table
+from maskevidence.core.show.pictures import ColourGrid
+from maskevidence.core.show.words import count, typeset
+from maskevidence.core.support.files import reading
+from maskevidence.core.support.provenance import made_of
+
+_ONE_SITE = re.compile(r"(\w)(\d+)(\w)")
+_REMEDY = "score again with --overwrite"
+_LABELS, _LOWEST = 60, 20  # named sites, and mutants in the table
+
+
+def read_variants(folder: Path) -> Page:
+    """Read a folder that `variants --out` wrote, as a page."""
+    summary = read_sealed(folder / SUMMARY, _REMEDY)
+    with reading(folder / TABLE), (folder / TABLE).open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    columns = list(summary["plan"]["asked"])
+    if summary.get("measured") is not None:
+        columns.append(column_beside(summary["measured"], ("mutant", *columns)))
+    try:
+        mutants = [row["mutant"] for row in rows]
+        numbers = {name: np.array([float(row[name] or "nan") for row in rows]) for name in columns}
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"{str(folder / TABLE)!r} was changed since ({type(error).__name__}: {error}); {_REMEDY}"
+        ) from error
+    return _page(summary, mutants, numbers)
+
+
+def correlation_table(summary: Mapping[str, Any]) -> Table:
+    """Spearman's rank correlations with what was measured, from a variants.json."""
+    alike: dict[tuple[float, ...], list[str]] = {}  # one score, where one site is mutated
+    for name, each in summary["correlations"].items():
+        numbers = tuple(round(each[part], 6) for part in ("value", "low", "high", "n"))
+        alike.setdefault(numbers, []).append(name)
+    rows = []
+    for (*parts, n), names in alike.items():
+        value, low, high = (typeset(part, 3) for part in parts)
+        rows.append([", ".join(names), value, f"{low} to {high}", f"{n:,}"])
+    headings = ["score", "correlation", "95 % interval", "mutants"]
+    return Table(headings, rows, f"Spearman's rank correlation with {summary['measured']}")
+
+
+def _page(
+    summary: Mapping[str, Any], mutants: Sequence[str], values: Mapping[str, Float64[np.ndarray, " N"]]
+) -> Page:
+    """The heat maps of the first convention and of the measured effect, and the lowest mutants."""
+    conventions, measured = list(summary["plan"]["asked"]), summary.get("measured")
+    names = [conventions[0], *(name for name in values if name not in conventions)]
+    parts: list[Part] = []
+    if measured is not None:
+        parts.append(correlation_table(summary))
+    parts += _heat_maps(mutants, {name: values[name] for name in names}, conventions[0])
+    order = np.argsort(values[conventions[0]], kind="stable")[:_LOWEST]
+    cells = [[mutants[k], *(typeset(float(values[name][k]), 3) for name in names)] for k in order.tolist()]
+    parts.append(Table(["mutant", *names], cells, f"The lowest by {conventions[0]}, nats"))
+    headline = f"{count(len(mutants), 'mutant')} scored by {count(len(conventions), 'convention')}"
+    return Page(headline, headline, parts=parts, notes=summary["notes"], made=made_of(summary))
+
+
+def _heat_maps(
+    mutants: Sequence[str], columns_of: Mapping[str, Float64[np.ndarray, " N"]], convention: str
+) -> list[Part]:
+    """Grids of the substitutions at one site, and a sentence on each; nothing without any."""
+    sites = {k: match for k, mutant in enumerate(mutants) if (match := _ONE_SITE.fullmatch(mutant))}
+    if not sites:
+        return []
+    numbers = {int(match[2]): match[1] for match in sites.values()}
+    rows, columns = sorted(numbers), sorted({match[3] for match in sites.values()})
+    every = math.ceil(len(rows) / _LABELS)
+    labels = [f"{numbers[site]}{site}" if place % every == 0 else "" for place, site in enumerate(rows)]
+    grids: list[Part] = []
+    middles = []
+    for name, values in columns_of.items():
+        grid = np.full((len(rows), len(columns)), np.nan)
+        for k, match in sites.items():
+            grid[rows.index(int(match[2])), columns.index(match[3])] = values[k]
+        centre = 0.0 if name == convention else float(np.nanmean(values))
+        words = f"{name}, nats, mutant minus wild type" if name == convention else name
+        largest = float(np.nanmax(np.abs(grid - centre))) or 1.0
+        middles.append(f"{'0' if centre == 0 else f'the mean, {typeset(centre, 3)}'} ({name})")
+        grids.append(ColourGrid(grid, labels, columns, words, "residue", "site", centre, largest))
+    return [
+        f"The middle colour stands for {' and '.join(middles)}. Cells without a mutant are blank.",
+        *grids,
+    ]

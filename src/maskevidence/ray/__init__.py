@@ -1,0 +1,8 @@
+"""The blocks of a run, scored by the workers of a Ray cluster.
+
+The public names are declared in `__init__.pyi`, and each is imported when it is first used.
+"""
+
+from maskevidence.core.support.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,10 @@
+from maskevidence.sklearn.densities import PPCA as PPCA
+from maskevidence.sklearn.densities import BernoulliPCA as BernoulliPCA
+from maskevidence.sklearn.densities import FactorAnalysis as FactorAnalysis
+from maskevidence.sklearn.densities import GaussianDensity as GaussianDensity
+from maskevidence.sklearn.densities import KernelGaussianDensity as KernelGaussianDensity
+from maskevidence.sklearn.density_base import evidence_scorer as evidence_scorer
+from maskevidence.sklearn.imputer import MaskedImputer as MaskedImputer
+from maskevidence.sklearn.makers import FittedRows as FittedRows
+from maskevidence.sklearn.makers import GaussianProcessRows as GaussianProcessRows
+from maskevidence.sklearn.network_density import MaskedNetworkDensity as MaskedNetworkDensity

@@ -1,0 +1,320 @@
+"""The base classes of the densities: fit, scores and log evidence of rows; transforms of latent variables."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64
+
+from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
+from maskevidence.data import Table
+from maskevidence.core.errors import import_extra
+from maskevidence.core.evidence.estimate import labels_of
+from maskevidence.tables.base import TableModel
+from maskevidence.core.tokens import without_mask
+
+PURPOSE = "maskevidence.sklearn"
+_base = import_extra("sklearn.base", "sklearn", PURPOSE)
+_pipeline = import_extra("sklearn.pipeline", "sklearn", PURPOSE)
+_utils = import_extra("sklearn.utils", "sklearn", PURPOSE)
+_validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
+
+
+def seed_from(random_state: Any) -> int:
+    """A seed of this package from scikit-learn's `random_state`: None, a whole number or a `RandomState`.
+
+    Example:
+        >>> seed_from(7) == seed_from(7)
+        True
+    """
+    return int(_utils.check_random_state(random_state).randint(2**31 - 1))
+
+
+def with_values(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
+    """Which rows have an observed value.
+
+    Example:
+        >>> with_values(np.array([[np.nan, 1.0], [np.nan, np.nan]])).tolist()
+        [True, False]
+    """
+    return ~np.isnan(table).all(axis=1)
+
+
+def checked_table(
+    estimator: Any, X: Any, *, reset: bool, min_features: int = 1, named: bool = True
+) -> Float64[np.ndarray, "N D"]:
+    """Rows as scikit-learn's `validate_data` checks them, in float64 with NaN where a value is missing.
+
+    Args:
+        estimator: whose `n_features_in_` and `feature_names_in_` are set or compared.
+        reset: True in `fit`: the names are set, and every column needs an observed value.
+        named: False if X has lost the names of its columns, which were compared before.
+    """
+    X = with_names(X)
+    limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
+    checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **limits}
+    if named:
+        table = _validation.validate_data(estimator, X, reset=reset, **checks)
+    else:
+        table = _utils.check_array(X, estimator=estimator, input_name="X", **checks)
+    unseen = np.flatnonzero(np.isnan(table).all(axis=0))
+    if reset and len(unseen):
+        names = list(getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(table.shape[1])]))
+        raise ValueError(
+            f"{type(estimator).__name__} needs at least one observed value of every feature; features without"
+            f" any observed values: {[str(names[j]) for j in unseen]}. Leave them out."
+        )
+    return table
+
+
+def with_names(X: Any) -> Any:
+    """A `Table` as a data frame, whose names scikit-learn keeps, with its words as words.
+
+    A masked array, whose mask scikit-learn would drop, gets NaN.
+
+    Example:
+        >>> with_names([[1.0, 2.0]])
+        [[1.0, 2.0]]
+    """
+    if not isinstance(X, Table):
+        return without_mask(X)
+    import pandas
+
+    frame = pandas.DataFrame(X.values, columns=list(X.columns))
+    for name, words in X.levels.items():
+        frame[name] = [None if np.isnan(code) else words[int(code)] for code in frame[name]]
+    return frame
+
+
+def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:
+    """A property of a density: an array of its fitted model, in float64."""
+
+    def read(density: Any) -> Float64[np.ndarray, "*shape"]:
+        array = getattr(density.model_, name).detach().cpu().double().numpy()
+        return array.T if transposed else array
+
+    return property(read, doc=doc)
+
+
+class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[misc, name-defined]
+    """A model of this package as a density estimator of scikit-learn.
+
+    A subclass is a dataclass of its arguments and names its model; everything else is here. A row without
+    any observed value gets the prior's answer: its log probability is 0.
+
+    Attributes:
+        model_: the fitted model of `maskevidence.models`; `model_.save(folder)` writes it.
+        n_features_in_: D, the number of columns that were fitted.
+        feature_names_in_: their names, if they have names.
+        n_iter_: the number of iterations of the fit, 1 for a closed form.
+    """
+
+    model_: Any
+    _model_class: ClassVar[Any]
+    _min_features = 1
+
+    def _new_model(self, n_features: int) -> TableModel:
+        """A model that is not fitted yet."""
+        return self._model_class(n_features=n_features)
+
+    def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
+        """Arguments of the model's `fit` beside the rows."""
+        return {"tolerance": self.tol, "max_iterations": self.max_iter}
+
+    def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
+        """A model of these rows, each of which has an observed value."""
+        return self._new_model(table.shape[1]).fit(table, **self._fit_options(table))
+
+    def fit(self, X: Any, y: Any = None) -> "TableDensity":
+        """Fit the model to rows.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing; rows without any observed value do not count.
+            y: not used, as in all of scikit-learn's density estimators.
+
+        Raises:
+            ValueError: a table that cannot be fitted.
+            maskevidence.NumericalError: no maximum of the likelihood was found.
+        """
+        table = self._table(X, reset=True)
+        self.model_ = self._fitted_model(table[with_values(table)])
+        names = getattr(self, "feature_names_in_", None)
+        self.model_.columns = None if names is None else [str(name) for name in names]
+        self.n_iter_ = max(1, self.model_.n_iterations)
+        return self
+
+    def score_samples(self, X: Any) -> Float64[np.ndarray, " N"]:
+        """log p of the observed values of each row, nats, shape (N,)."""
+        table = self._fitted_table(X)
+        seen = with_values(table)
+        scores = np.zeros(len(table))
+        if seen.any():
+            scores[seen] = self._scores(table[seen])
+        return scores
+
+    def _scores(self, table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " N"]:
+        """log p of each row, each of which has an observed value."""
+        return self.model_.score_samples(table)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`, nats per row."""
+        return float(self.score_samples(X).mean())
+
+    def evidence(self, X: Any, design: MaskDesign | None = None, *, seed: int = 0) -> EvidenceEstimate:
+        """Estimate the log evidence of rows by the area under the curve (Eq. 2); `score` has the closed form.
+
+        Rows without an observed value are left out, and a note says so.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing.
+            design: how masks are drawn; by default as in `estimate_evidence`.
+            seed: seed of the masks.
+        """
+        table = self._fitted_table(X)
+        seen = with_values(table)
+        estimate = estimate_evidence(self.model_, self.model_.tokens(table[seen]), design, seed=seed)
+        if names := labels_of(X):
+            scored = np.flatnonzero(seen)[estimate.ids]
+            estimate = replace(estimate, labels=tuple(names[number] for number in scored.tolist()))
+        n_empty = int((~seen).sum())
+        if not n_empty:
+            return estimate
+        rows = "row without an observed value is" if n_empty == 1 else "rows without an observed value are"
+        return replace(estimate, notes=(*estimate.notes, f"{n_empty:,} {rows} left out"))
+
+    def impute(self, X: Any) -> Imputation:
+        """Mean and variance of every missing value given the observed values of its row.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing.
+        """
+        return self.model_.impute(self._fitted_table(X))
+
+    def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n N D"]:
+        """Tables whose missing values are drawn jointly given the observed values of their row.
+
+        Args:
+            X: shape (N, D), NaN where a value is missing.
+            draws: the number of tables.
+            random_state: seed of the draws; by default the estimator's own `random_state`.
+        """
+        table = self._fitted_table(X)
+        return self.model_.draw_missing(table, draws, seed_from(self._random_state(random_state)))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n D"]:
+        """Draw rows from the fitted model, shape (n_samples, D).
+
+        Args:
+            n_samples: number of rows.
+            random_state: seed of the draws; by default the estimator's own `random_state`.
+        """
+        _validation.check_is_fitted(self)
+        return self.model_.sample(n_samples, seed_from(self._random_state(random_state)))
+
+    def _random_state(self, random_state: Any = None) -> Any:
+        return self.random_state if random_state is None else random_state
+
+    def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
+        return checked_table(self, X, reset=reset, min_features=self._min_features if reset else 1)
+
+    def _fitted_table(self, X: Any) -> Float64[np.ndarray, "N D"]:
+        _validation.check_is_fitted(self)
+        return self._table(X, reset=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class LatentDensity(
+    _base.ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc, name-defined]
+    _base.TransformerMixin,  # type: ignore[misc, name-defined]
+    TableDensity,
+):
+    """A density with latent variables z, as a density estimator and a transformer of scikit-learn.
+
+    A row without any observed value gets the prior's answer: its posterior mean is 0.
+    """
+
+    _largest_below_width = False  # whether n_components has to be smaller than the number of columns
+    components_ = fitted_array(
+        "loadings", "Wᵀ, the loadings of each component, shape (K, D).", transposed=True
+    )
+
+    def _new_model(self, n_features: int, **settings: Any) -> TableModel:
+        """A model with K components: the argument, or min(2, D - 1) if it is None, but at least 1."""
+        if self.n_components is None:
+            self.n_components_ = max(1, min(2, n_features - 1))
+        else:
+            largest = n_features - 1 if self._largest_below_width else None
+            self.n_components_ = int(
+                _utils.check_scalar(self.n_components, "n_components", Integral, min_val=1, max_val=largest)
+            )
+        return self._model_class(n_features, self.n_components_, **settings)
+
+    def transform(self, X: Any) -> Float64[np.ndarray, "N K"]:
+        """E[z | the observed values], shape (N, K), of rows (N, D) with NaN where a value is missing."""
+        table = self._fitted_table(X)
+        seen = with_values(table)
+        latent = np.zeros((len(table), self.n_components_))
+        if seen.any():
+            with torch.no_grad():
+                means = self.model_.latent_means(self.model_.tokens(table[seen]))
+            latent[seen] = means.cpu().double().numpy()
+        return latent
+
+    def inverse_transform(self, X: Any) -> Float64[np.ndarray, "N D"]:
+        """E[x | z] of each row of latent variables, shape (N, D), in the units of the data."""
+        _validation.check_is_fitted(self)
+        latent = _utils.check_array(X, dtype=np.float64)
+        if latent.shape[1] != self.n_components_:
+            raise ValueError(
+                f"X has {latent.shape[1]} features, but {type(self).__name__} has {self.n_components_} "
+                "components as output of transform."
+            )
+        with torch.no_grad():
+            means = self.model_.means_given(torch.tensor(latent).to(self.model_.loadings))
+        return means.cpu().double().numpy()
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+
+def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> Callable[..., float]:
+    """A scorer for `GridSearchCV`, `cross_val_score` and others: the estimated log evidence, nats per row.
+
+    It ranks any masked model, also those without a closed form, such as `MaskedNetworkDensity`. All
+    candidates are scored on the same masks. In a `Pipeline`, the rows that reach the last step are scored, in
+    the units that they have there: search over the parameters of the last step alone.
+
+    Args:
+        design: how masks are drawn; by default as in `estimate_evidence`.
+        seed: seed of the masks.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.model_selection import cross_val_score
+        >>> from maskevidence.sklearn import GaussianDensity
+        >>> x = np.random.default_rng(0).normal(size=(90, 3))
+        >>> scores = cross_val_score(GaussianDensity(), x, scoring=evidence_scorer(), cv=3)
+        >>> closed_form = cross_val_score(GaussianDensity(), x, cv=3)
+        >>> bool(abs(scores - closed_form).max() < 0.1)
+        True
+    """
+    return partial(_log_evidence, design=design, seed=seed)
+
+
+def _log_evidence(estimator: Any, X: Any, y: Any = None, *, design: MaskDesign | None, seed: int) -> float:
+    """The estimated log evidence of rows, after the transformers of a pipeline."""
+    if isinstance(estimator, _pipeline.Pipeline):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1]
+    if hasattr(estimator, "evidence"):
+        return float(estimator.evidence(X, design, seed=seed).log_evidence)
+    return estimate_evidence(estimator, X, design, seed=seed).log_evidence

@@ -1,0 +1,1 @@
+"""Tables: readers, models of rows, and the commands that only tables have."""

@@ -1,0 +1,446 @@
+"""What every model of table rows has, beyond the protocol of `MaskedModel`."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor, nn
+
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.tables.imputation import Imputation
+from maskevidence.core.model import Conditionals, refuse_training_mode
+from maskevidence.core.fingerprints import includes_fitted, marks_of, share_fitted
+from maskevidence.core.model_page import model_page
+from maskevidence.core.show.parts import Page
+from maskevidence.core.show.shown import HasPage
+from maskevidence.core.support.checks import check_memory, whole_number
+from maskevidence.core.support.files import write_atomic, write_json
+from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.tokens import Tokens, called, column_names
+
+FORMAT = 1  # of the folder of a saved model
+
+
+class TableModel(HasPage, nn.Module, ABC):
+    """A density over the columns of a table: fitted, saved, sampled and scored by the same methods.
+
+    A subclass is a `MaskedModel`. It may also have the optional methods of `maskevidence.core.model`
+    (`log_evidence`, `refine`, `elbo`, `score_orderings`, `score_moments`), which callers ask for with
+    `isinstance(model, HasLogEvidence)` and so on.
+
+    Attributes:
+        conditionals: what kind of conditionals the model has; see `MaskedModel`.
+        base_measure: what a log-probability is relative to; see `MaskedModel`.
+        n_features: D, the number of columns.
+        columns: the names of the columns that the model was fitted to; None if unknown.
+        read_with: the options by which a command read the table that it was fitted to, for the next command.
+        fitted_rows: hashes of some of the rows that it was fitted to, which `save` keeps; see `marks_of`.
+        bounded: after `fit`, the features whose noise variance is at its lower bound.
+        n_iterations: after `fit`, the number of its iterations; 0 for a closed form.
+        fit_notes: after `fit`, what a user should know of it, a sentence each.
+        keeps_units: True if the model takes the values as they are, so that constant columns may stay. If
+            False, callers drop constant columns, train on rows in the units of `units`, and call `rescale`.
+        takes_words: True if columns may hold the positions of words, which `declare` tells the model.
+        levels: the words of such columns, by the name of the column.
+        learning_rate: the default learning rate of Adam.
+        refits: True if `fit` takes so little time that it can be repeated for each draw of missing values.
+
+    Args:
+        n_features: D, 1 or more.
+    """
+
+    conditionals: Conditionals
+    base_measure: str
+    keeps_units: bool = True
+    takes_words: bool = False
+    learning_rate: float = 0.02
+    refits: bool = False
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.n_features = n_features
+        self.columns: list[str] | None = None
+        self.levels: Mapping[str, Sequence[str]] = {}
+        self.read_with: Mapping[str, str] = {}
+        self.fitted_rows = ""
+        self.bounded: list[int] = []
+        self.n_iterations = 0
+        self.fit_notes: tuple[str, ...] = ()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the model's computations; where its data lie is in float64 all the same."""
+        return self._like().dtype
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of free parameters, by which models are called smaller or larger."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments that build the model again, as JSON values."""
+
+    @abstractmethod
+    def fit(self, x: object) -> "TableModel":
+        """Train the model on rows, in place.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+
+    @abstractmethod
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False."""
+
+    @abstractmethod
+    def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
+        """log p of each row, or the best bound of it that the model has, nats; NaN is missing. Shape (N,)."""
+
+    @abstractmethod
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
+        """Draw n rows; called without gradients."""
+
+    @abstractmethod
+    def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
+        """Draw the absent tokens of each row jointly, given the others; entries of other tokens are ignored.
+
+        Called without gradients. The draws of a row depend on the seed, its id and its tokens, not on others.
+        """
+
+    @abstractmethod
+    def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """Mean and variance of the absent tokens given the others; entries of other tokens are ignored."""
+
+    def page(self) -> Page:
+        """What the model is, and what it was fitted to."""
+        return model_page(self, self.arguments(), self.columns)
+
+    def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
+        """Draw n rows from the model, shape (n, D); equal seeds give equal rows.
+
+        Raises:
+            InputError: n is below 0.
+        """
+        if n < 0:
+            raise InputError(f"n={n}; give a whole number of rows, 0 or more")
+        refuse_training_mode(self)
+        with torch.no_grad():
+            return self._draw_rows(n, seed).cpu().double().numpy()
+
+    def impute(self, x: object) -> Imputation:
+        """Conditional mean and variance of every missing (NaN) value given the row's observed ones.
+
+        A row without any observed value gets the means and variances of the marginals. For 0/1 data the mean
+        is P(x_j = 1 | the observed values), the variance p (1 - p).
+
+        Args:
+            x: shape (N, D).
+        """
+        tokens = self._with_holes(x)
+        with torch.no_grad():
+            mean, variance = self._missing_moments(tokens)
+        values = torch.where(tokens.maskable, tokens.values, mean)
+        variance = torch.where(tokens.maskable, 0.0, variance)
+        columns = None if self.columns is None else tuple(self.columns)
+        return Imputation(values.cpu().double().numpy(), variance.cpu().double().numpy(), columns)
+
+    def draw_missing(
+        self, x: object, draws: int = 1, seed: int = 0, *, refit: bool = False
+    ) -> Float64[np.ndarray, "n N D"]:
+        """Tables whose missing (NaN) values are drawn from p(x_missing | x_observed) of their row, jointly.
+
+        A row without any observed value is drawn from the model. The draws of a row depend on the seed, the
+        number of the draw and the row alone: more draws continue the first ones.
+
+        Args:
+            x: shape (N, D).
+            draws: the number of tables.
+            seed: of the draws.
+            refit: whether each table is drawn by a copy of the model that is fitted to a bootstrap sample of
+                the rows, so that the draws vary with the uncertainty of the parameters, too.
+
+        Returns:
+            Shape (draws, N, D); observed values are as they were in each of them.
+
+        Raises:
+            InputError: `draws` is below 1, or a bootstrap sample cannot be fitted.
+        """
+        if draws < 1:
+            raise InputError(f"draws={draws}; give a whole number of 1 or more")
+        tokens = self._with_holes(x)
+        n_bytes = 16 * whole_number("draws", draws) * tokens.values.numel()
+        check_memory(n_bytes, f"{draws:,} draws of a table", "draw fewer at a time")
+        tables = []
+        with torch.no_grad():
+            for draw in range(draws):
+                key = int(keyed_bits(whole_number("seed", seed), draw))
+                drawn = (self._bootstrapped(tokens, key) if refit else self)._draw_missing(tokens, key)
+                tables.append(torch.where(tokens.maskable, tokens.values, drawn.double()))
+        return torch.stack(tables).cpu().numpy()
+
+    def refits_to(self, x: object) -> bool:
+        """Whether a fit takes little time, and the model was fitted to these rows, or most of them were.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+        return self.refits and includes_fitted(self.fitted_rows, self._with_holes(x))
+
+    def _bootstrapped(self, tokens: Tokens, seed: int) -> "TableModel":
+        """A copy of the model, fitted to as many rows, drawn with replacement."""
+        table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
+        table = table[tokens.maskable.any(1).cpu().numpy()]
+        again = copy.deepcopy(self)
+        try:
+            with torch.enable_grad():
+                again._fit_again(table[np.random.default_rng(seed).integers(len(table), size=len(table))])
+        except (InputError, NumericalError) as error:
+            raise InputError(
+                f"the model cannot be fitted to a bootstrap sample of the rows: {error}; with refit=False "
+                "its parameters are taken as known"
+            ) from error
+        return again
+
+    def _fit_again(self, table: Float64[np.ndarray, "N D"]) -> None:
+        """Fit to a bootstrap sample, with the settings of the last fit."""
+        self.fit(table)
+
+    def tokens(self, x: object) -> Tokens:
+        """Rows as tokens on the model's device.
+
+        Their values are float64, whatever the model's dtype: a model centres rows before it casts them. Of a
+        `Table` or a data frame, a model that was fitted to columns with names takes these, in its order.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing; `Tokens` stay as they are.
+
+        Raises:
+            InputError: not a table of numbers, or a table without a column of the model.
+        """
+        self._refuse_half()
+        if isinstance(x, Tokens):
+            return x.to(self._like().device)
+        return Tokens.from_array(self._own_columns(x)).to(self._like().device)
+
+    def check_width(self, width: int) -> None:
+        """Check that data have as many columns as the model has features.
+
+        Raises:
+            InputError: they do not.
+        """
+        if width != self.n_features:
+            raise InputError(
+                f"the data have {width} columns, the model has {self.n_features} features; "
+                "give the columns that it was fitted to"
+            )
+
+    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
+        """The first of the cells that are read for which the model has no distribution; None without any.
+
+        Returns:
+            Its row and column, and a clause on the values that the model takes and what to do.
+        """
+        return None
+
+    def refuse_strange_cells(
+        self,
+        tokens: Tokens,
+        read: Bool[Tensor, "B D"] | None = None,
+        place: Callable[[int], str] = "observation {}".format,
+    ) -> None:
+        """Check that the model has a distribution for every cell.
+
+        Args:
+            read: the cells that are read; all that are present by default.
+            place: names a row by its id.
+
+        Raises:
+            InputError: it has none for a value, such as a third one of a yes/no column.
+        """
+        found = self.strange_cell(tokens, tokens.maskable | tokens.context if read is None else read)
+        if found is not None:
+            row, column, advice = found
+            raise InputError(
+                f"{place(int(tokens.ids[row]))} has {tokens.values[row, column].item():g} in column "
+                f"{called(self.columns, column)}; {advice}"
+            )
+
+    def save(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into a folder; `me.models.load` reads them."""
+        from safetensors.torch import save
+
+        state = {name: value.detach().contiguous() for name, value in self.state_dict().items()}
+        write_atomic(Path(folder) / "model.safetensors", save(state))
+        config = {
+            "format": FORMAT,
+            "class": type(self).__name__,
+            "arguments": self.arguments(),
+            "columns": self.columns,
+            "read_with": dict(self.read_with),
+            "fitted_rows": self.fitted_rows,
+        }
+        write_json(Path(folder) / "config.json", config)
+
+    def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
+        """A note if the model was fitted to these rows, or to many of them, before or after it was saved."""
+        share = share_fitted(self.fitted_rows, tokens)
+        if share == 0.0:
+            return ()
+        rows = "the rows" if share == 1.0 else f"{share:.0%} of the rows"
+        return (f"the model was fitted to {rows} that are scored; new rows have a lower log evidence",)
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """What decides the model's numbers besides its class and weights; see `fingerprints.fingerprint`."""
+        return self.arguments()
+
+    def units(
+        self, values: Float64[np.ndarray, "N D"]
+    ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
+        """Shift and scale of the units to train in, (x - shift) / scale; 0 and 1 if the model `keeps_units`.
+
+        Args:
+            values: shape (N, D), NaN where a value is missing.
+
+        Returns:
+            Shift and scale, each of shape (D,), in the units of the data.
+
+        Raises:
+            InputError: a column that does not vary.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.Gaussian(n_features=1)
+            >>> shift, scale = model.units(np.array([[1.0], [5.0]]))
+            >>> shift.tolist(), scale.tolist()
+            ([3.0], [2.0])
+        """
+        return np.zeros(self.n_features), np.ones(self.n_features)
+
+    def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:
+        """Turn a model of (x - shift) / scale into the same density of x, in place.
+
+        Does nothing if the model `keeps_units`.
+
+        Args:
+            shift: shape (D,), as `units` gives it.
+            scale: shape (D,), likewise.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.Gaussian(torch.zeros(1), torch.eye(1))
+            >>> model.rescale(np.array([5.0]), np.array([2.0]))
+            >>> model.mean.item(), round(model.covariance.item(), 12)
+            (5.0, 4.0)
+        """
+
+    def declare(self, x: object) -> None:
+        """Let the model see all rows, for the kinds of their columns, before it is fitted to some of them.
+
+        Does nothing unless `takes_words`.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing; a `Table` or a data frame may have words.
+
+        Raises:
+            InputError: a column that the model cannot take.
+        """
+
+    def set_units(self, x: object) -> None:
+        """Let the model take its own shift and scale from rows, in place, before it is trained.
+
+        Does nothing unless the model has such units, as a `VAE` with a Gaussian likelihood does.
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+        """
+
+    def add_encoder(self, seed: int = 0) -> None:
+        """Give the model the encoder that the ELBO needs, in place.
+
+        Does nothing if the model has one already, or can have none.
+        """
+
+    def _table(self, x: object) -> Float64[np.ndarray, "N D"]:
+        """Rows to fit, in float64 with NaN where a value is missing."""
+        self._refuse_half()
+        tokens = Tokens.from_array(x)
+        self.check_width(tokens.width)
+        self._remember(x, tokens)
+        table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
+        unseen = np.flatnonzero(np.isnan(table).all(axis=0))
+        if len(unseen):
+            raise InputError(
+                f"column {called(self.columns, int(unseen[0]))} has no observed value; leave it out"
+            )
+        return table
+
+    def _with_holes(self, x: object) -> Tokens:
+        """Rows to fill, which may be without any observed value."""
+        refuse_training_mode(self)
+        self._refuse_half()
+        tokens = Tokens.from_array(self._own_columns(x), empty_rows=True).to(self._like().device)
+        self.check_width(tokens.width)
+        return tokens
+
+    def _remember(self, x: object, tokens: Tokens) -> None:
+        """Remember the rows that the model is fitted to, and the names of the columns, if they have names."""
+        self.columns = column_names(x) or self.columns
+        self.fitted_rows = marks_of(tokens)
+
+    def _own_columns(self, x: object) -> object:
+        """A table with names, cut to the model's columns in its order; other data as they are."""
+        names = column_names(x)
+        if names is None or self.columns is None or names == self.columns:
+            return x
+        lacking = [name for name in self.columns if name not in names]
+        if lacking:
+            raise InputError(
+                f"the data have no column {lacking[0]!r}, to which the model was fitted; they have "
+                f"{', '.join(names)}"
+            )
+        chosen: Any = x
+        return chosen.select(self.columns) if hasattr(type(x), "select") else chosen[self.columns]
+
+    def _refuse_half(self) -> None:
+        if self.dtype not in (torch.float32, torch.float64):
+            dtype = str(self.dtype).removeprefix("torch.")
+            raise InputError(f"models of rows do not compute in {dtype}; give float32 or float64")
+
+    def _refuse_context(self, tokens: Tokens) -> None:
+        if bool(tokens.context.any()):
+            raise InputError(
+                "this bound is not available for tokens with context; give tokens without context"
+            )
+
+    def _like(self) -> Tensor:
+        """A parameter, for the model's dtype and device."""
+        return next(p for p in self.parameters() if p.is_floating_point())
+
+
+def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    """A conversion for `nn.Module._apply` that changes the device of some tensors, but not their dtype.
+
+    Where the data lie and how far they spread is kept in float64 in a model of any dtype: rows are centred
+    before they are cast. In float32, values near 10⁸ differ by 8 at least.
+
+    Example:
+        >>> mean = torch.zeros(2, dtype=torch.float64)
+        >>> keeping_dtype(torch.Tensor.float, [mean])(mean).dtype
+        torch.float64
+    """
+
+    def converted(tensor: Tensor) -> Tensor:
+        if not any(tensor is other for other in kept):
+            return convert(tensor)
+        device = convert(torch.zeros((), dtype=torch.float32, device=tensor.device)).device
+        if device.type == "mps":
+            raise InputError("models of rows compute in float64, which mps does not have; use cpu or cuda")
+        return tensor.to(device)
+
+    return converted

@@ -1,0 +1,116 @@
+"""The MODEL words of models of rows, such as "ppca:8", as builders of new models; imports no torch."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maskevidence import models
+from maskevidence.core.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    from maskevidence.tables.base import TableModel
+_WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
+    "ppca": lambda d, k: models.PPCA(d, k),
+    "factor-analysis": lambda d, k: models.FactorAnalysis(d, k),
+    "bernoulli-pca": lambda d, k: models.BernoulliPCA(d, k),
+    "vae": lambda d, k: models.VAE(n_features=d, n_components=k),
+    "bernoulli-vae": lambda d, k: models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
+}
+_WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
+    "gaussian": lambda d: models.Gaussian(n_features=d),
+    "kernel-gaussian": lambda d: models.KernelGaussian(d, n_centres=1),  # the fit takes one for each row
+}
+NETWORK = "masked-net"  # alone, or masked-net:256x2 with its width and layers
+MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
+LOW_RANK = ("ppca", "factor-analysis")  # families fitted to every number of components in turn
+FAMILIES = tuple(_WITH_COMPONENTS)  # words that a number of components follows
+SINGLE = (NETWORK, *_WITHOUT_COMPONENTS)  # words that stand alone
+_MAX_COMPONENTS = 10_000
+
+
+def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
+    """Turn a MODEL word into a builder of new models, or into a saved model.
+
+    Args:
+        word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian", "ppca:8",
+            "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a saved model.
+
+    Returns:
+        (builder, None) for a new model, where the builder takes the number of features; (None, model) for a
+        saved one.
+
+    Example:
+        >>> builder, _ = parse_model("ppca:2")
+        >>> builder(5).loadings.shape
+        torch.Size([5, 2])
+    """
+    name, _, components = word.partition(":")
+    if is_network(word):
+        sizes = _network_sizes(word)
+        return lambda n_features: models.MaskedNetwork(n_features, *sizes), None
+    if word in _WITHOUT_COMPONENTS:
+        return _WITHOUT_COMPONENTS[word], None
+    if name in _WITH_COMPONENTS:
+        if not components.isascii() or not components.isdigit() or int(components) < 1:
+            raise InputError(f"model {word!r} lacks its number of components; write {name}:8, for example")
+        return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
+    if Path(word).is_dir():
+        return None, models.load(word)
+    if "/" in word or word.startswith("."):
+        raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
+    raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
+
+
+def is_network(word: str) -> bool:
+    """Whether a MODEL word stands for a new masked network, with or without its sizes.
+
+    Example:
+        >>> is_network("masked-net"), is_network("masked-net:64x2"), is_network("ppca:8")
+        (True, True, False)
+    """
+    return word.partition(":")[0] == NETWORK
+
+
+def _network_sizes(word: str) -> tuple[int, ...]:
+    """Width and layers of a new masked network; nothing for the default ones."""
+    _, colon, text = word.partition(":")
+    if not colon:
+        return ()
+    parts = text.split("x")
+    if len(parts) != 2 or not all(re.fullmatch("[1-9][0-9]{0,4}", part) for part in parts):
+        raise InputError(f"model {word!r} lacks its width and layers; write {NETWORK}:256x2, for example")
+    return tuple(map(int, parts))
+
+
+def parse_components(word: str) -> tuple[int, ...]:
+    """Turn a --components word, such as "1-20", "2-56-6" (first, last, step) or "1,2,4", into whole numbers.
+
+    Example:
+        >>> parse_components("1-4"), parse_components("2-9-3,1")
+        ((1, 2, 3, 4), (1, 2, 5, 8))
+    """
+    found: set[int] = set()
+    for part in word.split(","):
+        numbers = [
+            int(end) if end.isascii() and end.isdigit() and len(end) < 6 else 0 for end in part.split("-")
+        ]
+        if not 1 <= len(numbers) <= 3 or min(numbers) < 1 or numbers[0] > numbers[min(1, len(numbers) - 1)]:
+            raise InputError(
+                f"--components {word!r}: {part!r} is no number and no range of numbers of 1 to 99,999; write "
+                "1-20, 2-56-6 (first, last, step) or 1,2,4,8"
+            )
+        first, last, step = (*numbers, numbers[0], 1)[:3] if len(numbers) == 1 else (*numbers, 1)[:3]
+        found |= set(range(first, last + 1, step))
+    if len(found) > _MAX_COMPONENTS:
+        raise InputError(
+            f"--components {word!r} has {len(found):,} numbers; give at most {_MAX_COMPONENTS:,}"
+        )
+    return tuple(sorted(found))
+
+
+def fit_each(family: str, x: Any, ks: Sequence[int]) -> "Iterator[TableModel]":
+    """Models of a family of low rank with K components, for ascending K, each fitted from the one before."""
+    from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
+
+    return fit_each_rank(models.PPCA if family == "ppca" else models.FactorAnalysis, x, ks)

@@ -1,0 +1,1 @@
+"""Which model of rows: selection by held-out evidence."""

@@ -1,0 +1,330 @@
+"""The result of choosing a model by held-out evidence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maskevidence.core.comparing.comparison import Difference
+from maskevidence.core.evidence.result import Kind
+from maskevidence.tables.base import TableModel
+from maskevidence.core.show.parts import Page, Part, Table, Value, Values
+from maskevidence.core.show.pictures import Band, Line, Lines
+from maskevidence.core.show.shown import Columns, Shown
+from maskevidence.core.show.words import (
+    Write,
+    count,
+    digits_for,
+    evidence_name,
+    number,
+    plus_minus,
+    sentence,
+    standard_error,
+    typeset,
+)
+from maskevidence.core.support.files import csv_text
+
+SELECTION = "selection.json"
+COLUMNS = (
+    *("model", "n_components", "n_parameters", "log_evidence", "mask_se", "data_se"),
+    *("behind", "behind_se", "beaten_by"),
+)
+_MOST_ROWS, _MOST_DRAWN = 24, 12  # candidates in the table, and in the picture below it
+_Z = 1.96
+_FAR = 30
+_DATA, _MASKS = "95 % interval, data", "95 % interval, masks"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that `select` may choose."""
+
+    name: str  # its word, such as "ppca:3"
+    family: str  # the part of the word before the colon
+    n_components: int | None  # K; None for a model without components
+    n_parameters: int  # free parameters
+    log_evidence: float  # mean over the observations, each held out once, nats
+    mask_se: float | None  # Monte-Carlo standard error of the masks; 0 if the log evidence has a closed form
+    data_se: float | None  # sampling standard error of the observations
+    behind: Difference | None  # the candidate with the highest evidence minus this one; None for that one
+    beaten_by: str | None  # the name of the candidate that is better beyond doubt; None if none is
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers in a form for JSON."""
+        names = (
+            "name",
+            "family",
+            "n_components",
+            "n_parameters",
+            "log_evidence",
+            "mask_se",
+            "data_se",
+            "beaten_by",
+        )
+        values = {name: getattr(self, name) for name in names}
+        return values | {"behind": None if self.behind is None else self.behind.to_dict()}
+
+
+@dataclass(frozen=True, repr=False)
+class Selection(Shown):
+    """Candidates ranked by held-out evidence; the first one is chosen.
+
+    Attributes:
+        candidates: by their log evidence, the highest first.
+        model: the chosen model, fitted to all rows.
+        kind: what the number of the chosen model is; see `EvidenceEstimate.kind`.
+        base_measure: what they are relative to; beside a network the mass of each cell over its step.
+        n_observations: the number of rows, each of which was held out once.
+        folds: the number of parts into which the rows were divided.
+        design: name and parameters of the mask design; None if the log evidence has a closed form.
+        seed: of the division of the rows and of the masks.
+        column_names: the columns that were modelled.
+        notes: what a reader needs to know, one sentence each.
+    """
+
+    candidates: tuple[Candidate, ...]
+    model: TableModel
+    kind: Kind
+    base_measure: str | None
+    n_observations: int
+    folds: int
+    design: Mapping[str, Any] | None
+    seed: int
+    column_names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def chosen(self) -> Candidate:
+        """The candidate with the highest held-out evidence."""
+        return self.candidates[0]
+
+    @property
+    def choice(self) -> str:
+        """The name of the chosen candidate, such as "ppca:3"."""
+        return self.chosen.name
+
+    @property
+    def smallest(self) -> Candidate:
+        """The candidate with the fewest parameters among those that no other one beats.
+
+        It cannot be told apart from the chosen one; its `behind` is what it gives up.
+        """
+        near = (each for each in self.candidates if each.beaten_by is None)
+        return min(near, key=lambda each: (each.n_parameters, -each.log_evidence))
+
+    def answer(self, write: Write = number) -> str:
+        """The choice, and the smallest model that cannot be told apart from it with what it gives up.
+
+        Args:
+            write: how to write numbers.
+        """
+        return answer_of_selection(self.to_dict(), write)
+
+    def page(self) -> Page:
+        """The answer, the best candidates, and how far each is behind the best one."""
+        return page_of_selection(self.to_dict())
+
+    def picture(self) -> tuple[Lines | Values, str]:
+        """The held-out evidence against the number of components; the choice is marked.
+
+        A family without components is a level line. The intervals for the sampling of the observations are
+        those that all candidates share: models differ by less than these suggest.
+        """
+        return picture_of_selection(self.to_dict())
+
+    def columns(self) -> Columns:
+        """The columns of `to_csv`, by the names of the candidates."""
+        rows = list(zip(*self._rows(), strict=True))
+        return Columns(dict(zip(COLUMNS[1:], rows[1:], strict=True)), list(rows[0]), COLUMNS[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers in a form for JSON."""
+        return {
+            "choice": self.choice,
+            "smallest": self.smallest.name,
+            "kind": self.kind,
+            "base_measure": self.base_measure,
+            "n_observations": self.n_observations,
+            "folds": self.folds,
+            "design": self.design,
+            "seed": self.seed,
+            "columns": list(self.column_names),
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "notes": list(self.notes),
+        }
+
+    def to_csv(self) -> str:
+        """One row for each candidate, the best one first."""
+        return csv_text(COLUMNS, self._rows())
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        rows = []
+        for each in self.candidates:
+            behind = (
+                (0.0, 0.0) if each.behind is None else (each.behind.difference, each.behind.standard_error)
+            )
+            numbers = (each.n_components, each.n_parameters, each.log_evidence, each.mask_se, each.data_se)
+            rows.append((each.name, *numbers, *behind, each.beaten_by))
+        return rows
+
+
+_Entry = Mapping[str, Any]  # a candidate, or all of a selection, as `to_dict` gives them
+
+
+def answer_of_selection(result: _Entry, write: Write = number) -> str:
+    """The choice and the smallest model that cannot be told apart from it, from a selection.json."""
+    name = evidence_name(result["kind"], (result["design"] or {}).get("name", ""))
+    closed = " in closed form" if result["design"] is None else ""
+    words = f"chosen: {result['choice']}, highest held-out {name}{closed}"
+    smallest = _smallest(result)
+    if smallest["behind"] is None:
+        fewer = any(each["n_parameters"] < smallest["n_parameters"] for each in result["candidates"])
+        return words + ("; every smaller model is worse" if fewer else "")
+    error = smallest["behind"]["standard_error"]
+    gives_up = plus_minus(smallest["behind"]["difference"], error, digits_for(error), write)
+    return (
+        f"{words}; smallest model not told apart from it: {smallest['name']}; "
+        f"it gives up {gives_up} nats per row"
+    )
+
+
+def page_of_selection(result: _Entry) -> Page:
+    """A selection as a page: for a notebook, and for a report that reads its selection.json."""
+    candidates = result["candidates"]
+    listed = list(candidates[:_MOST_ROWS])
+    if _smallest(result) not in listed:
+        listed.append(_smallest(result))
+    digits = digits_for(*(each[error] for each in listed for error in ("mask_se", "data_se")))
+    masks = any(each["mask_se"] != 0 for each in listed)  # closed forms have no mask error
+    rows = [_cells(result, each, digits, masks) for each in listed]
+    hidden = len(candidates) - len(listed)
+    more = f"; the {count(hidden, 'other')} are worse" if hidden else ""
+    title = (
+        f"Held-out log evidence ± data error, nats per row, {result['n_observations']:,} rows in "
+        f"{result['folds']} folds{more}"
+    )
+    headings = ["model", "", "parameters", "log evidence", *["mask error"] * masks, "behind the best"]
+    parts: list[Part] = [Table(headings, rows, title, words=(0, 1))]
+    if len(candidates) > 1:
+        parts.append(_distances(listed[:_MOST_DRAWN]))
+    line = f"Selection of {len(candidates)} candidates; {answer_of_selection(result)}"
+    return Page(line, sentence(answer_of_selection(result, typeset)), parts=parts, notes=result["notes"])
+
+
+def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
+    """The picture of a selection.json, and its title; see `Selection.picture`."""
+    title, y_label = sentence(answer_of_selection(result, typeset)), "held-out log evidence  (nats per row)"
+    candidates = result["candidates"]
+    sizes = sorted({each["n_components"] for each in candidates if each["n_components"] is not None})
+    if len(sizes) < 2:
+        of_masks = "Bars are 95 % intervals: thick for the masks, thin for the data."
+        words = Values.words if result["design"] is None else of_masks
+        return Values([_value(each) for each in candidates], y_label, words=words), title
+    families = dict.fromkeys(each["family"] for each in candidates)
+    lines = [_line(candidates, family, sizes, number) for number, family in enumerate(families)]
+    marked = {"smallest not told apart": _smallest(result)} | {"chosen": candidates[0]}
+    points = [
+        (float(each["n_components"] or sizes[-1]), each["log_evidence"], f"{words}: {each['name']}")
+        for words, each in reversed(marked.items())
+        if words == "chosen" or each is not candidates[0]
+    ]
+    level = _lowest_drawn(candidates)
+    picture = Lines(lines, "number of components K", y_label, y_limits=_window(lines, level), points=points)
+    return picture, title
+
+
+def below_picture(result: _Entry) -> list[_Entry]:
+    """The candidates that are so far behind that the picture by components would press the others flat."""
+    level = _lowest_drawn(result["candidates"])
+    return [each for each in result["candidates"] if each["log_evidence"] < level]
+
+
+def _lowest_drawn(candidates: Sequence[_Entry]) -> float:
+    """The evidence 30 times as far behind the best as three quarters of the candidates are, or the lowest."""
+    values = np.array([each["log_evidence"] for each in candidates])
+    behind = _FAR * float(np.quantile(values.max() - values, 0.75))
+    return float(max(values.min(), values.max() - behind) if behind else values.min())
+
+
+def _window(lines: Sequence[Line], level: float) -> tuple[float, float] | None:
+    """A vertical axis for the points above a level and their bands; None where all points are."""
+    if all(line.y.min() >= level for line in lines):
+        return None
+    drawn = [(line, line.y >= level) for line in lines]
+    ends = [line.y[keep] for line, keep in drawn]
+    ends += [end[keep] for line, keep in drawn for band in line.bands for end in (band.low, band.high)]
+    low, high = (
+        min(each.min(initial=np.inf) for each in ends),
+        max(each.max(initial=-np.inf) for each in ends),
+    )
+    room = 0.05 * (high - low)
+    return float(low - room), float(high + room)
+
+
+def _smallest(result: _Entry) -> _Entry:
+    entry: _Entry = {each["name"]: each for each in result["candidates"]}[result["smallest"]]
+    return entry
+
+
+def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
+    """A row of the table, with or without the error of the masks."""
+    behind, verdict = "best", "worse" if each["beaten_by"] else ""
+    if each["behind"] is not None:
+        error = each["behind"]["standard_error"]
+        behind = plus_minus(each["behind"]["difference"], error, digits, typeset)
+    for name, words in (("smallest", "smallest not told apart"), ("choice", "chosen")):
+        verdict = words if each["name"] == result[name] else verdict
+    return [
+        each["name"],
+        verdict,
+        f"{each['n_parameters']:,}",
+        plus_minus(each["log_evidence"], each["data_se"], digits, typeset),
+        *[standard_error(each["mask_se"], digits, typeset)] * masks,
+        behind,
+    ]
+
+
+def _worse(each: _Entry) -> str:
+    """Behind the best, or worse than another candidate: what a candidate that is beaten is called."""
+    ends = each["behind"]["interval_95"]
+    return "behind" if ends is not None and ends[0] > 0 else "worse than another candidate"
+
+
+def _distances(listed: Sequence[_Entry]) -> Values:
+    """How far candidates are behind the best one, which comes first."""
+    values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
+    for each in listed[1:]:
+        group, number = (_worse(each), 1) if each["beaten_by"] else ("not told apart from the best", 0)
+        ends = each["behind"]["interval_95"]
+        difference, between = each["behind"]["difference"], None if ends is None else (ends[0], ends[1])
+        values.append(Value(each["name"], difference, between, group=group, number=number))
+    words = "Bars are simultaneous 95 % intervals, for masks and data."
+    return Values(values, "behind the best  (nats per row)", True, words)
+
+
+def _line(candidates: Sequence[_Entry], family: str, sizes: Sequence[int], number: int) -> Line:
+    """A family over its numbers of components, or the level of a model without components."""
+    members = [each for each in candidates if each["family"] == family]
+    members = sorted(members, key=lambda each: each["n_components"] or 0)
+    if members[0]["n_components"] is None:
+        x, members = [sizes[0], sizes[-1]], [members[0]] * 2
+    else:
+        x = [each["n_components"] or 0 for each in members]
+    y = np.array([each["log_evidence"] for each in members])
+    bands = []
+    for name, words in (("data_se", _DATA), ("mask_se", _MASKS)):
+        half = _Z * np.array([each[name] or 0.0 for each in members])
+        if half.any():
+            bands.append(Band(name[:-3], y - half, y + half, words, wide=name == "data_se"))
+    return Line(family, np.array(x, dtype=float), y, bands, number)
+
+
+def _value(each: _Entry) -> Value:
+    """The evidence of a candidate with its intervals."""
+    value = each["log_evidence"]
+    thin, thick = (
+        None if not each[error] else (value - _Z * each[error], value + _Z * each[error])
+        for error in ("data_se", "mask_se")
+    )
+    return Value(each["name"], value, thin, thick)

@@ -1,0 +1,297 @@
+"""A Gaussian with any covariance."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64, Shaped
+from torch import Tensor, nn
+
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.tables.gaussian.family import GaussianFamily, expected_score
+from maskevidence.tables.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
+from maskevidence.tables.gaussian.missing_values import fit_full
+from maskevidence.tables.gaussian.orderings import scores_of_one_order, scores_of_own_orders
+from maskevidence.tables.normal import LOG_2PI, cholesky
+from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.tokens import Tokens
+
+_MAX_ELEMENTS = 2**17  # of one batch of D×D matrices: 1 MiB in float64, which fits into the cache
+_MAX_ELEMENTS_CUDA = 2**24  # 128 MiB: a GPU needs many matrices at once
+_MIN_ROWS_PER_PATTERN = 4  # from which a loop over patterns is faster than one batch
+
+
+class Gaussian(GaussianFamily):
+    """N(mean, covariance) over D features.
+
+    The parameters are the entries of the covariance's Cholesky factor, with the logs of its diagonal, so that
+    all their values give a covariance.
+
+    Args:
+        mean: μ, shape (D,); by default 0.
+        covariance: shape (D, D), symmetric and positive definite; by default the identity.
+        n_features: D, if no mean is given.
+        dtype: of the computation.
+
+    Raises:
+        InputError: shapes that do not fit, or a covariance that is not symmetric.
+        NumericalError: a covariance that is not positive definite (names its smallest eigenvalue).
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.Gaussian(torch.zeros(2), torch.tensor([[1.0, 0.5], [0.5, 1.0]]))
+        >>> model.impute([[1.0, float("nan")]]).values.tolist()
+        [[1.0, 0.5]]
+    """
+
+    def __init__(
+        self,
+        mean: Float[Tensor, " D"] | None = None,
+        covariance: Float[Tensor, "D D"] | None = None,
+        *,
+        n_features: int | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        if mean is None:
+            if n_features is None or n_features < 1:
+                raise InputError("a Gaussian needs a mean, or n_features of 1 or more")
+            mean = torch.zeros(n_features, dtype=dtype)
+        if not isinstance(mean, Tensor) or mean.ndim != 1:
+            raise InputError(
+                f"a Gaussian's mean is a tensor of shape (D,), not {mean!r}; n_features= gives D"
+            )
+        width = len(mean)
+        covariance = torch.eye(width, dtype=dtype) if covariance is None else covariance
+        if covariance.shape != (width, width):
+            raise InputError(
+                f"the mean has {width} entries, the covariance shape {tuple(covariance.shape)}; "
+                f"give shape ({width}, {width})"
+            )
+        super().__init__(mean)
+        self.lower = nn.Parameter(torch.zeros(width, width, dtype=dtype))
+        self.log_diagonal = nn.Parameter(torch.zeros(width, dtype=dtype))
+        self._set_covariance(covariance)
+
+    @property
+    def factor(self) -> Float[Tensor, "D D"]:
+        """The lower Cholesky factor of the covariance, shape (D, D)."""
+        return torch.tril(self.lower, -1) + torch.diag(torch.exp(self.log_diagonal))
+
+    @property
+    def covariance(self) -> Float[Tensor, "D D"]:
+        return self.factor @ self.factor.T
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: D means and D (D + 1)/2 entries of the covariance."""
+        return self.n_features * (self.n_features + 3) // 2
+
+    def arguments(self) -> dict[str, Any]:
+        return {"n_features": self.n_features}
+
+    def fit(
+        self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 2_000
+    ) -> "Gaussian":
+        """Maximum likelihood, in place: sample moments, or quasi-Newton steps if values are missing (NaN).
+
+        Args:
+            x: shape (N, D).
+            ddof: the covariance of complete data is divided by N - ddof.
+            tolerance: with missing values, the fit ends when 20 iterations change the log evidence (of the
+                data in standard units) by less, relative to its size.
+            max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
+
+        Raises:
+            InputError: a table that cannot be fitted.
+            NumericalError: a singular covariance, as of no more rows than columns.
+        """
+        table, self.n_iterations = self._table(x), 0
+        check_table(table, 0, tolerance, max_iterations, self.columns)
+        if max(2, ddof + 1) <= len(table) <= self.n_features:
+            raise NumericalError(
+                f"{len(table)} rows do not determine the covariance of {self.n_features} columns; give "
+                f"more than {self.n_features}, or use factor-analysis:K, or kernel-gaussian, which shrinks "
+                "correlations"
+            )
+        if np.isnan(table).any():
+            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations)
+        else:
+            if len(table) <= ddof:
+                raise InputError(f"{len(table)} rows are too few for ddof={ddof}; give more rows")
+            mean = table.mean(0)
+            covariance = (table - mean).T @ (table - mean) / (len(table) - ddof)
+        with torch.no_grad():
+            self.mean.copy_(torch.from_numpy(mean))
+            self._set_covariance(torch.from_numpy(covariance), n_rows=len(table))
+        return self
+
+    def _conditional_moments(
+        self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """mean_j = Σ_jR Σ_RR⁻¹ (x_R - μ_R), var_j = Σ_jj - Σ_jR Σ_RR⁻¹ Σ_Rj, R the visible tokens.
+
+        Rows with the same pattern of visible tokens share one Cholesky factor.
+        """
+        covariance = self.covariance
+        patterns, pattern_of = unique_rows(visible)
+        if len(patterns) * _MIN_ROWS_PER_PATTERN <= len(visible):
+            mean, variance = torch.zeros_like(centred), torch.zeros_like(centred)
+            for p, pattern in enumerate(patterns):
+                rows = _positions(pattern_of == p)
+                part = _condition(covariance, pattern[None], centred[rows][None])
+                mean, variance = mean.index_put((rows,), part[0][0]), variance.index_put((rows,), part[1])
+            return mean, variance
+        step = _matrices_at_once(self.n_features, centred.device)
+        parts = [
+            _condition(covariance, visible[i : i + step], centred[i : i + step, None])
+            for i in range(0, len(visible), step)
+        ]
+        return torch.cat([m[:, 0] for m, _ in parts]), torch.cat([v for _, v in parts])
+
+    def _log_density(
+        self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
+    ) -> Float[Tensor, " B"]:
+        patterns, pattern_of = unique_rows(present)
+        covariance = self.covariance
+        log_density = torch.zeros_like(centred[:, 0])
+        for p, pattern in enumerate(patterns):
+            rows, columns = _positions(pattern_of == p), _positions(pattern)
+            factor = cholesky(covariance[columns][:, columns])
+            white = torch.linalg.solve_triangular(factor, centred[rows][:, columns].T, upper=False)
+            constant = -0.5 * len(columns) * LOG_2PI - torch.log(torch.diagonal(factor)).sum()
+            log_density = log_density.index_put((rows,), constant - 0.5 * white.square().sum(0))
+        return log_density
+
+    def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """Scores of all nested masks of an order, from one Cholesky factor; see `orderings.py`.
+
+        Given the first r tokens of an order with factor L, token t >= r has residual Σ_{s=r}^{t} L_ts z_s and
+        variance Σ_{s=r}^{t} L_ts², z = L⁻¹(x - μ).
+
+        Args:
+            tokens: B observations.
+            ranks: shape (B, D); at size M the maskable tokens of rank below M are hidden.
+
+        Returns:
+            Shape (B, D), nats; column M - 1 is the score at size M, 0 beyond an observation's tokens.
+        """
+        self.check_width(tokens.width)
+        n, n_context = tokens.n_tokens, tokens.context.sum(1)
+        position = torch.where(tokens.maskable, n[:, None] - 1 - ranks, self.n_features)
+        order = torch.argsort(torch.where(tokens.context, -1, position), dim=1, stable=True)
+        present = tokens.maskable | tokens.context
+        covariance, centred = self.covariance, self._centred(tokens.values, present)
+        arrangements, which = unique_rows(torch.cat([order, n[:, None], n_context[:, None]], dim=1))
+        if len(arrangements) * _MIN_ROWS_PER_PATTERN <= len(order):
+            score = torch.zeros_like(centred)
+            for p, arrangement in enumerate(arrangements):
+                rows, first = _positions(which == p), int(arrangement[-1])
+                tokens_of = arrangement[: first + int(arrangement[-2])]
+                factor = cholesky(covariance[tokens_of][:, tokens_of])
+                part = scores_of_one_order(factor, centred[rows][:, tokens_of], first)
+                score = score.index_put((rows,), nn.functional.pad(part, (0, tokens.width - part.shape[1])))
+            return score
+        parts = []
+        step = _matrices_at_once(self.n_features, order.device)
+        for rows in torch.split(torch.arange(len(order), device=order.device), step):
+            arranged = order[rows]
+            factor = cholesky(covariance[arranged[:, :, None], arranged[:, None, :]])
+            parts.append(
+                scores_of_own_orders(factor, centred[rows].gather(1, arranged), n_context[rows], n[rows])
+            )
+        return torch.cat(parts)
+
+    def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
+        """The score of each of P shared masks, averaged over the complete rows behind the moments.
+
+        With B_j = Σ_RR⁻¹ Σ_Rj and S the rows' second moments about the mean, the mean squared residual of
+        token j is S_jj - 2 B_jᵀ S_Rj + B_jᵀ S_RR B_j, at a cost that does not depend on the number of rows.
+
+        Args:
+            moments: of complete rows.
+            masked: shape (P, D).
+
+        Returns:
+            Shape (P,), nats per masked token.
+        """
+        self.check_width(len(moments.mean))
+        covariance = self.covariance
+        second = moments.about(self.mean).to(covariance.dtype)
+        step = min(64, _matrices_at_once(self.n_features, masked.device))
+        scores = []
+        for part in torch.split(masked, step):
+            visible = ~part
+            factor = _visible_factor(covariance, visible)
+            between = torch.where(visible[:, :, None], covariance, 0.0)
+            white = torch.linalg.solve_triangular(factor, between, upper=False)
+            variance = torch.diagonal(covariance) - white.square().sum(1)
+            weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)
+            explained = second @ weights
+            residual = torch.diagonal(second) + (weights * (explained - 2 * second)).sum(1)
+            scores.append(expected_score(residual, variance, part))
+        return torch.cat(scores)
+
+    def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
+        self.lower.mul_(scale[:, None])
+        self.log_diagonal.add_(torch.log(scale))
+
+    def _like(self) -> Tensor:
+        return self.lower
+
+    def _set_covariance(self, covariance: Float[Tensor, "D D"], n_rows: int | None = None) -> None:
+        covariance = covariance.detach().to(self.lower.dtype)
+        scale = torch.diagonal(covariance).abs().sqrt()
+        if not bool(((covariance - covariance.T).abs() <= 1e-6 * torch.outer(scale, scale)).all()):
+            raise InputError("the covariance is not symmetric; give (C + Cᵀ)/2 if the difference is rounding")
+        smallest = smallest_correlation_eigenvalue(covariance.cpu().double().numpy())
+        factor, failed = torch.linalg.cholesky_ex(covariance)
+        if int(failed) or smallest <= self.n_features * torch.finfo(covariance.dtype).eps:
+            of = "" if n_rows is None else f" of {n_rows} rows and {self.n_features} columns"
+            raise NumericalError(
+                f"the covariance{of} is not positive definite: scaled to a unit diagonal, its smallest "
+                f"eigenvalue is {smallest:.3g}; leave out columns that depend on others, or use ppca or "
+                "factor-analysis"
+            )
+        with torch.no_grad():
+            self.lower.copy_(torch.tril(factor, -1))
+            self.log_diagonal.copy_(torch.log(torch.diagonal(factor)))
+
+
+def unique_rows(rows: Shaped[Tensor, "B D"]) -> tuple[Shaped[Tensor, "P D"], Int64[Tensor, " B"]]:
+    """The distinct rows of a matrix, and for each row its index among them.
+
+    Example:
+        >>> unique_rows(torch.tensor([[True], [False], [True]]))[1].tolist()
+        [1, 0, 1]
+    """
+    array = rows.cpu().numpy()
+    packed = np.ascontiguousarray(np.packbits(array, axis=1) if array.dtype == np.bool_ else array)
+    as_bytes = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
+    _, first, which = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return rows[torch.from_numpy(first).to(rows.device)], torch.from_numpy(which).to(rows.device)
+
+
+def _matrices_at_once(n_features: int, device: torch.device) -> int:
+    elements = _MAX_ELEMENTS_CUDA if device.type == "cuda" else _MAX_ELEMENTS
+    return max(1, elements // n_features**2)
+
+
+def _positions(chosen: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
+    return torch.nonzero(chosen).flatten()
+
+
+def _visible_factor(covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"]) -> Float[Tensor, "P D D"]:
+    """Cholesky factors of the visible blocks, with the identity for the other tokens."""
+    both = visible[:, :, None] & visible[:, None, :]
+    return cholesky(torch.where(both, covariance, torch.eye(*covariance.shape).to(covariance)))
+
+
+def _condition(
+    covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"], centred: Float[Tensor, "P b D"]
+) -> tuple[Float[Tensor, "P b D"], Float[Tensor, "P D"]]:
+    """Conditional mean (about the mean) and variance of all tokens given P visible sets, b rows each."""
+    factor = _visible_factor(covariance, visible)
+    between = torch.where(visible[:, :, None], covariance, 0.0)
+    white = torch.linalg.solve_triangular(factor, torch.cat([between, centred.mT], dim=2), upper=False)
+    between, values = white[:, :, : len(covariance)], white[:, :, len(covariance) :]
+    return values.mT @ between, torch.diagonal(covariance) - between.square().sum(1)

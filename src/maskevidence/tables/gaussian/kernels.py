@@ -1,0 +1,136 @@
+"""Kernels N(μ + a c_i, h² Σ) around training rows, a = √(1 - h²): what every bandwidth h needs of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from maskevidence.core.errors import InputError
+from maskevidence.tables.gaussian.full_covariance import Gaussian
+from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table
+from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
+from maskevidence.tables.normal import LOG_2PI
+from maskevidence.core.tokens import called
+
+MAX_CENTRES = 1000
+_MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache
+
+
+class KernelPart(NamedTuple):
+    """Some rows with equally many hidden tokens, and what every bandwidth needs of them.
+
+    With H the hidden and R the visible tokens, c_i the centres about the mean and a = √(1 - h²), the squared
+    distance (x - a c_i)_Rᵀ Σ_RR⁻¹ (x - a c_i)_R is base - 2a cross_i + a² own_i, and kernel i expects the
+    hidden tokens at shift + a moves_i, about the mean.
+    """
+
+    rows: Int64[Tensor, " b"]  # their positions in the batch
+    hidden: Int64[Tensor, "b m"]  # the columns that are hidden in each
+    base: Float[Tensor, "b 1"]
+    cross: Float[Tensor, "b N"]
+    own: Float[Tensor, "b N"]
+    shift: Float[Tensor, "b m"]
+    moves: Float[Tensor, "b m N"]
+    inverse: Float[Tensor, "b m m"]  # A⁻¹, the covariance of the hidden tokens given the visible ones under Σ
+    pulls: Float[Tensor, "N D"]  # Λ c_i
+    log_determinant: Float[Tensor, " b"]  # of 2π Σ_RR
+
+    n_features: int  # D
+
+    @property
+    def within(self) -> Float[Tensor, "b m"]:
+        """The diagonals of A⁻¹."""
+        return torch.diagonal(self.inverse, dim1=1, dim2=2)
+
+    def log_kernels(self, bandwidth: Float[Tensor, ""]) -> Float[Tensor, "b N"]:
+        """log N(x_R; a c_i, h² Σ_RR) of every kernel, nats."""
+        a = torch.sqrt(1 - bandwidth.square())
+        distance = (self.base - 2 * a * self.cross + a.square() * self.own) / bandwidth.square()
+        n_visible = self.n_features - self.hidden.shape[1]
+        return -0.5 * ((self.log_determinant + 2 * n_visible * torch.log(bandwidth))[:, None] + distance)
+
+    def expected(self, weight: Float[Tensor, "b N"], bandwidth: Float[Tensor, ""]) -> Float[Tensor, "b m"]:
+        """The mean of the hidden tokens, about μ, under weights of the kernels that sum to 1."""
+        pulled = (weight @ self.pulls).gather(1, self.hidden)  # one matrix product for all rows
+        moved = (self.inverse @ pulled[:, :, None])[:, :, 0]
+        return self.shift + torch.sqrt(1 - bandwidth.square()) * moved
+
+    def variance(
+        self, mean: Float[Tensor, "b m"], weight: Float[Tensor, "b N"], bandwidth: Float[Tensor, ""]
+    ) -> Float[Tensor, "b m"]:
+        """The variance of the hidden tokens under the same weights, given their mean."""
+        share = 1 - bandwidth.square()
+        square = (self.moves.square() @ weight[:, :, None])[:, :, 0]
+        between = (share * square - (mean - self.shift).square()).clamp(min=0.0)
+        return bandwidth.square() * self.within + between
+
+
+class Kernels(NamedTuple):
+    """Kernels around rows, without their bandwidth."""
+
+    gaussian: Gaussian  # N(μ, Σ)
+    centres: Float[Tensor, "N D"]  # the rows about μ
+
+    def centred(self, values: Float[Tensor, "b D"], known: Bool[Tensor, "b D"]) -> Float[Tensor, "b D"]:
+        """x - μ in the dtype of the centres, 0 where not known."""
+        return torch.where(known, values - self.gaussian.mean, 0.0).to(self.centres.dtype)
+
+    def parts(self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Iterator[KernelPart]:
+        """The rows of a batch in parts with equally many hidden tokens."""
+        factor = self.gaussian.factor
+        precision = torch.cholesky_inverse(factor)
+        pulls = self.centres @ precision
+        log_determinant = 2 * torch.log(torch.diagonal(factor)).sum()
+        own = (self.centres * pulls).sum(1)
+        counts, n_features = (~visible).sum(1), visible.shape[1]
+        for count in torch.unique(counts).tolist():
+            where = torch.nonzero(counts == count).flatten()
+            for rows in torch.split(where, max(1, _MAX_ELEMENTS // (len(own) * max(1, count)))):
+                hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
+                x = self.centred(values[rows], visible[rows])
+                pull = x @ precision
+                factor_hidden = torch.linalg.cholesky(precision[hidden[:, :, None], hidden[:, None, :]])
+                inverse = torch.cholesky_inverse(factor_hidden)
+                pull_hidden, pulls_hidden = pull.gather(1, hidden), pulls.T[hidden]
+                shift = (inverse @ pull_hidden[:, :, None])[:, :, 0]
+                moves = inverse @ pulls_hidden
+                base = (x * pull).sum(1) - (pull_hidden * shift).sum(1)
+                cross = x @ pulls.T - (shift[:, None, :] @ pulls_hidden)[:, 0]
+                log_block = 2 * torch.log(torch.diagonal(factor_hidden, dim1=1, dim2=2)).sum(1)
+                yield KernelPart(
+                    rows,
+                    hidden,
+                    base[:, None],
+                    cross,
+                    own - (pulls_hidden * moves).sum(1),
+                    -shift,
+                    moves,
+                    inverse,
+                    pulls,
+                    log_determinant + log_block + (n_features - count) * LOG_2PI,
+                    n_features,
+                )
+
+
+def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarray, " n_centres"]]:
+    """Kernels around the rows of a fit, at most 1,000 of them, drawn at random; and the rows' positions."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(fit.filled))[:MAX_CENTRES])
+    gaussian = Gaussian(torch.from_numpy(fit.mean), torch.from_numpy(fit.covariance))
+    return Kernels(gaussian, torch.from_numpy(fit.filled[rows] - fit.mean)), rows
+
+
+def check_kernel_table(
+    table: DataRows,
+    tolerance: float = 1e-3,
+    max_iterations: int = 1000,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Check that a `KernelGaussian` can be fitted to a table."""
+    check_table(table, 0, tolerance, max_iterations, names)
+    spread = np.nanmax(table, axis=0) - np.nanmin(table, axis=0)
+    if not spread.all():
+        column = called(names, int(np.argmin(spread)))
+        raise InputError(f"column {column} is constant, its variance would be 0; leave it out")

@@ -1,0 +1,291 @@
+"""Gaussians whose covariance is low rank plus diagonal, by K×K solves."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor, nn
+
+from maskevidence.core.errors import InputError
+from maskevidence.tables.gaussian.family import GaussianFamily
+from maskevidence.tables.gaussian.maximum_likelihood import LowRankParameters
+from maskevidence.tables.normal import LOG_2PI, cholesky
+from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.show.draw import plot
+from maskevidence.core.show.pictures import ColourGrid
+from maskevidence.core.show.shown import Columns, data_frame
+from maskevidence.core.show.words import count, typeset
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.tokens import Tokens
+
+_MOST_NAMES = 60  # rows that are named
+
+Loadings = Float64[np.ndarray, "D K"]
+_Vector = Float64[np.ndarray, " D"]
+
+
+def unique_loadings(loadings: Loadings, noise: _Vector) -> Loadings:
+    """The same covariance W Wᵀ by factors that are unique, the largest one first.
+
+    W is known up to a rotation only. The factors returned are those for which Wᵀ Ψ⁻¹ W is diagonal, and
+    the largest loading of each is positive.
+
+    Example:
+        >>> w = np.array([[0.0, -2.0], [0.0, -2.0], [1.0, 0.0]])
+        >>> unique_loadings(w, np.ones(3)).round(6).tolist()
+        [[2.0, 0.0], [2.0, 0.0], [0.0, 1.0]]
+    """
+    _, _, rotation = np.linalg.svd(loadings / np.sqrt(noise)[:, None], full_matrices=False)
+    turned = loadings @ rotation.T
+    largest = turned[np.abs(turned).argmax(axis=0), np.arange(turned.shape[1])]
+    return turned * np.where(largest < 0, -1.0, 1.0) + 0.0
+
+
+def loadings_columns(
+    loadings: Loadings, mean: _Vector, noise: _Vector, names: Sequence[str] | None
+) -> Columns:
+    """A row for each column of the table: its mean, its noise and its loadings, in its units."""
+    turned = unique_loadings(loadings, noise)
+    values: dict[str, Any] = {"mean": mean, "noise_sd": np.sqrt(noise)}
+    values |= {f"factor_{k}": turned[:, k] for k in range(turned.shape[1])}
+    return Columns(values, names, "column")
+
+
+def loadings_picture(
+    loadings: Loadings, noise: _Vector, names: Sequence[str] | None
+) -> tuple[ColourGrid, str]:
+    """The correlation of each column with each factor."""
+    n_columns, n_factors = loadings.shape
+    signal = (loadings**2).sum(axis=1)
+    shares, sd = signal / (signal + noise), np.sqrt(signal + noise)
+    correlation = unique_loadings(loadings, noise) / sd[:, None]
+    rows = [str(k) for k in range(n_columns)] if names is None else list(names)
+    explained = f"{'explain' if n_factors > 1 else 'explains'} {typeset(100 * float(shares.mean()), 0)} %"
+    picture = ColourGrid(
+        correlation,
+        rows if n_columns <= _MOST_NAMES else (),
+        [str(k) for k in range(n_factors)],
+        "correlation of the column with the factor",
+        "factor",
+        "column",
+    )
+    return picture, f"{count(n_factors, 'factor')} {explained} of a column's variance"
+
+
+_MAX_ELEMENTS = 2**18  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which fit into the cache
+_MIN_MASKS = 64  # in a chunk: matrix products with fewer rows are slower per row
+
+
+class LowRankGaussian(GaussianFamily):
+    """N(μ, W Wᵀ + Ψ) with loadings W of shape (D, K) and a diagonal Ψ.
+
+    With R the visible tokens and A = I + W_Rᵀ Ψ_R⁻¹ W_R (K×K):
+
+        var_j = ψ_j + w_jᵀ A⁻¹ w_j,    mean_j = μ_j + w_jᵀ A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R)
+
+    for all masks of a batch together: A is one matrix product of the masks with the D outer products
+    w_j w_jᵀ/ψ_j, and the variances are one of A⁻¹ with the products w_j w_jᵀ.
+
+    Args:
+        n_features: D.
+        n_components: K, from 1 to D - 1.
+        seed: of the random initial loadings; μ starts at 0.
+        dtype: of the computation.
+
+    Raises:
+        InputError: n_components outside 1..D-1.
+    """
+
+    def __init__(self, n_features: int, n_components: int, seed: int, dtype: torch.dtype) -> None:
+        if not 1 <= n_components < n_features:
+            raise InputError(
+                f"n_components={n_components} with n_features={n_features}; "
+                "give at least one component and fewer than features"
+            )
+        super().__init__(torch.zeros(n_features))
+        self.n_components = n_components
+        generator = torch.Generator().manual_seed(whole_number("seed", seed))
+        loadings = torch.randn(n_features, n_components, generator=generator, dtype=dtype)
+        self.loadings = nn.Parameter(loadings)
+
+    @property
+    @abstractmethod
+    def noise_variances(self) -> Float[Tensor, " D"]:
+        """ψ, the noise variance of each feature, shape (D,)."""
+
+    @property
+    def covariance(self) -> Float[Tensor, "D D"]:
+        return self.loadings @ self.loadings.T + torch.diag(self.noise_variances)
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: a rotation of z leaves the density as it is, K (K - 1)/2 of them do not count."""
+        return super().n_parameters - self.n_components * (self.n_components - 1) // 2
+
+    @abstractmethod
+    def take(self, fitted: LowRankParameters, table: Float64[np.ndarray, "N D"]) -> "LowRankGaussian":
+        """Take the parameters of a fit to a table, in place."""
+
+    def arguments(self) -> dict[str, Any]:
+        return {"n_features": self.n_features, "n_components": self.n_components}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the correlation of each column with each factor; needs matplotlib.
+
+        The factors are those of `to_frame`.
+
+        Args:
+            ax: axes of matplotlib; by default those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        loadings, noise = (t.detach().cpu().double().numpy() for t in (self.loadings, self.noise_variances))
+        return plot(*loadings_picture(loadings, noise, self.columns), ax)
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas with a row for each column: mean, standard deviation of the noise, loadings.
+
+        W is known up to a rotation of its factors. They are turned so that Wᵀ Ψ⁻¹ W is diagonal, the largest
+        first, and the largest loading of each factor is positive.
+        """
+        parts = (self.loadings, self.mean, self.noise_variances)
+        loadings, mean, noise = (part.detach().cpu().double().numpy() for part in parts)
+        return data_frame(loadings_columns(loadings, mean, noise, self.columns))
+
+    def _conditional_moments(
+        self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        factor, covariance = self._posterior(visible)
+        latent = self._latent_means(centred, factor, covariance)
+        quadratic = covariance.reshape(-1, self.n_components**2) @ self._outer().T  # w_jᵀ A⁻¹ w_j
+        return latent @ self.loadings.T, self.noise_variances + quadratic
+
+    def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
+        """E[z | the present tokens] = A⁻¹ W_Rᵀ Ψ_R⁻¹ (x_R - μ_R), R the maskable and context tokens.
+
+        Args:
+            tokens: B observations.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.PPCA.from_parameters(torch.ones(2, 1), noise_variance=1.0)
+            >>> model.latent_means(me.Tokens.from_array([[3.0, 3.0], [3.0, float("nan")]])).flatten()
+            tensor([2.0000, 1.5000], ...)
+        """
+        self.check_width(tokens.width)
+        present = tokens.maskable | tokens.context
+        return self._latent_means(self._centred(tokens.values, present), *self._posterior(present))
+
+    def means_given(self, latent: Float[Tensor, "B K"]) -> Float[Tensor, "B D"]:
+        """E[x | z] = μ + W z, shape (B, D)."""
+        return self.mean + latent @ self.loadings.T
+
+    def _log_density(
+        self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
+    ) -> Float[Tensor, " B"]:
+        # The distance as a sum of squares: the shorter difference |x_R - μ_R|²/ψ - mᵀ A m loses all digits
+        # where a column's spread is 10⁶ times the noise.
+        noise = self.noise_variances
+        alike = bool((present == present[:1]).all())  # one posterior covariance for all rows
+        factor, covariance = self._posterior(present[:1] if alike else present)
+        latent = self._latent_means(centred, factor, covariance)
+        residual = torch.where(present, centred - latent @ self.loadings.T, 0.0)
+        log_determinant = 2 * torch.log(torch.diagonal(factor, dim1=1, dim2=2)).sum(1)
+        log_noise = torch.where(present, LOG_2PI + torch.log(noise), 0.0).sum(1)
+        distance = (residual.square() / noise).sum(1) + latent.square().sum(1)
+        return -0.5 * (log_noise + log_determinant + distance)
+
+    def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
+        """The score of each of P shared masks, averaged over the complete rows behind the moments.
+
+        With V = Ψ_R⁻¹ W_R and S the rows' second moments about the mean, token j has mean squared residual
+        S_jj - 2 w_jᵀ A⁻¹ (VᵀS)_j + w_jᵀ A⁻¹ VᵀSV A⁻¹ w_j. Over the masked tokens M, with weights
+        q_j = 1/var_j, these sum to
+
+            Σ_M q_j S_jj - 2 tr(A⁻¹ VᵀS Q_M W_M) + tr(A⁻¹ VᵀSV A⁻¹ · W_Mᵀ Q_M W_M)
+
+        The only large computation is VᵀS, K·D² multiplications per mask in one matrix product for many masks.
+        The cost does not depend on the number of rows.
+
+        Args:
+            moments: of complete rows.
+            masked: shape (P, D).
+
+        Returns:
+            Shape (P,), nats per masked token.
+
+        Example:
+            >>> import maskevidence as me
+            >>> model = me.models.PPCA(n_features=4, n_components=1)
+            >>> x = model.sample(10)
+            >>> masked = torch.tensor([[True, True, False, False]])
+            >>> rows = me.score_masks(model, me.Tokens.from_array(x), masked.expand(10, 4)).mean()
+            >>> bool(torch.isclose(model.score_moments(me.GaussianMoments.from_rows(x), masked)[0], rows))
+            True
+        """
+        self.check_width(len(moments.mean))
+        noise, outer = self.noise_variances, self._outer()
+        width, k = self.loadings.shape
+        loadings = self.loadings.T.contiguous()[:, None, :]
+        scaled = loadings / noise
+        second = moments.about(self.mean).to(noise.dtype)
+        scores = []
+        for part in torch.split(masked, masks_at_once(width, k)):
+            hidden = part.to(noise.dtype)
+            visible = 1 - hidden
+            _, inverse = self._posterior(visible)
+            variance = torch.addmm(noise, inverse.reshape(-1, k * k), outer.T)
+            weight = hidden / variance
+            weights = scaled * visible  # V, shape (K, masks, D), so that one product serves all masks
+            projected = (weights.reshape(-1, width) @ second).reshape(k, -1, width).transpose(0, 1)
+            inner = projected @ weights.permute(1, 2, 0)
+            cross = projected @ (loadings * weight).permute(1, 2, 0)
+            gram = (weight @ outer).reshape(-1, k, k)
+            distance = weight @ torch.diagonal(second)
+            distance = distance - 2 * (inverse * cross).sum((1, 2))
+            distance = distance + (inverse @ inner @ inverse * gram).sum((1, 2))
+            log_determinant = torch.linalg.vecdot(hidden, torch.log(variance))
+            scores.append(-0.5 * (LOG_2PI + (log_determinant + distance) / hidden.sum(1)))
+        return torch.cat(scores)
+
+    def _like(self) -> Tensor:
+        return self.loadings
+
+    def _latent_means(
+        self,
+        centred: Float[Tensor, "B D"],
+        factor: Float[Tensor, "P K K"],
+        covariance: Float[Tensor, "P K K"],
+    ) -> Float[Tensor, "B K"]:
+        """E[z | the present tokens], from the answers of `_posterior`."""
+        projected = centred @ (self.loadings / self.noise_variances[:, None])
+        if len(covariance) == 1:
+            return torch.cholesky_solve(projected.T, factor[0]).T
+        return (covariance @ projected[:, :, None])[:, :, 0]
+
+    def _posterior(
+        self, visible: Bool[Tensor, "P D"] | Float[Tensor, "P D"]
+    ) -> tuple[Float[Tensor, "P K K"], Float[Tensor, "P K K"]]:
+        """Cholesky factor of the posterior precision A = I + W_Rᵀ Ψ_R⁻¹ W_R, and the covariance A⁻¹."""
+        k = self.n_components
+        outer = self._outer() / self.noise_variances[:, None]
+        identity = torch.eye(k, dtype=outer.dtype, device=outer.device).flatten()
+        factor = cholesky(torch.addmm(identity, visible.to(outer.dtype), outer).reshape(-1, k, k))
+        return factor, torch.cholesky_inverse(factor)
+
+    def _outer(self) -> Float[Tensor, "D KK"]:
+        """w_j w_jᵀ of every feature, flat."""
+        outer = self.loadings[:, :, None] * self.loadings[:, None, :]
+        return outer.reshape(self.n_features, self.n_components**2)
+
+
+def masks_at_once(n_features: int, n_components: int) -> int:
+    """The number of masks in a chunk of `score_moments`."""
+    return max(_MIN_MASKS, _MAX_ELEMENTS // (n_components * n_features))

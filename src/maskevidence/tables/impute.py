@@ -1,0 +1,60 @@
+"""maskevidence impute: the holes of a table filled, with standard deviations or by draws."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from maskevidence.command.command_words import Argument, check_row_words
+from maskevidence.command.options import ImputeOptions
+from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show.words import count
+from maskevidence.command.result import Result
+
+
+def impute_command(
+    model: Annotated[
+        str,
+        Argument(
+            "MODEL",
+            "The folder of a saved model; or masked-net, gaussian, kernel-gaussian, ppca:8, "
+            "factor-analysis:8, bernoulli-pca:2 or vae:20, which is fitted to the table first.",
+        ),
+    ],
+    data: Annotated[
+        str, Argument("DATA", "A .csv, .tsv, .parquet, .feather or .npy table, or an address (s3://...).")
+    ],
+    options: ImputeOptions = ImputeOptions(),
+) -> Result:
+    """Fill the missing values of a table, and write the table with its columns and rows in order.
+
+    Every missing value gets its mean given the observed values of its row, and a column NAME_sd says how
+    sure that is. By masked-net, a missing word or yes/no becomes the most probable one, and a column NAME_p
+    has its probability. With --draws, the missing
+    values of a row are drawn together from their distribution given the observed ones, several times, for
+    multiple imputation. Columns that are not used stay as they are.
+
+    Examples:
+
+        maskevidence impute factor-analysis:3 table.csv --out filled.csv
+        maskevidence impute kernel-gaussian table.csv --id-column name --missing "?,-999" --out filled.parquet
+        maskevidence impute runs/a/model table.csv --draws 5 --out draws.csv
+    """
+    check_row_words(None, data)
+    from maskevidence.tables.filling import fill_table
+
+    result = fill_table(model, data, options)
+    return Result(_page(result), result, [f"Written: {options.out}"])
+
+
+def _page(result: Mapping[str, Any]) -> Page:
+    """How many values of each column were filled, and how surely."""
+    headings = {"sd": "their sd (root mean square)", "probability": "their probability"}
+    headings |= {"sd_of_column": "sd of the column"}
+    known = [name for name in headings if any(column.get(name) is not None for column in result["columns"])]
+    rows = []
+    for column in result["columns"]:
+        cells = ("" if column.get(name) is None else f"{column[name]:.4g}" for name in known)
+        rows.append([column["name"], f"{column['n_filled']:,}", *cells])
+    n_filled, n_rows = count(result["n_filled"], "value"), count(result["n_rows"], "row")
+    table = Table(["column", "filled", *(headings[name] for name in known)], rows)
+    headline = f"{n_filled} filled in {n_rows} by {result['model']}"
+    return Page("", headline, parts=[table] if rows else [], notes=result["notes"])

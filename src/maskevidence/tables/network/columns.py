@@ -1,0 +1,363 @@
+"""The columns of a table as a masked network sees them: yes/no, categories, and numbers with a resolution."""
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.model import CELLS, MASS
+from maskevidence.core.support.checks import word_of
+from maskevidence.core.tokens import called, column_names
+
+ColumnKind = Literal["yes/no", "category", "number"]
+MIXED = f"{CELLS}, mass of each category"
+FINEST = 1e-3  # the resolution of a column of numbers without steps, in units of its scale
+_MOST_DECIMALS = 6
+_MOST_SHOWN = 100  # characters of words in a note
+_SAME = 1e-9  # relative distance from a multiple of 10^-k
+_LISTED = ("values", "atoms")
+_MOST_ATOMS = 24  # values of a column of numbers with a probability of their own
+_FEWEST_OF_ATOM = 3  # cells that hold such a value, and at least
+_SHARE_OF_ATOM = 0.004  # of all cells
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a network reads a column and what it answers for a hidden cell of it.
+
+    A number x has the density P(x - δ/2 < X < x + δ/2) / δ, with δ the `step`: per unit of the column, and
+    never above 1/δ. Where all values are multiples of the step, as whole numbers are, it is the probability
+    of the value, divided by the step.
+
+    Attributes:
+        kind: "yes/no" for two numbers, "category", or "number".
+        values: the two numbers, or the categories in training, in order; none for a number.
+        unseen: the probability of all categories that training has not seen (n₁ + ½)/(n + 1), where n₁
+            counts the categories that it saw once; 0 for other kinds.
+        centre: the median of a number, one of its values.
+        scale: half the distance between the 16 % and 84 % quantiles of a number.
+        low, high: the smallest and the largest number.
+        step: the resolution δ of a number: the step between its values, at least 1/1000 of its scale.
+        atoms: the at most 24 most frequent values of a number, in order, that at least 3 cells and 0.4 % of
+            all cells hold.
+
+    Source:
+        Good (1953), The Population Frequencies of Species and the Estimation of Population Parameters (n₁/n).
+    """
+
+    kind: ColumnKind = "number"
+    values: tuple[float, ...] = ()
+    unseen: float = 0.0
+    centre: float = 0.0
+    scale: float = 1.0
+    low: float = -3.0
+    high: float = 3.0
+    step: float = FINEST
+    atoms: tuple[float, ...] = ()
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the training values are multiples of the step, up to a shift."""
+        return self.step > (1 + _SAME) * FINEST * self.scale
+
+    @property
+    def decimals(self) -> int:
+        """The decimals that write every number of the grid, at most 6."""
+        both = np.array([self.step, self.centre])
+        exact = (np.abs(np.round(both, d) - both).max() <= _SAME * self.step for d in range(_MOST_DECIMALS))
+        return next((d for d, fits in enumerate(exact) if fits), _MOST_DECIMALS)
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(ColumnKind):
+            raise unknown_name("kind of column", self.kind, get_args(ColumnKind))
+        needed = {"yes/no": len(self.values) == 2, "category": len(self.values) > 0, "number": True}
+        positive = all(0 < size < math.inf for size in (self.scale, self.step))
+        if not needed[self.kind] or not positive or not 0 <= self.unseen < 1:
+            raise InputError(f"{self} cannot be a column; fit the model again")
+
+
+def column_from(
+    values: Float64[np.ndarray, " N"], kind: str | None = None, name: str | None = None
+) -> Column:
+    """A column from its values in the training rows.
+
+    Args:
+        kind: by default "yes/no" for two different values, otherwise "number".
+
+    Example:
+        >>> column_from(np.array([0.0, 1.0, np.nan, 1.0])).kind, column_from(np.array([3.0, 0.0, 8.0])).step
+        ('yes/no', 1.0)
+    """
+    present, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    if kind not in (None, *get_args(ColumnKind)):
+        raise unknown_name("kind of column", str(kind), get_args(ColumnKind))
+    if not len(present):
+        raise InputError(f"column {name or ''} has no observed value; leave it out")
+    kind = kind or ("yes/no" if len(present) == 2 else "number")
+    if kind == "number":
+        return _number(values[~np.isnan(values)], present, counts)
+    if kind == "category":
+        unseen = (int((counts == 1).sum()) + 0.5) / (int(counts.sum()) + 1)
+        return Column("category", tuple(present.tolist()), min(unseen, 0.5))
+    if len(present) != 2:
+        raise InputError(
+            f"a yes/no column needs two values, column {name or ''} has {len(present)}; call it a number"
+        )
+    return Column("yes/no", tuple(present.tolist()))
+
+
+def base_measure(columns: Sequence[Column]) -> str:
+    """What the log-probability of all columns together is relative to.
+
+    Example:
+        >>> base_measure([Column("yes/no", (0, 1))]), base_measure([Column("yes/no", (0, 1)), Column()])
+        ('probability mass', 'mass of each cell over its step')
+    """
+    kinds = {column.kind for column in columns}
+    if "number" not in kinds:
+        return MASS
+    return MIXED if "category" in kinds else CELLS
+
+
+def declared_columns(
+    x: Any,
+    table: Float64[np.ndarray, "N D"],
+    kinds: Mapping[Any, str] | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Column]:
+    """The columns of all rows, before a model is fitted to some of them.
+
+    Args:
+        x: the rows; of a `Table` or a data frame, columns of words are categories, and a `Table` may name
+            kinds itself.
+        table: the rows as numbers.
+        kinds: of some columns, by name or position; the others are guessed.
+        names: of the columns; by default those of x.
+
+    Raises:
+        InputError: a column without a value, a kind that does not suit its values, or an unknown column.
+    """
+    names = column_names(x) or names
+    position: dict[Any, int] = {k: k for k in range(table.shape[1])}
+    position |= {name: k for k, name in enumerate(names or ())}
+    known: dict[Any, str] = dict.fromkeys(levels_of(x), "category")
+    known |= dict(getattr(x, "kinds", {})) | dict(kinds or {})
+    strange = [name for name in known if name not in position]
+    if strange:
+        raise InputError(
+            f"there is no column {strange[0]!r} to have a kind; there are "
+            f"{', '.join(names or ()) or table.shape[1]}"
+        )
+    kind_of = {position[name]: kind for name, kind in known.items()}
+    return [column_from(values, kind_of.get(k), called(names, k)) for k, values in enumerate(table.T)]
+
+
+def columns_of(
+    table: Float64[np.ndarray, "N D"], declared: Sequence[Column] | None = None
+) -> tuple[Column, ...]:
+    """The columns of training rows, with the steps of their values and, if they were declared, their kinds.
+
+    Example:
+        >>> columns_of(np.array([[1.0, 0.5], [3.0, 0.25], [9.0, 1.0]]))[1].step
+        0.25
+    """
+    if declared is None:
+        return tuple(map(column_from, table.T))
+    columns = zip(table.T, declared, strict=True)  # of a yes/no column, some rows may lack a value
+    return tuple(of if of.kind == "yes/no" else column_from(values, of.kind) for values, of in columns)
+
+
+def column_settings(columns: Sequence[Column]) -> list[dict[str, object]]:
+    """Columns as JSON values.
+
+    Example:
+        >>> column_settings([Column("yes/no", (0.0, 1.0))])[0]
+        {'kind': 'yes/no', 'values': [0.0, 1.0]}
+    """
+    kept = {
+        "yes/no": ("values",),
+        "category": ("values", "unseen"),
+        "number": ("centre", "scale", "low", "high", "step", "atoms"),
+    }
+    return [
+        {"kind": column.kind}
+        | {
+            name: list(setting) if isinstance(setting := getattr(column, name), tuple) else setting
+            for name in kept[column.kind]
+        }
+        for column in columns
+    ]
+
+
+def columns_from(settings: Sequence[Mapping[str, object]]) -> list[Column]:
+    """Columns from their settings."""
+    try:
+        return [
+            Column(**{**setting, **{name: tuple(map(float, setting.get(name, ()))) for name in _LISTED}})  # type: ignore
+            for setting in settings
+        ]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"the columns of the model cannot be read ({error}); fit it again") from error
+
+
+def levels_of(x: Any) -> dict[str, list[str]]:
+    """The different words of each column of words, in order: those of a `Table`, or of a data frame.
+
+    Example:
+        >>> import pandas
+        >>> levels_of(pandas.DataFrame({"a": [1.0, 2.0], "b": ["red", "blue"]}))
+        {'b': ['blue', 'red']}
+    """
+    names = column_names(x) or []
+    if hasattr(x, "levels"):
+        return {name: list(words) for name, words in x.levels.items()}
+    for name in names:
+        _check_cells(name, x[name])
+    return {name: sorted(set(filter(None, _words(x[name])))) for name in names if _is_words(x[name])}
+
+
+def words_in(x: Any, name: str) -> set[str]:
+    """The different words of a column of a `Table` or a data frame; none of other data.
+
+    Example:
+        >>> import pandas
+        >>> sorted(words_in(pandas.DataFrame({"b": ["red", None, "blue"]}), "b"))
+        ['blue', 'red']
+    """
+    names = column_names(x) or []
+    if name not in names:
+        return set()
+    if not hasattr(x, "levels"):
+        return set(filter(None, _words(x[name])))
+    codes = x.values[:, names.index(name)]
+    return {x.levels[name][int(code)] for code in np.unique(codes[~np.isnan(codes)])}
+
+
+def note_on_unseen(
+    name: str, column: Column, codes: Float64[np.ndarray, " n"], words: Sequence[str] | None
+) -> list[str]:
+    """A sentence on the cells of a category that training has not seen; none if there are none.
+
+    Args:
+        words: of the codes 0, 1, ..., the last one of all further words together, "" if they are not known;
+            None if the categories are numbers.
+
+    Example:
+        >>> column = Column("category", (0.0, 1.0), unseen=0.25)
+        >>> print(*note_on_unseen("'b'", column, np.array([0.0, 2.0]), ["blue", "red", "green, teal"]))
+        1 of 2 cells of column 'b' holds a category that training has not seen (green, teal), all of which
+        together have the probability 0.25
+    """
+    unseen = codes[~np.isin(codes, column.values)]
+    if not len(unseen):
+        return []
+    of_code = None if words is None else dict(enumerate(words))
+    shown = [f"{code:g}" if of_code is None else of_code.get(code, "") for code in np.unique(unseen)]
+    listed = ", ".join(filter(None, shown))
+    if len(listed) > _MOST_SHOWN:
+        listed = f"{listed[:_MOST_SHOWN]}..."
+    hold = "holds a category" if len(unseen) == 1 else "hold categories"
+    check = "" if len(unseen) < len(codes) else "; no cell of it was seen: is it the same column?"
+    return [
+        f"{len(unseen):,} of {len(codes):,} cells of column {name} {hold} that training has not seen"
+        f"{f' ({listed})' if listed else ''}, all of which together have the probability "
+        f"{column.unseen:.2g}{check}"
+    ]
+
+
+def coded(x: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Float64[np.ndarray, "N D"]:
+    """A table with names as numbers: words as their positions among the levels, others as the next number.
+
+    Args:
+        x: a `Table`, whose words are positions among its own levels, or a data frame.
+
+    Example:
+        >>> import pandas
+        >>> coded(pandas.DataFrame({"b": ["red", None, "green"]}), ["b"], {"b": ["blue", "red"]}).tolist()
+        [[1.0], [nan], [2.0]]
+    """
+    own = getattr(x, "levels", None)
+    parts = []
+    for k, name in enumerate(names):
+        if own is None:
+            _check_cells(name, x[name])
+        of_words = _is_words(x[name]) if own is None else name in own
+        if of_words != (name in levels) and (of_words or own is not None):
+            inside, before = ("words", "numbers") if of_words else ("numbers", "words")
+            raise InputError(f"column {name!r} of the data holds {inside}, the model was fitted to {before}")
+        if name not in levels:
+            parts.append(
+                x.values[:, k] if own is not None else x[name].to_numpy(dtype=np.float64, na_value=np.nan)
+            )
+            continue
+        position = {word: float(code) for code, word in enumerate(levels[name])}
+        unseen = float(len(position))
+        if own is None:
+            words = _words(x[name])
+            parts.append(np.array([position.get(word, unseen) if word else math.nan for word in words]))
+        else:
+            of_model = np.array([position.get(word, unseen) for word in own.get(name, ())] + [math.nan])
+            codes = x.values[:, k]
+            parts.append(of_model[np.where(np.isnan(codes), len(of_model) - 1, codes).astype(np.int64)])
+    return np.column_stack(parts)
+
+
+def _check_cells(name: str, column: Any) -> None:
+    """Refuse a column of a data frame with a cell that is neither a number nor a word, such as a date."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "biuf" or str(column.dtype) == "category":
+        return
+    known = (str, numbers.Real, np.bool_, Decimal)
+    cells = zip(column, column.isna(), strict=True)
+    strange = next((cell for cell, missing in cells if not missing and not isinstance(cell, known)), None)
+    if strange is not None or kind in "mM":
+        raise InputError(
+            f"column {name!r} of the data holds {str(strange)!r:.60}, which is neither a number nor a word; "
+            "leave it out, or make it numbers or words"
+        )
+
+
+def _is_words(column: Any) -> bool:
+    """Whether a column of a data frame holds something other than numbers, truth values and missing ones."""
+    if getattr(column.dtype, "kind", "O") in "biuf":
+        return False
+    return any(isinstance(cell, str) for cell in column) or str(column.dtype) == "category"
+
+
+def _words(column: Any) -> list[str | None]:
+    """The cells of a column of a data frame as words; None where a value is missing."""
+    return [None if missing else word_of(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+
+
+def _number(
+    values: Float64[np.ndarray, " n"], different: Float64[np.ndarray, " m"], counts: Int64[np.ndarray, " m"]
+) -> Column:
+    centre = float(np.quantile(values, 0.5, method="lower"))
+    below, above = np.quantile(values, [0.1587, 0.8413])
+    scale = float(above - below) / 2
+    if scale == 0:  # most values are equal
+        scale = float(values.std()) or 1.0
+    low, high, step = float(different[0]), float(different[-1]), _step(different)
+    frequent = np.argsort(-counts, kind="stable")[:_MOST_ATOMS]
+    frequent = frequent[counts[frequent] >= max(_FEWEST_OF_ATOM, _SHARE_OF_ATOM * len(values))]
+    atoms = tuple(different[np.sort(frequent)].tolist())
+    return Column("number", (), 0.0, centre, scale, low, high, max(step, FINEST * scale), atoms)
+
+
+def _step(different: Float64[np.ndarray, " m"]) -> float:
+    """The largest step of which all values are multiples, up to a shift; 0 if it has many decimals."""
+    for decimals in range(_MOST_DECIMALS + 1):
+        multiples = different * 10.0**decimals
+        whole = np.round(multiples)
+        if np.abs(whole).max() >= 2**53:
+            return 0.0
+        if (np.abs(multiples - whole) <= _SAME * np.maximum(np.abs(multiples), 1.0)).all():
+            common = math.gcd(*np.diff(whole).astype(np.int64).tolist()) if len(whole) > 1 else 1
+            return common / 10.0**decimals
+    return 0.0

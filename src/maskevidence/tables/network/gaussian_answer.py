@@ -1,0 +1,110 @@
+"""What a Gaussian of the encoded cells answers for hidden ones, as inputs of a masked network."""
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64, Int64
+from torch import Tensor, nn
+
+from maskevidence.tables.gaussian.kernel_choice import SHRINKAGES, best_shrinkage
+from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
+from maskevidence.core.support.keyed_random import keyed_bits
+
+_N_FOLDS = 10
+_MOST_ROWS = 5_000  # that it is fitted to
+_ELEMENTS = 2**22  # of the matrices of rows that are inverted together
+_FARTHEST = 8.0  # standard deviations
+
+
+class GaussianAnswer(nn.Module):
+    """The conditional mean and standard deviation of every hidden input given the visible ones.
+
+    With Λ the inverse of a covariance whose correlations are shrunk, in units of the inputs,
+
+        x_H | x_R ~ N(μ_H - Λ_HH⁻¹ Λ_HR (x_R - μ_R), Λ_HH⁻¹).
+
+    A row in training gets the answer of a fit without its fold of the rows, which does not know the row.
+
+    Args:
+        n_inputs: E, the number of encoded inputs.
+
+    Source:
+        Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, appendix A.2.
+    """
+
+    shift: Tensor
+    scale: Tensor
+    mean: Tensor
+    precision: Tensor
+
+    def __init__(self, n_inputs: int) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(n_inputs))
+        self.register_buffer("scale", torch.ones(n_inputs))
+        self.register_buffer("mean", torch.zeros(n_inputs))
+        self.register_buffer("precision", torch.eye(n_inputs))
+        self.seed = 0
+        self.of_folds: tuple[Tensor, Tensor] | None = None  # means and precisions, in training alone
+
+    def fit(self, x: Float64[np.ndarray, "N E"], ids: Int64[np.ndarray, " N"], seed: int) -> None:
+        """Fit it to rows with NaN for what is missing, and once without each fold of them."""
+        order = np.argsort(keyed_bits(seed, ids))[:_MOST_ROWS]
+        x, ids, self.seed = x[order], ids[order], seed
+        with np.errstate(invalid="ignore"):
+            shift, scale = np.nanmean(x, 0), np.nanstd(x, 0)
+        scale = np.where(scale > 0, scale, 1.0)
+        x, fold = (x - shift) / scale, self._folds(ids)
+        parts = [(x[fold != k], x[fold == k]) for k in range(_N_FOLDS)]
+        enough = all(len(left) > 0 < len(out) for left, out in parts)
+        shrinkage, fits = best_shrinkage(parts, SHRINKAGES) if enough else (SHRINKAGES[0], [])
+        whole = fit_shrunk(x, shrinkage, start=fits[0] if fits else None)
+        for name, value in zip(("shift", "scale"), (shift, scale), strict=True):
+            getattr(self, name).copy_(torch.from_numpy(value))
+        self.mean.copy_(torch.from_numpy(whole.mean))
+        self.precision.copy_(_precision(whole))
+        each = fits or [whole] * _N_FOLDS
+        means = torch.from_numpy(np.stack([fit.mean for fit in each])).to(self.mean)
+        self.of_folds = means, torch.stack([_precision(fit) for fit in each]).to(self.mean)
+
+    def forward(
+        self, x: Float[Tensor, "B E"], visible: Bool[Tensor, "B E"], ids: Int64[Tensor, " B"] | None = None
+    ) -> Float[Tensor, "B F"]:
+        """Means in units of the inputs, then standard deviations; of visible inputs themselves and 0.
+
+        Args:
+            ids: of training rows, which get the answers of the fits without them.
+        """
+        x = torch.where(visible, (x - self.shift) / self.scale, 0.0)
+        if ids is None or self.of_folds is None:
+            at_once = max(1, _ELEMENTS // x.shape[1] ** 2)
+            parts = zip(torch.split(x, at_once), torch.split(visible, at_once), strict=True)
+            return torch.cat([_answer(self.mean, self.precision, *part) for part in parts])
+        fold = torch.from_numpy(self._folds(ids.cpu().numpy())).to(x.device)
+        means, precisions = (part.to(x) for part in self.of_folds)
+        return _answer(means[fold], precisions[fold], x, visible)
+
+    def _folds(self, ids: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
+        """The fold of each row, which its id decides."""
+        return (keyed_bits(self.seed, 1, ids) % np.uint64(_N_FOLDS)).astype(np.int64)
+
+
+def _precision(fit: ShrunkFit) -> Float64[Tensor, "E E"]:
+    return torch.from_numpy(np.linalg.inv(fit.covariance))
+
+
+def _answer(
+    mean: Float[Tensor, "*b E"],
+    precision: Float[Tensor, "*b E E"],
+    x: Float[Tensor, "B E"],
+    visible: Bool[Tensor, "B E"],
+) -> Float[Tensor, "B F"]:
+    """By the Cholesky factor of Λ_HH, completed by ones: var = diag((L Lᵀ)⁻¹)."""
+    centred = torch.where(visible, x - mean, 0.0)
+    pull = torch.where(visible, 0.0, (precision @ centred[:, :, None])[:, :, 0])
+    both_hidden = ~(visible[:, :, None] | visible[:, None, :])
+    one = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    root = torch.linalg.cholesky(torch.where(both_hidden, precision, one))
+    inverse = torch.linalg.solve_triangular(root, one.expand_as(root), upper=False)
+    shift = inverse.mT @ (inverse @ pull[:, :, None])
+    expected = torch.where(visible, x, mean - shift[:, :, 0]).clamp(-_FARTHEST, _FARTHEST)
+    deviation = torch.where(visible, 0.0, inverse.square().sum(1).sqrt())
+    return torch.cat([expected, deviation], 1)

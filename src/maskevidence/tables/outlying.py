@@ -1,0 +1,132 @@
+"""Outlying rows: which observations lie far from the others, and which of their cells makes them such."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
+from maskevidence.core.errors import CollapsedWeightsWarning, MaskEvidenceError
+from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.masks.sizes import LeaveOneOut
+from maskevidence.core.model import base_measure_of, to_device_of
+from maskevidence.models import load
+from maskevidence.tables.base import TableModel
+from maskevidence.core.fingerprints import fingerprint
+from maskevidence.command.report.reading import ImageContent, ReportedRun, RowContent
+from maskevidence.texts.token_shades import scores_of_tokens
+from maskevidence.runs.directory import MODEL
+from maskevidence.core.show.words import cell_text
+from maskevidence.core.tokens import Tokens
+
+OUTLYING = 3.5  # robust standard deviations from the median
+_MAD_OF_NORMAL = 1.4826
+MOST_WORK = 5e7  # rows times columns squared
+USUAL = 21  # rows in the middle, with which a row is compared
+_NAMED, _LOOKS = 2, 10  # cells of a row that are named; looks at it that they may take
+
+
+def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
+    """The positions of the values far below, and far above, the others; the farthest first.
+
+    A value is far if it is more than 3.5 robust standard deviations (1.4826 times the median of the absolute
+    deviations) from the median.
+
+    Example:
+        >>> outliers(np.array([0.0, 1.0, 2.0, 3.0, 4.0, 50.0, -90.0]))
+        ([6], [5])
+    """
+    far = values - np.median(values)
+    scale = _MAD_OF_NORMAL * float(np.median(np.abs(far)))
+    if scale == 0:
+        return [], []
+    order = np.argsort(far, kind="stable")
+    low = [int(row) for row in order if far[row] < -OUTLYING * scale]
+    high = [int(row) for row in order[::-1] if far[row] > OUTLYING * scale]
+    return low, high
+
+
+def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.ndarray, " D"]]:
+    """log p of each observed cell given the others of its row, nats, by the run's own model.
+
+    Returns:
+        The scores by id; empty unless the run is of a table, and its model and data are at hand.
+    """
+    return _scores(run, {key: row.values for key in ids if (row := _row(run, key)) is not None})
+
+
+def unlikely_cells(
+    run: ReportedRun, places: Sequence[int], values: Float64[np.ndarray, " N"]
+) -> dict[int, str]:
+    """The most suspicious cell of each row, and others that `wrong_cells` would hide, in words.
+
+    Returns:
+        By place, such as ": age = 999"; empty where `cell_scores` is.
+    """
+    assert run.estimate is not None
+    ids = run.estimate.ids.tolist()
+    usual = np.argsort(np.abs(values - np.median(values)), kind="stable")[:USUAL].tolist()
+    rows = {place: row for place in [*places, *usual] if (row := _row(run, ids[place])) is not None}
+    model = _model_for(run, _LOOKS * len(rows)) if places else None
+    if model is None or not rows:
+        return {}
+    table = np.stack([row.values for row in rows.values()])
+    judge = CellJudge(model, facts_of(model, table))
+    try:
+        with catch_warnings():  # of integrals, which the run itself has told
+            simplefilter("ignore", CollapsedWeightsWarning)
+            judged = judge.search(np.stack([rows[place].values for place in places]))
+    except MaskEvidenceError:
+        return {}
+    unlikely = {}
+    for place, suspicion, hidden in zip(places, judged.suspicion, judged.hidden, strict=True):
+        order = np.argsort(-np.nan_to_num(suspicion, nan=-np.inf), kind="stable")[:_NAMED]
+        cells = [j for k, j in enumerate(order.tolist()) if not k or hidden[j]]
+        row = rows[place]
+        named = (f"{row.columns[j]} = {cell_text(row.cell(j), 4)}" for j in cells)
+        unlikely[place] = f": {', '.join(named)}"
+    return unlikely
+
+
+def _scores(
+    run: ReportedRun, rows: Mapping[int, Float64[np.ndarray, " D"]]
+) -> dict[int, Float64[np.ndarray, " n_observed"]]:
+    """log p of each observed cell of these rows given the others."""
+    model = _model_for(run, len(rows))
+    if model is None:
+        return {}
+    tokens = to_device_of(model, Tokens.from_array(np.stack(list(rows.values())), ids=np.array(list(rows))))
+    try:
+        estimate = estimate_evidence(model, tokens, LeaveOneOut(), refine=False, check=False)
+    except MaskEvidenceError:
+        return {}
+    return scores_of_tokens(estimate.scores, LeaveOneOut.name)
+
+
+def _row(run: ReportedRun, key: int) -> RowContent | None:
+    content = None if isinstance(run.contents, str) else run.contents(key)
+    if isinstance(content, ImageContent):
+        return content.row
+    return content if isinstance(content, RowContent) else None
+
+
+def _model_for(run: ReportedRun, n_rows: int) -> TableModel | None:
+    """The model of a run, unless judging this many rows would take long."""
+    model, width = _model(run) if n_rows else None, len(run.manifest.data.columns)
+    little = n_rows * width**2 <= MOST_WORK
+    return model if model is not None and model.n_features == width and little else None
+
+
+def _model(run: ReportedRun) -> TableModel | None:
+    """The model of a run: kept in its folder, or saved where the user named it and unchanged."""
+    kept = run.manifest.kept_model is not None
+    folder = run.folder / MODEL if kept else Path(run.manifest.model)
+    try:
+        model = load(folder) if folder.is_dir() else None
+        same = kept or model is None or fingerprint(model) == run.manifest.model_fingerprint
+    except (MaskEvidenceError, OSError):
+        return None
+    same = same and base_measure_of(model) == run.manifest.base_measure  # not by cells
+    return model if same and isinstance(model, TableModel) else None

@@ -1,0 +1,119 @@
+"""maskevidence select: the family of models and the number of components that the data support."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from maskevidence.core.errors import InputError, MissingExtraError
+from maskevidence.command.command_words import Argument, check_row_words
+from maskevidence.command.options import SelectOptions
+from maskevidence.tables.by_name import is_network, parse_components
+from maskevidence.command.result import Result
+
+if TYPE_CHECKING:
+    from maskevidence.tables.choosing.selection import Selection
+    from maskevidence.core.table import Table
+    from maskevidence.command.options import RowReading
+    from maskevidence.runs.folder import ResultFolder
+
+RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
+
+
+def select_command(
+    families: Annotated[
+        str,
+        Argument(
+            "FAMILIES",
+            "Families between commas: masked-net, ppca, factor-analysis, gaussian, kernel-gaussian, vae; or "
+            "bernoulli-pca, bernoulli-vae. A word such as ppca:3 stands for one model.",
+        ),
+    ],
+    data: Annotated[
+        str,
+        Argument("DATA", "digits, or a .csv, .tsv, .parquet, .feather or .npy table, or its address."),
+    ],
+    options: SelectOptions = SelectOptions(),
+) -> Result:
+    """Choose a family of models and its number of components by held-out evidence.
+
+    Every row is held out once and scored by models that were fitted to the others. The choice is the model
+    with the highest log evidence of these rows. The smallest model that cannot be told apart from it is
+    printed, too, with what it gives up: no other model beats it, and these comparisons hold together at 95 %.
+    With --out, the chosen model is fitted to all rows and saved for `score` and `impute`.
+
+    Examples:
+
+        maskevidence select ppca,factor-analysis table.csv --components 1-20
+        maskevidence select gaussian,kernel-gaussian,factor-analysis table.csv --out runs/chosen
+        maskevidence impute runs/chosen/model table.csv --out filled.csv
+    """
+    check_row_words(None, data)
+    from maskevidence.tables.choosing.choosing import candidates, select
+    from maskevidence.tables.kind import note_on_units, reading_options
+    from maskevidence.tables.kind import read_with as kept_reading
+    from maskevidence.core.masks.by_name import as_design
+    from maskevidence.runs.folder import ResultFolder
+    from maskevidence.core.support.provenance import origin
+
+    components = parse_components(options.components)
+    among = candidates(families, components)  # refuses unknown words before anything is read
+    if options.design is not None:
+        as_design(options.design).without_tokens("select")  # before anything is read
+    folder = None
+    if options.out is not None:
+        folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
+        folder.refuse(overwrite=options.overwrite)
+    reading = options.reading
+    networks = [is_network(word.family) for word in among]
+    words = any(networks)
+    how = {"limit": options.limit, "seed": options.seed, "words": words}
+    said = reading.table.categories or reading.table.numbers  # options of masked-net alone
+    table = _read(data, reading, how, numbers=words and not all(networks) and not said)
+    selection = select(
+        table,
+        families,
+        components,
+        folds=options.folds,
+        design=options.design,
+        seed=options.seed,
+    )
+    notes = [*table.notes, *selection.notes]
+    if any(candidate.family == "ppca" for candidate in selection.candidates):
+        notes += note_on_units(table.select(list(selection.column_names)))
+    selection = replace(selection, notes=tuple(notes))
+    selection.model.read_with = kept_reading(options.reading)
+    read_with = reading_options(options.reading, limit=options.limit, words=words)
+    result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
+    return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
+
+
+def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: bool) -> "Table":
+    """The table; if some families take `numbers` alone, all columns of words are refused at once."""
+    from maskevidence.tables.kind import read
+
+    try:
+        table = read(data, reading, **how)
+    except InputError:
+        if not numbers:
+            raise
+    else:
+        if not (numbers and table.levels):
+            return table
+    return read(data, reading, **how | {"words": False})
+
+
+def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
+    """The table, the picture and the chosen model; and last what shows that the folder is complete."""
+    from maskevidence.runs.folder import write_sealed
+    from maskevidence.core.show.draw import image
+    from maskevidence.core.support.files import write_atomic
+
+    missing = None
+    with folder.rewritten():
+        write_atomic(folder.path / TABLE, selection.to_csv())
+        try:
+            write_atomic(folder.path / PICTURE, image(*selection.picture()))
+        except MissingExtraError as error:
+            missing = f"{PICTURE} was not drawn: {error}"
+        selection.model.save(folder.path / MODEL)
+        write_sealed(folder.path / RESULT, result)
+    return folder.written(missing)

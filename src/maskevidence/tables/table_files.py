@@ -1,0 +1,813 @@
+"""Tables of numbers in files: read by pandas and pyarrow, checked column by column, and written again."""
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.support.sources import (
+    check_distinct,
+    check_utf_8,
+    is_remote,
+    long_cells,
+    name_in,
+    read_remote,
+    reading_parquet,
+    utf_8_text,
+)
+from maskevidence.core.table import Table, column_of, note_on_codes, note_on_copies, place_of
+from maskevidence.core.errors import InputError, missing_extra
+from maskevidence.core.support.checks import MAX_WHOLE, NUMBER, typed, word_of
+from maskevidence.core.support.files import reading, write_atomic
+
+SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
+ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
+MAX_CATEGORIES = 50
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_HEAD = 2**13  # characters, or cells, that are looked at to see how a CSV file is written
+_MAX_NAMED = 6  # columns in an error, each with a cell
+_MAX_TYPED = 30  # columns in an option that an error shows
+_FEW_WORDS = 3  # among numbers, which may stand for missing values
+_ENOUGH_ROWS = 5  # to call a column an index
+_MAX_SHOWN = 60  # characters of a cell in an error
+TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """The columns of a file."""
+
+    name: str  # the file as the user named it
+    columns: Any  # a `pyarrow.Table`; the cells of a CSV file are text, as in the file
+    first_line: int = 0  # the line of the first row in a CSV file; 0 for other files
+    notes: tuple[str, ...] = ()  # guesses of the reader, one sentence each
+    delimiter: str = ","  # what separates the cells of a CSV file; a comma for other files
+    decimal: str = "."  # what separates the decimals of a number in a CSV file
+    index: str | None = None  # the column that pandas wrote as the index, if there is one
+    lines: Sequence[int] | None = None  # the line of each row in a CSV file; None for other files
+
+
+@dataclass(frozen=True)
+class ColumnSelection:
+    """Which columns of a file are used, and how."""
+
+    columns: Sequence[str] | None = None  # the columns to use, in this order; None for all
+    drop: Sequence[str] = ()  # columns to leave out
+    id_column: str | None = None  # the column with the names of the rows, which is not data; None for none
+    one_hot: Sequence[str] = ()  # columns of categories
+    missing: Sequence[str] = ()  # words and numbers that stand for missing values
+    # whether columns of text are categories, which are read as positions among their words
+    words: bool = False
+    categories: Sequence[str] = ()  # columns that are categories, whatever they hold; with `words`
+    # columns that are numbers, even if they hold two different ones; with `words`
+    numbers: Sequence[str] = ()
+
+
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    id_column: str | None = None,
+    one_hot: Sequence[str] = (),
+    delimiter: str | None = None,
+    missing: str | float | Sequence[str | float] = (),
+    words: bool = False,
+    categories: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+) -> Table:
+    """Read a table of numbers; an empty CSV cell, NA, NaN or null is a missing value.
+
+    Args:
+        path: a .csv, .tsv, .parquet or .feather file, or a .npy file with a two-dimensional array; or an
+            address such as "s3://bucket/table.parquet", which fsspec reads. CSV files may be compressed
+            (.csv.gz). Their first line names the columns, unless it holds numbers only: then it is data, and
+            a note says so.
+        columns: the columns to use, in this order; by default all.
+        drop: columns to leave out.
+        id_column: the column that names the rows: it gives the `labels`, and is not data.
+        one_hot: columns of categories; every category but the first becomes a column of 0 and 1.
+        delimiter: the character that separates the cells of a CSV file; by default a comma, or a semicolon,
+            tab or bar if that cuts the first lines evenly.
+        missing: words and numbers that stand for missing values, too, such as ["?", -999].
+        words: whether a column of text is a category, for `MaskedNetwork`: its values are positions among
+            `levels`, its words.
+        categories: columns that are categories, whatever they hold; with `words`.
+        numbers: columns that are numbers, even if they hold two different ones; with `words`.
+
+    Raises:
+        InputError: a file that is missing, empty, damaged or of another kind; text or an infinite value in a
+            column (the message names all such columns); a row or column without any value.
+        MissingExtraError: the package that reads an address is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "table.csv"
+        >>> _ = path.write_text("name;a;b\\nx;1;2\\ny;3;?\\n")
+        >>> table = read_table(path, id_column="name", missing=["?"])
+        >>> table.values.tolist(), table.columns, table.labels
+        ([[1.0, 2.0], [3.0, nan]], ('a', 'b'), ('x', 'y'))
+    """
+    raw = read_raw(path, delimiter)
+    markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
+    selection = ColumnSelection(columns, drop, id_column, one_hot, markers, words, categories, numbers)
+    table = to_table(raw, selection)
+    refuse_empty_columns(table)
+    return table
+
+
+def digits() -> Table:
+    """The 1,797 handwritten digits that scikit-learn bundles: 8×8 pixels of 0..16, as 64 columns.
+
+    Example:
+        >>> digits().values.shape
+        (1797, 64)
+    """
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise missing_extra("scikit-learn", "sklearn", "the digits data set")
+    # read here, since sklearn.datasets takes seconds to import
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    values = np.loadtxt(file, delimiter=",")[:, :-1]
+    names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+    return Table("digits", values, tuple(names), np.arange(len(values)))
+
+
+def kind_of_file(name: str) -> str:
+    """The ending that names the format of a file, without the ending of its compression.
+
+    Example:
+        >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
+        ('.csv', '.parquet', '.gz')
+    """
+    path = PurePosixPath(name.lower())
+    inner = PurePosixPath(path.stem).suffix
+    return inner if path.suffix in _COMPRESSIONS and inner in (".csv", ".tsv") else path.suffix
+
+
+def check_file(name: str) -> None:
+    """Refuse a table that does not exist; an address is asked when it is read."""
+    if kind_of_file(name) in SUFFIXES and not is_remote(name) and not Path(name).is_file():
+        raise InputError(f"there is no file {name!r}; check the path")
+
+
+def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
+    """Read the columns of a file.
+
+    Args:
+        path: a file or an address, with one of the endings of `SUFFIXES`; a CSV file may be compressed
+            (.csv.gz).
+        delimiter: one character that separates the cells of a CSV file; by default it is guessed.
+    """
+    name, remote = str(path), is_remote(str(path))
+    kind = kind_of_file(name_in(name) if remote else name)
+    if kind not in SUFFIXES:
+        raise InputError(f"{name!r} is not a {', '.join(SUFFIXES)} file; convert it to one of these")
+    if delimiter is not None and kind not in (".csv", ".tsv"):
+        raise InputError(f"--delimiter belongs to CSV tables; leave it out for {name!r}")
+    check_file(name)
+    content = _content(name, remote)
+    if not content:
+        raise InputError(f"{name!r} is empty; give a table with at least one row")
+    if kind == ".npy":
+        return _read_npy(name, content)
+    if kind in (".csv", ".tsv"):
+        return _read_csv(name, content, "\t" if kind == ".tsv" and delimiter is None else delimiter)
+    return _read_columns(name, content, kind)
+
+
+def _content(name: str, remote: bool) -> bytes:
+    """The bytes of a file or of an address, unpacked."""
+    import pyarrow as pa
+
+    compression = _COMPRESSIONS.get(PurePosixPath(name_in(name).lower() if remote else name.lower()).suffix)
+    with reading(Path(name)):
+        content = read_remote(name) if remote else Path(name).read_bytes()
+    if compression is None or not content:
+        return content
+    try:
+        return pa.input_stream(pa.py_buffer(content), compression=compression).read()
+    except (OSError, pa.ArrowInvalid) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{name!r} cannot be read ({reason}); check the file") from error
+
+
+def _read_npy(name: str, content: bytes) -> RawTable:
+    """An array of two dimensions, its columns called c0, c1, ..."""
+    import pyarrow as pa
+
+    try:
+        values = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError, SyntaxError, BadZipFile) as error:
+        raise InputError(f"{name!r} cannot be read as a .npy array of numbers: {error}") from error
+    if not isinstance(values, np.ndarray):
+        values.close()
+        raise InputError(f"{name!r} is an .npz archive of arrays; save one (N, D) array with numpy.save")
+    if values.ndim != 2 or values.dtype.kind not in "buif":
+        raise InputError(
+            f"{name!r} holds shape {values.shape} of {values.dtype}; save an (N, D) array of numbers"
+        )
+    values = values.astype(np.float64) if values.dtype.kind == "f" else values
+    columns = {f"c{j}": pa.array(np.ascontiguousarray(values[:, j])) for j in range(values.shape[1])}
+    return RawTable(name, pa.table(columns))
+
+
+def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
+    """A Parquet or Feather file in its own types, and the column in which pandas keeps the index."""
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    form, read = ("Parquet", parquet.read_table) if kind == ".parquet" else ("Feather", feather.read_table)
+    with reading_parquet(Path(name), form):
+        table = read(pa.BufferReader(content))
+    check_utf_8(name, table)
+    stored = (table.schema.pandas_metadata or {}).get("index_columns", ())
+    index = [column for column in stored if column in table.column_names]
+    return RawTable(name, table, index=index[0] if len(index) == 1 else None)
+
+
+def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
+    """A CSV file, all cells as text; its first line names the columns unless it holds numbers only."""
+    import pandas
+    import pyarrow as pa
+
+    text = utf_8_text(name, content)
+    if "\0" in text:  # where some versions of pandas would end the cell
+        raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
+    guessed, delimiter = delimiter is None, delimiter or _guessed_delimiter(text)
+    as_text = pandas.ArrowDtype(pa.large_string())
+    plain = content.removeprefix(codecs.BOM_UTF8)
+    how = {"sep": delimiter, "header": None, "dtype": as_text, "na_filter": False}
+    try:
+        cells = pandas.read_csv(io.BytesIO(plain), **how)
+        if cells.shape[1] == 1:  # a blank line between others is a missing value
+            cells = pandas.read_csv(io.BytesIO(plain.lstrip(b"\r\n").rstrip()), skip_blank_lines=False, **how)
+    except pandas.errors.EmptyDataError as error:
+        raise InputError(f"{name!r} has no rows; give a table with at least one") from error
+    except pandas.errors.ParserError as error:
+        reason = str(error).strip().splitlines()[0].removeprefix("Error tokenizing data. C error: ")
+        reason = "it has quotes that are not closed" if "EOF inside string" in reason else reason
+        raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
+    if (cells.iloc[:, -1] == "").any():
+        _check_widths(name, text, delimiter, cells.shape[1])
+    notes = []
+    if guessed and delimiter != "," and cells.shape[1] > 1:
+        notes.append(f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
+    lines = _lines(text, delimiter, *cells.shape)
+    decimal = _decimal(name, cells, lines) if delimiter != "," else "."
+    if decimal == ",":
+        notes.append("numbers are read with a decimal comma")
+    first = cells.iloc[0].tolist()
+    numbers = [cell for cell in first if is_number(cell.replace(decimal, "."))]
+    headless = len(numbers) == len(first)
+    shown = [repr(cell) for cell in numbers if cell.strip() not in MISSING]
+    if headless:
+        notes.append("the first line holds numbers only and was read as data")
+    elif shown:
+        some = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
+        notes.append(f"the first line was taken for the names of the columns, though {some} are numbers")
+    table = pa.Table.from_pandas(cells if headless else cells.iloc[1:], preserve_index=False)
+    table = table.replace_schema_metadata(None).rename_columns(
+        [f"c{j}" for j in range(len(first))] if headless else first
+    )
+    first = 0 if headless else 1
+    return RawTable(name, table, first + 1, tuple(notes), delimiter, decimal, lines=lines[first:])
+
+
+def _guessed_delimiter(text: str) -> str:
+    """The mark of ; tab | , that cuts the first lines evenly, or that the first line has."""
+    lines = text[:_HEAD].splitlines()
+    lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # whole ones
+    sniffer = csv.Sniffer()
+    sniffer.preferred = [";", "\t", "|", ","]
+    try:
+        return sniffer.sniff("\n".join(lines), ";\t|,").delimiter
+    except csv.Error:
+        first = next(filter(None, lines), "")
+        return next((mark for mark in ";\t|" if mark in first), ",")
+
+
+def _check_widths(name: str, text: str, delimiter: str, width: int) -> None:
+    """Refuse rows with too few cells, which pandas fills up with empty ones."""
+    with long_cells():
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        for row in rows:
+            blank = len(row) < 2 and not "".join(row).strip()
+            if len(row) != width and not blank:
+                counts = f"{len(row)} cells in line {rows.line_num}, {width} above"
+                raise InputError(f"{name!r} is not a regular CSV table: it has {counts}")
+
+
+def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> Sequence[int]:
+    """The line of each row of a CSV file; cells may have several lines, and blank lines are skipped."""
+    if text.count("\n") + (not text.endswith("\n")) == n_rows:
+        return range(1, n_rows + 1)
+    found, line = list[int](), 1
+    with long_cells():
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        for row in rows:
+            if "".join(row).strip() or len(row) > 1 or (n_columns == 1 and found):
+                found.append(line)
+            line = rows.line_num + 1
+    return found if len(found) >= n_rows else range(1, n_rows + 1)
+
+
+def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
+    """The decimal mark of the first rows: a comma if a number has it, else a point."""
+    head = cells.head(2 + _HEAD // cells.shape[1]).to_numpy()
+    with_comma, with_point = (
+        next((place for place in np.ndindex(head.shape) if re.fullmatch(number, head[place])), None)
+        for number in (r"\s*[+-]?\d+,\d+\s*", r"\s*[+-]?\d+\.\d+\s*")
+    )
+    if with_comma is not None and with_point is not None:
+        comma, point = (
+            f"{head[row, column]!r} in column {head[0, column]!r}, line {lines[row]}"
+            for row, column in (with_comma, with_point)
+        )
+        raise InputError(
+            f"{name!r} has numbers with a decimal comma ({comma}) and others with a decimal point ({point}); "
+            "write all in one way"
+        )
+    return "," if with_comma is not None else "."
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number in the digits 0 to 9, or a word for a missing one.
+
+    Example:
+        >>> is_number("1e3"), is_number("NA"), is_number("red"), is_number("1_000")
+        (True, True, False, False)
+    """
+    return re.match(NUMBER, cell.strip()) is not None or cell.strip() in MISSING
+
+
+class _Unusable(NamedTuple):
+    """Why a column cannot be read as numbers."""
+
+    name: str  # of the column
+    where: str  # the line of the first cell that is not a number, and its text; or the type of the column
+    words: frozenset[str]  # the different cells that are no numbers, at most one more than `_FEW_WORDS`
+    among_numbers: bool  # whether other cells are numbers
+    is_text: bool = True  # whether the cells are text, which may be the words of a category
+    names_rows: bool = False  # whether each row has another text, which may be its name
+    crowded: bool = False  # whether there are too many different texts for a category
+
+
+def to_table(
+    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+) -> Table:
+    """The chosen columns of a file in float64."""
+    names = names_of(raw)
+    if not raw.columns.num_columns or not raw.columns.num_rows:
+        raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
+    id_column = raw.index if selection.id_column is None else selection.id_column
+    used = _used_columns(raw.name, names, selection, id_column)
+    cells = dict(zip(names, raw.columns.columns, strict=True))
+    for name in [*selection.one_hot, *selection.categories, *([] if id_column is None else [id_column])]:
+        _check_words(raw.name, name, cells[name].type)
+    columns: dict[str, Float64[np.ndarray, " N"]] = {}
+    levels: dict[str, tuple[str, ...]] = {}
+    categories, unusable, crowded = {}, [], dict[str, int]()
+    for name in used:
+        if name in selection.one_hot:
+            categories[name], parts = _encode(raw.name, name, cells[name], selection.missing)
+        elif name in selection.categories:
+            levels[name], values = _coded(cells[name], selection.missing)
+            parts = {name: values}
+        else:
+            read = _numbers(name, cells[name], raw, selection.missing)
+            if isinstance(read, _Unusable) and _may_be_category(read, selection):
+                levels[name], values = _coded(cells[name], selection.missing)
+                if _names_rows(levels[name], values):
+                    crowded[name] = len(levels[name])
+                    continue
+            elif isinstance(read, _Unusable):
+                unusable.append(read)
+                continue
+            else:
+                values = read
+            parts = {name: values}
+        for twice in columns.keys() & parts.keys():
+            raise InputError(f"{raw.name!r} would have two columns named {twice!r}; rename one")
+        columns |= parts
+    if unusable or crowded:
+        refused = [_refusal(raw.name, unusable, selection)] if unusable else []
+        refused += [_too_many_words(raw.name, crowded, raw.columns.num_rows)] if crowded else []
+        raise InputError("; ".join([*refused, *_codes_of(columns)]))
+    labels = None
+    if id_column is not None:
+        labels = tuple("" if cell is None else str(cell) for cell in cells[id_column].to_pylist())
+    values = np.column_stack(list(columns.values()))
+    table = Table(
+        raw.name,
+        values,
+        tuple(columns),
+        np.arange(len(values)),
+        labels=labels,
+        categories=categories,
+        levels=levels,
+        kinds=dict.fromkeys(selection.categories, "category") | dict.fromkeys(selection.numbers, "number"),
+        lines=raw.lines,
+    )
+    _check_values(table, empty_rows)
+    guesses = _guesses(table) if selection.words else []
+    return replace(table, notes=(*raw.notes, *_notes(table, raw, id_column), *guesses))
+
+
+def _used_columns(
+    name: str, names: list[str], selection: ColumnSelection, id_column: str | None
+) -> list[str]:
+    """The columns of data, after a check that every column which an option names is there and used."""
+    said = [*selection.categories, *selection.numbers]
+    _check_names(
+        name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot, *said], id_column
+    )
+    chosen = names if selection.columns is None else list(selection.columns)
+    left_out = {*selection.drop, id_column}
+    used = [column for column in chosen if column not in left_out]
+    if not used:
+        raise InputError(f"no column of {name!r} is left; name one or more that are data")
+    for column in selection.one_hot:
+        if column not in used:
+            raise InputError(
+                f"--one-hot {column!r} is not among the columns that are used: {', '.join(used)}"
+            )
+    _check_kinds(selection, used)
+    return used
+
+
+def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
+    """Refuse columns that are said to be of a kind and are not used, or are said to be of two."""
+    for option, names in (("--categories", selection.categories), ("--numbers", selection.numbers)):
+        if names and not selection.words:
+            raise InputError(f"{option} is for masked-net, which takes columns of any kind; leave it out")
+        for name in names:
+            if name not in used:
+                raise InputError(
+                    f"{option} {name!r} is not among the columns that are used: {', '.join(used)}"
+                )
+    said = [*selection.categories, *selection.numbers, *selection.one_hot]
+    for name in (name for number, name in enumerate(said) if name in said[:number]):
+        raise InputError(f"column {name!r} has two of --categories, --numbers and --one-hot; give one")
+
+
+def _may_be_category(column: "_Unusable", selection: ColumnSelection) -> bool:
+    """Whether a column of text is one of words, and not one of numbers with a word for a missing value."""
+    if not selection.words or column.name in selection.numbers or not column.is_text:
+        return False
+    return not (column.among_numbers and len(column.words) <= _FEW_WORDS)
+
+
+def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
+    """The distinct words of a column, sorted, and its cells as positions among them."""
+    absent = {*MISSING, *missing}
+    cells = [word_of(cell) for cell in column.to_pylist()]
+    levels = tuple(sorted({cell for cell in cells if cell not in absent}))
+    position = {word: float(code) for code, word in enumerate(levels)}
+    return levels, np.array([position.get(cell, np.nan) for cell in cells])
+
+
+def _check_words(file: str, name: str, kind: Any) -> None:
+    """Refuse a column of bytes, lists or structures, whose cells are not words."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    if binary or types.is_nested(kind):
+        raise InputError(
+            f"{file!r} has values of type {kind} in column {name!r}, which are not words; write them as "
+            f"text, or leave the column out (--drop {typed([name])})"
+        )
+
+
+def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
+    """Codes for missing values among the columns that can be read, which a refusal names with the others."""
+    return note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
+
+
+def _names_rows(words: Sequence[str], values: Float64[np.ndarray, " N"]) -> bool:
+    """Whether a column has so many different words that it names the rows."""
+    present = int((~np.isnan(values)).sum())
+    all_differ = len(words) == present >= _ENOUGH_ROWS
+    return all_differ or len(words) > max(MAX_CATEGORIES, len(values) / 2)
+
+
+def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
+    """All columns that name the rows, and what the user can do."""
+    option, naming = typed(list(n_words)), typed([max(n_words, key=lambda name: n_words[name])])
+    if len(n_words) == 1:
+        counts = f"column {next(iter(n_words))!r} has {max(n_words.values()):,} different words"
+        that, them, category = "it", "it", "a category"
+    else:
+        named = ", ".join(f"{name!r} {n:,}" for name, n in n_words.items())
+        counts = f"{len(n_words)} columns have many different words ({named})"
+        that, them, category = "that", "them", "categories"
+    return (
+        f"{file!r}: {counts} in {n_rows:,} rows, too many for {category}: --drop {option} leaves {them} out, "
+        f"--id-column {naming} takes {that} for the names of the rows, --categories {option} calls {them} "
+        f"{category} all the same"
+    )
+
+
+def _guesses(table: Table) -> list[str]:
+    """A sentence on the kinds of columns that the user did not name."""
+    guessed: dict[str, list[str]] = {"categories": [], "yes/no": [], "numbers": []}
+    for name, values in zip(table.columns, table.values.T, strict=True):
+        if name in table.kinds:
+            continue
+        two = len(np.unique(values[~np.isnan(values)])) == 2
+        guessed["categories" if name in table.levels else "yes/no" if two else "numbers"].append(name)
+    parts = []
+    for kind, names in guessed.items():
+        if len(names) > _MAX_NAMED:
+            parts.append(f"{kind}: {len(names)} columns")
+        elif names:
+            parts.append(f"{kind}: {', '.join(names)}")
+    return [f"{'; '.join(parts)} (say --categories or --numbers if that is wrong)"] if parts else []
+
+
+def names_of(raw: RawTable) -> list[str]:
+    """The names of a file's columns, where a column without a name is called by its position, c0, c1, ..."""
+    return [name or f"c{j}" for j, name in enumerate(raw.columns.column_names)]
+
+
+def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: str | None) -> None:
+    check_distinct(file, names)
+    for name in [*chosen, *([] if id_column is None else [id_column])]:
+        if name not in names:
+            raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
+
+
+def _numbers(
+    name: str, column: Any, raw: RawTable, missing: Sequence[str]
+) -> Float64[np.ndarray, " N"] | _Unusable:
+    """A column in float64 with NaN where a value is missing, or why it cannot be read so."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    cells, kind = column, column.type
+    if types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind):
+        column = _from_text(name, column, raw, missing)
+        if isinstance(column, _Unusable):
+            return column
+    elif types.is_null(kind):
+        return np.full(len(column), np.nan)
+    elif not (
+        types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    ):
+        return _Unusable(
+            name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False, is_text=False
+        )
+    values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+    for marker in missing:
+        if is_number(marker) and marker.strip() not in MISSING:
+            values[values == float(marker)] = np.nan
+    _check_exact(name, values, cells, raw)
+    return values
+
+
+def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) -> Any:
+    """Cells of text in float64, null where a value is missing; truth values are 0 and 1."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    absent = pa.array(sorted({*MISSING, *missing}), column.type)
+    cells = compute.utf8_trim_whitespace(column)
+    cells = compute.if_else(compute.is_in(cells, absent), None, cells)
+    if raw.decimal != ".":  # where the decimal mark is a comma
+        cells = compute.replace_substring(compute.replace_substring(cells, ".", "_"), raw.decimal, ".")
+    try:
+        numbers = cells.cast(pa.float64())
+        if not compute.any(compute.is_nan(numbers)).as_py():  # of a word such as nan(x)
+            return numbers
+    except pa.ArrowInvalid:
+        pass
+    wrong = compute.invert(compute.match_substring_regex(cells, NUMBER))
+    if not compute.any(wrong).as_py():
+        return compute.utf8_ltrim(cells, "+").cast(pa.float64())
+    if compute.all(compute.is_in(compute.drop_null(cells), pa.array(TRUE + FALSE, column.type))).as_py():
+        true = compute.is_in(cells, pa.array(TRUE, column.type)).cast(pa.float64())
+        return compute.if_else(compute.is_null(cells), None, true)
+    bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
+    different = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()
+    n_numbers = len(column) - cells.null_count - len(bad)
+    where = f"{place_of(int(bad[0]), raw.lines)}: {_short(column[int(bad[0])].as_py())}"
+    names_rows = len(different) == len(column) >= _ENOUGH_ROWS
+    words = frozenset(different[: _FEW_WORDS + 1])
+    crowded = len(different) > MAX_CATEGORIES
+    return _Unusable(name, where, words, n_numbers > 0, names_rows=names_rows, crowded=crowded)
+
+
+def _short(cell: str) -> str:
+    """A cell in quotes, cut if it is long."""
+    return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
+
+
+def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) -> str:
+    """All columns that cannot be read, each with its first cell, and what the user can do."""
+    names = [column.name for column in columns]
+    if len(columns) == 1:
+        cause = f"text in column {names[0]!r}, {columns[0].where}"
+    else:
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        each = "; ".join(f"{column.name!r}, {column.where}" for column in columns[:_MAX_NAMED])
+        cause = f"text in {len(columns)} columns ({each}{more})"
+    if {*names} <= {*selection.numbers}:
+        return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
+    remedies = []
+    holed = [column for column in columns if column.among_numbers and len(column.words) <= _FEW_WORDS]
+    words = sorted(frozenset().union(*(column.words for column in holed)))
+    if words and len(words) <= _FEW_WORDS:
+        remedies.append(f"--missing {_as_typed(words)} reads what stands among numbers as missing values")
+        columns = [column for column in columns if column not in holed]
+    naming = [column for column in columns if column.names_rows][:1]
+    others = [column.name for column in columns if column not in naming]
+    if naming:
+        remedies.append(f"--id-column {typed([naming[0].name])} takes that for the names of the rows")
+    if others:
+        them, category = ("it", "a category") if len(others) == 1 else ("them", "categories")
+        listed = typed(others) if len(others) <= _MAX_TYPED else "with their names"
+        many = [column.name for column in columns if column.name in others and column.crowded]
+        few = [name for name in others if name not in many]
+        if few and many:
+            remedies.append(f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words")
+            listed, category = typed(few), "categories"
+        else:
+            remedies.append(f"--drop {listed} leaves {them} out")
+        if few:
+            remedies.append(f"--one-hot {listed} encodes {category}")
+        if selection.words:
+            remedies.append(f"--categories {listed} calls {them} {category}")
+        else:
+            remedies.append("the model masked-net takes words as they are")
+    return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
+
+
+def _as_typed(words: Sequence[str]) -> str:
+    """Words between commas, always in quotes: a shell may read ? and * as names of files."""
+    text = typed(words)
+    return text if text.startswith("'") else f"'{text}'"
+
+
+def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
+    """Refuse whole numbers that float64 cannot hold: rounded, different ones would become equal."""
+    for row in np.flatnonzero(np.abs(values) >= MAX_WHOLE).tolist():
+        cell = column[row].as_py()
+        try:
+            number = int(cell)
+        except (ValueError, OverflowError):  # text such as 1e20
+            continue
+        whole = isinstance(cell, str) or number == cell
+        if whole and not isinstance(cell, float) and abs(number) > MAX_WHOLE:
+            raise InputError(
+                f"{raw.name!r} has the whole number {number} in column {name!r}, "
+                f"{place_of(row, raw.lines)}, beyond 2^53, which would be rounded; leave the column "
+                "out if it holds identifiers (--drop or --id-column), or subtract an offset"
+            )
+
+
+def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
+    """Sentences on the names of rows, on what looks like an index, and on codes for missing values."""
+    notes, labels = [], table.labels
+    if raw.index is not None and id_column == raw.index:
+        notes.append(f"the rows are named by the index of the data frame, {raw.index!r}")
+    if labels is not None and len(set(labels)) < len(labels):
+        notes.append(f"only {len(set(labels)):,} of the {len(labels):,} names in {id_column!r} are different")
+    for name, values in zip(table.columns, table.values.T, strict=True):
+        start = values[0]
+        if len(values) >= _ENOUGH_ROWS and start in (0, 1) and (np.diff(values) == 1).all():
+            notes.append(
+                f"column {name!r} counts {start:.0f}, {start + 1:.0f}, {start + 2:.0f}, ...: if it is an "
+                "index and not data, leave it out (--drop), or let it name the rows (--id-column)"
+            )
+    return notes + note_on_codes(table.values, table.columns) + note_on_copies(table.values)
+
+
+def _check_values(table: Table, empty_rows: bool) -> None:
+    """Refuse infinite and extreme values, and rows without any value."""
+    beyond = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
+    infinite = np.argwhere(np.isinf(table.values))
+    for row, column in [*infinite[:1], *beyond[:1]]:
+        where = f"in column {table.columns[column]!r}, {table.place(row)}"
+        if len(infinite):
+            raise InputError(
+                f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a "
+                "missing value empty"
+            )
+        raise InputError(
+            f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
+            "whose square float64 cannot hold; rescale the column"
+        )
+    empty = np.isnan(table.values).all(axis=1)
+    if empty.any() and not empty_rows:
+        row = int(np.flatnonzero(empty)[0])
+        raise InputError(f"{table.name!r} has no value in {table.place(row)}; leave it out")
+
+
+def refuse_empty_columns(table: Table) -> None:
+    """Refuse columns without any value, to which no model can be fitted.
+
+    Example:
+        >>> refuse_empty_columns(Table("t", np.array([[1.0, np.nan]]), ("a", "b"), np.arange(1)))
+        Traceback (most recent call last):
+        ...
+        maskevidence.core.errors.InputError: 't' has no value in column 'b'; leave it out (--drop b)
+    """
+    missing = np.isnan(table.values).all(axis=0)
+    if missing.any():
+        empty = [name for name, none in zip(table.columns, missing, strict=True) if none]
+        which = f"column {empty[0]!r}" if len(empty) == 1 else f"columns {', '.join(map(repr, empty))}"
+        out = "it" if len(empty) == 1 else "them"
+        raise InputError(f"{table.name!r} has no value in {which}; leave {out} out (--drop {typed(empty)})")
+
+
+def _encode(
+    file: str, name: str, column: Any, missing: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, Float64[np.ndarray, " N"]]]:
+    """All categories in order, and a column of 0 and 1, NaN where missing, for each but the first."""
+    absent = {*MISSING, *missing}
+    cells = [
+        None if cell is None or str(cell).strip() in absent else str(cell) for cell in column.to_pylist()
+    ]
+    categories = tuple(sorted({cell for cell in cells if cell is not None}))
+    if not 2 <= len(categories) <= MAX_CATEGORIES:
+        count = "more than 50" if len(categories) > MAX_CATEGORIES else f"only {len(categories)}"
+        raise InputError(
+            f"column {name!r} of {file!r} has {count} different values; --one-hot is for 2 to "
+            f"{MAX_CATEGORIES} categories, so leave it out (--drop {name})"
+        )
+    present = np.array([cell is not None for cell in cells])
+    columns = {
+        column_of(name, category): np.where(present, [float(cell == category) for cell in cells], np.nan)
+        for category in categories[1:]
+    }
+    return categories, columns
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a file whose ending names no form of a table.
+
+    Example:
+        >>> check_ending(Path("filled.xlsx"))
+        Traceback (most recent call last):
+        ...
+        maskevidence.core.errors.InputError: 'filled.xlsx' has to end in .csv, .tsv, .parquet, .feather; give such
+        a name
+    """
+    if kind_of_file(path.name) not in ENDINGS:
+        raise InputError(f"{str(path)!r} has to end in {', '.join(ENDINGS)}; give such a name")
+
+
+def is_text(path: Path) -> bool:
+    """Whether the ending of a file names a form whose cells are text.
+
+    Example:
+        >>> is_text(Path("a.csv.gz")), is_text(Path("a.parquet"))
+        (True, False)
+    """
+    return kind_of_file(path.name) in (".csv", ".tsv")
+
+
+def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
+    """Write a table atomically.
+
+    Args:
+        path: the file; its ending names the form. A .csv or .tsv file is compressed if .gz, .bz2 or .zst
+            follows.
+    """
+    import pandas
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    kind, sink = kind_of_file(path.name), pa.BufferOutputStream()
+    try:
+        if kind == ".parquet":
+            parquet.write_table(table, sink)
+        elif kind == ".feather":
+            feather.write_feather(table, sink)
+        else:
+            nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+            if nested:
+                raise pa.ArrowInvalid(f"column {nested[0]!r} holds lists or structures")
+            compression = _COMPRESSIONS.get(path.suffix.lower())
+            frame = table.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
+            text = frame.to_csv(sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\n")
+            with sink if compression is None else pa.CompressedOutputStream(sink, compression) as stream:
+                stream.write(text.encode())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{str(path)!r} cannot hold this table: {reason}; write a .parquet file") from error
+    write_atomic(path, sink.getvalue().to_pybytes())

@@ -1,0 +1,207 @@
+"""The search for wrong cells: the most surprising one is hidden, and the rest of its row judged again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.core.model import HasValuesOf, to_device_of
+from maskevidence.core.scores.ask import Asker, MaskedRows, RowIndex
+from maskevidence.core.tokens import Tokens
+
+Rows = Float64[np.ndarray, "N D"]
+Cells = Bool[np.ndarray, "N D"]
+Ints = Int64[np.ndarray, " n"]
+
+FAULTS = ("", "unknown word", "beyond the range", "off the grid")
+OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
+_CERTAIN = 100.0  # nats of suspicion of a cell that the column cannot hold
+_OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
+_STOP = 3.0  # nats; a less suspicious cell is not hidden
+_MOST_HIDDEN = 10  # cells of a row
+_PRIOR = 0.01  # the odds of a wrong cell, by which explanations of a row are weighed
+_WIDE = 0.5  # the weight of the wide component of a wrong cell's distribution
+_MOST_DECIMALS = 6
+_RARE = 0.02  # the share of cells off the grid of a column that has one
+
+
+class Facts(NamedTuple):
+    """What known rows say of D columns."""
+
+    values: tuple[Float64[np.ndarray, " V"] | None, ...]  # all that a column can hold; None for numbers
+    centre: Float64[np.ndarray, " D"]  # the median
+    scale: Float64[np.ndarray, " D"]  # half the distance of the 16 % and 84 % quantiles
+    low: Float64[np.ndarray, " D"]
+    high: Float64[np.ndarray, " D"]
+    decimals: tuple[int | None, ...]  # with which 98 % of the cells are written; None for no grid
+
+    @property
+    def numbers(self) -> Bool[np.ndarray, " D"]:
+        """Which columns are numbers."""
+        return np.array([values is None for values in self.values])
+
+    def faults(self, rows: Rows) -> Int64[np.ndarray, "N D"]:
+        """The fault of the form of each cell, as its place among `FAULTS`."""
+        found = np.where((rows < self.low) | (rows > self.high), _RANGE, 0) * self.numbers
+        for j, (values, decimals) in enumerate(zip(self.values, self.decimals, strict=True)):
+            if values is not None:
+                found[:, j] = np.where(np.isin(rows[:, j], values), 0, OUTSIDE)
+            elif decimals is not None:
+                found[~_on_grid(rows[:, j], decimals), j] = _GRID
+        return np.where(np.isnan(rows), 0, found)
+
+
+def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Facts:
+    """The facts of the columns of known rows; the model says which columns hold few values.
+
+    Args:
+        known: shape (n, D), NaN for holes.
+        categories: the columns of words, which the model takes an unseen word of, too.
+
+    Example:
+        >>> facts = facts_of(None, np.array([[1.0, 0.25], [3.0, 0.5], [2.0, 0.75]]))
+        >>> facts.decimals, facts.faults(np.array([[2.5, 4.0]])).tolist()
+        ((0, 2), [[3, 2]])
+    """
+    values: list[Float64[np.ndarray, " V"] | None] = []
+    for j in range(known.shape[1]):
+        listed = model.values_of(j) if isinstance(model, HasValuesOf) else None
+        each = None if listed is None else listed.cpu().double().numpy()
+        unseen = each is not None and (len(each) > 2 or j in categories)
+        values.append(each[:-1] if each is not None and unseen else each)
+    quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
+    scale = (quantiles[2] - quantiles[0]) / 2
+    scale = np.where(scale > 0, scale, np.nanstd(known, axis=0))
+    decimals = tuple(map(_decimals, known.T))
+    low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
+    return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals)
+
+
+class Judged(NamedTuple):
+    """What the search says of the cells of N rows."""
+
+    suspicion: Rows  # nats; NaN for holes
+    hidden: Cells  # the cells that were hidden, holes aside
+    fault: Int64[np.ndarray, "N D"]  # places among `FAULTS`
+
+
+class CellJudge:
+    """Judges cells by log q(x_j) - log p(x_j | visible cells of the row), with more surprising cells hidden.
+
+    q is the distribution of a wrong cell: half the model's own marginal of the column, as of a cell with the
+    value of another row, and half a wide one, a Cauchy distribution for numbers and equal probabilities for
+    words. A row ends when no cell has 3 nats, or half of its cells or 10 are hidden. At the end, each hidden
+    cell is judged given the visible ones, and so are these given it: where two cells explain the same
+    surprise, each loses what speaks for the other.
+
+    Args:
+        model: any model of rows.
+        facts: of its columns.
+        batch_size: rows in a call of the model.
+    """
+
+    def __init__(self, model: Any, facts: Facts, batch_size: int | None = None) -> None:
+        self.asker, self.facts = Asker(model, batch_size), facts
+
+    def search(self, rows: Rows) -> Judged:
+        """Judge all cells of some rows, NaN for holes."""
+        fault = self.facts.faults(rows)
+        outside = fault == OUTSIDE
+        rows = np.where(outside, np.nan, rows)
+        wrong = self.log_wrong(rows) + _OFF_GRID * (fault == _GRID)
+        hidden = np.zeros(rows.shape, dtype=bool)
+        suspicion = wrong - self._alone(rows, hidden)
+        most = np.minimum((~np.isnan(rows)).sum(1) // 2, _MOST_HIDDEN)
+        active = np.arange(len(rows))
+        while len(active):
+            seen = np.where(hidden[active], -np.inf, np.nan_to_num(suspicion[active], nan=-np.inf))
+            worst = seen.argmax(1)
+            go = (seen.max(1) > _STOP) & (hidden[active].sum(1) < most[active])
+            active, worst = active[go], worst[go]
+            hidden[active, worst] = True
+            suspicion[active] = wrong[active] - self._alone(rows[active], hidden[active])
+        suspicion = self._judged_again(rows, wrong, hidden, suspicion)
+        return Judged(np.where(outside, _CERTAIN, suspicion), hidden | outside, fault)
+
+    def _judged_again(self, rows: Rows, wrong: Rows, hidden: Cells, suspicion: Rows) -> Rows:
+        """Put each hidden cell back in turn: its own suspicion, and the highest one of each visible cell."""
+        row, column = np.nonzero(hidden)
+        place = np.arange(len(row))
+        others = hidden[row]
+        others[place, column] = False
+        again = wrong[row] - self._alone(rows[row], others)
+        share = _beside_others(np.where(others, np.nan, again))
+        final = suspicion.copy()
+        final[hidden] = -np.inf
+        np.maximum.at(final, row, np.where(others, -np.inf, np.nan_to_num(share, nan=-np.inf)))
+        final[row, column] = share[place, column]
+        return np.where(np.isnan(rows), np.nan, final)
+
+    def log_wrong(self, rows: Rows) -> Rows:
+        """log q of each cell, in the measure of the model, nats."""
+        facts, marginal = self.facts, self.log_given(rows, np.ones(rows.shape, dtype=bool))
+        with np.errstate(invalid="ignore"):
+            far = (rows - facts.centre) / (2 * facts.scale)
+            wide = -np.log(2 * np.pi * facts.scale) - np.log1p(far**2)
+            for j, values in enumerate(facts.values):
+                if values is not None:
+                    wide[:, j] = -np.log(len(values)) if len(values) > 2 else marginal[:, j]
+            return np.logaddexp(np.log(1 - _WIDE) + marginal, np.log(_WIDE) + wide)
+
+    def log_given(self, rows: Rows, masks: Cells) -> Rows:
+        """log p of the masked cells of each row given the others, nats; NaN for holes and visible cells."""
+        masks = masks & ~np.isnan(rows)
+        row, answers = np.flatnonzero(masks.any(axis=1)), np.full(rows.shape, np.nan)
+        for part, answer in self._ask(rows, row, masks.sum(1)[row], lambda part: masks[row[part]]):
+            answers[row[part]] = answer
+        return np.where(masks, answers, np.nan)
+
+    def _alone(self, rows: Rows, hidden: Cells) -> Rows:
+        """log p of each cell that is not hidden, given the others that are not; NaN elsewhere."""
+        seen, answers = ~np.isnan(rows), np.full(rows.shape, np.nan)
+        column, row = np.nonzero((seen & ~hidden).T)  # rows with equal masks are neighbours
+
+        def masks(part: RowIndex) -> Cells:
+            masked = hidden[row[part]] & seen[row[part]]
+            masked[np.arange(len(masked)), column[part]] = True
+            return masked
+
+        for part, answer in self._ask(rows, row, hidden.sum(1)[row] + 1, masks):
+            answers[row[part], column[part]] = answer[np.arange(len(answer)), column[part]]
+        return answers
+
+    def _ask(
+        self, rows: Rows, row: Ints, n_hidden: Ints, masks: Callable[[RowIndex], Cells]
+    ) -> Iterator[tuple[RowIndex, Rows]]:
+        """The model's answers for masks of some rows, call by call."""
+        if not len(row):
+            return
+        tokens = to_device_of(self.asker.model, Tokens.from_array(rows, empty_rows=True))
+        contexts = MaskedRows(tokens, row, n_hidden, lambda part: torch.from_numpy(masks(part)))
+        for answer in self.asker.conditionals(contexts):
+            yield answer.part, answer.log_probs.double().cpu().numpy()
+
+
+def _beside_others(suspicion: Rows) -> Rows:
+    """T_k - log(1 + π Σ_{l ≠ k} exp T_l): the odds of k against no wrong cell and against another."""
+    weight = np.nan_to_num(suspicion, nan=-np.inf) + np.log(_PRIOR)
+    others = np.empty_like(weight)
+    for k in range(weight.shape[1]):
+        others[:, k] = np.logaddexp.reduce(np.delete(weight, k, axis=1), axis=1, initial=0.0)
+    return suspicion - others
+
+
+def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:
+    """The fewest decimals that write nearly all cells of a column; None if six are too few."""
+    seen = column[~np.isnan(column)]
+    fits = (np.mean(_on_grid(seen, d)) >= 1 - _RARE for d in range(_MOST_DECIMALS + 1))
+    return next((d for d, fit in enumerate(fits) if fit), None)
+
+
+def _on_grid(column: Float64[np.ndarray, " n"], decimals: int) -> Bool[np.ndarray, " n"]:
+    """Which cells have at most this many decimals."""
+    multiples = column * 10.0**decimals
+    with np.errstate(invalid="ignore"):
+        return np.abs(multiples - np.round(multiples)) <= 1e-9 * np.maximum(np.abs(multiples), 1.0)

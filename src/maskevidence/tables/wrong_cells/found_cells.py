@@ -1,0 +1,160 @@
+"""The cells of a table that look wrong, as a result."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from maskevidence.core.table import Table as Data
+from maskevidence.core.table import cell_value
+from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show.shown import Columns, Shown
+from maskevidence.core.show.words import MINUS, cell_text, count
+
+_MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
+
+
+@dataclass(frozen=True)
+class WrongCell:
+    """A cell that looks wrong.
+
+    Attributes:
+        row: its row's position in the source.
+        label: the name of the row, or its position.
+        column: its column.
+        value: a number, or a word.
+        expected: of a number, the median of what the model expects given the rest of the row.
+        low, high: the ends of the 90 % interval.
+        likelier: of other cells, the likelier values and their probabilities, by 100 draws.
+        suspicion: log q(value) - log p(value | the rest of the row), nats; 100 for a value that the column
+            cannot hold.
+        p_value: the share of clean cells that are as suspicious.
+        called: whether it is among those called wrong.
+        fault: of its form: "unknown word", "beyond the range" or "off the grid" of the column; "" for none.
+        suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
+    """
+
+    row: int
+    label: str
+    column: str
+    value: float | str
+    expected: float | None
+    low: float | None
+    high: float | None
+    likelier: str
+    suspicion: float
+    p_value: float
+    called: bool
+    fault: str
+    suggestion: str
+
+
+@dataclass(frozen=True, repr=False)
+class WrongCells(Shown):
+    """The cells of a table in the order of suspicion, and which are called wrong.
+
+    Attributes:
+        cells: those that are called wrong, were hidden by the search or have a fault of form, the most
+            suspicious first, 1,000 at most.
+        table: the rows that were judged, in the columns of the model.
+        suspicion: shape (N, D), nats; NaN for holes.
+        p_values: shape (N, D); NaN for holes.
+        called: shape (N, D); which cells are called wrong.
+        rate: the share of the calls that may be false on average.
+        n_trusted: the number of trusted rows; 0 where the table's own cells stand for them.
+        notes: what a reader needs to know, one sentence each.
+    """
+
+    cells: tuple[WrongCell, ...]
+    table: Data
+    suspicion: Float64[np.ndarray, "N D"]
+    p_values: Float64[np.ndarray, "N D"]
+    called: Bool[np.ndarray, "N D"]
+    rate: float
+    n_trusted: int
+    notes: tuple[str, ...] = ()
+
+    def page(self) -> Page:
+        """The most suspicious cells, the worst rows with their cells marked, and the share of each column."""
+        n, n_cells = int(self.called.sum()), int((~np.isnan(self.suspicion)).sum())
+        line = f"WrongCells({n:,} of {count(n_cells, 'cell')} called wrong, rate {self.rate:g})"
+        headline = f"{n:,} of {count(n_cells, 'cell')} {'is' if n == 1 else 'are'} called wrong"
+        aside = f"(at most {100 * self.rate:g} % of such calls are false on average)"
+        notes = [*self.notes, "a surprising cell is not always a wrong one: look before you change it"]
+        parts = [self._suspicious(), self._worst_rows(), self._by_column()]
+        return Page(line, headline, aside, [part for part in parts if part.rows], notes)
+
+    def _suspicious(self) -> Table:
+        shown, rows = self.cells[:_MOST_CELLS], []
+        for cell in shown:
+            expected = cell.likelier
+            if cell.expected is not None:
+                expected = f"{cell.expected:.4g} ({cell.low:.4g} to {cell.high:.4g})".replace("-", MINUS)
+            remarks = "; ".join(filter(None, ["wrong" if cell.called else "", cell.fault, cell.suggestion]))
+            value = cell_text(cell.value)
+            rows.append([cell.label, cell.column, value, expected, remarks, f"{cell.p_value:.2g}"])
+        title = f"The {count(len(rows), 'most suspicious cell')}"
+        bold = {(k, 2) for k, cell in enumerate(shown) if cell.called}
+        headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
+        return Table(headings, rows, title, words=(0, 1, 3, 4), bold=bold, marked=bold)
+
+    def _worst_rows(self) -> Table:
+        """Part of the table: the rows with the most suspicious cells, these in colour."""
+        places = {int(key): k for k, key in enumerate(self.table.ids)}
+        listed = dict.fromkeys(
+            (places[cell.row], self.table.columns.index(cell.column)) for cell in self.cells
+        )
+        worst = list(dict.fromkeys(i for i, _ in listed))[:_MOST_ROWS]
+        columns = sorted({j for i, j in listed if i in worst})[:_MOST_COLUMNS]
+        values, names = self.table.values, [self.table.columns[j] for j in columns]
+        rows = [
+            [name_of_row(self.table, i), *(cell_text(value_of(self.table, j, values[i, j])) for j in columns)]
+            for i in worst
+        ]
+        of_page = {
+            (i, j): (worst.index(i), 1 + columns.index(j)) for i, j in listed if i in worst and j in columns
+        }
+        marked = set(of_page.values())
+        bold = {place for cell, place in of_page.items() if self.called[cell]}
+        title = "The worst rows, suspicious cells in colour"
+        return Table(["row", *names], rows, title, bold=bold, marked=marked)
+
+    def _by_column(self) -> Table:
+        """The share of each column's cells that are called wrong."""
+        seen = (~np.isnan(self.suspicion)).sum(axis=0)
+        rows = [
+            [name, f"{called:,} of {n:,}", f"{100 * called / n:.1f} %"]
+            for name, called, n in zip(self.table.columns, self.called.sum(axis=0), seen, strict=True)
+            if called
+        ]
+        return Table(["column", "called wrong", "share"], rows, "By column")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The listed cells and the counts as JSON values."""
+        return {
+            "rate": self.rate,
+            "n_rows": len(self.table),
+            "n_cells": int((~np.isnan(self.suspicion)).sum()),
+            "n_called": int(self.called.sum()),
+            "n_trusted": self.n_trusted,
+            "cells": [dict(vars(cell)) for cell in self.cells],
+            "notes": list(self.notes),
+        }
+
+    def columns(self) -> Columns:
+        """The listed cells, one a row."""
+        names = [field.name for field in fields(WrongCell)]
+        return Columns({name: [getattr(cell, name) for cell in self.cells] for name in names})
+
+
+def name_of_row(table: Data, row: int) -> str:
+    """The label of a row, its line in a file, or its position."""
+    if table.labels is not None:
+        return table.labels[row]
+    return str(table.ids[row]) if table.lines is None else table.place(row)
+
+
+def value_of(table: Data, column: int, value: float) -> float | str:
+    """A value of a column as a number or a word."""
+    return cell_value(value, table.levels.get(table.columns[column]))

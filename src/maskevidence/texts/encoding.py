@@ -1,0 +1,351 @@
+"""Texts as tokens of a masked language model: special tokens and prompts are context, all else is scored."""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from maskevidence.core.errors import InputError, UnknownTokensWarning
+from maskevidence.texts.pieces import (
+    NO_WORD,
+    NOTHING,
+    SPACED,
+    Frame,
+    Pieces,
+    check_segments,
+    frame_of,
+    joined,
+    reads_residues,
+    tokenize,
+    wants_spaces,
+    with_spaces,
+)
+from maskevidence.core.show.words import RESIDUES
+from maskevidence.core.support.choices import Long
+from maskevidence.core.tokens import Tokens
+
+
+class Row(NamedTuple):
+    """One observation: a first text (of a pair, or a prompt), which may be empty, and a main one.
+
+    `source` is the position of the text in the list of texts, `number` the observation id of the text.
+    """
+
+    first: Pieces
+    main: Pieces
+    source: int
+    number: int
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens, without special ones."""
+        return len(self.first.ids) + len(self.main.ids)
+
+
+class Joining(NamedTuple):
+    """Blocks of texts joined by the tokenizer's end-of-text token; all of their tokens are scored."""
+
+    # whether each block begins and ends with the tokenizer's special tokens, which are scored, too
+    ends: bool = False
+    visible: int = 0  # how many first tokens of a block are context
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How texts become observations; see `MaskedLM.encode` for the options it shares."""
+
+    second: Sequence[str] | None = None  # second texts of pairs
+    context: Sequence[str] | None = None  # texts that stand before the scored ones
+    ids: Sequence[int] | None = None  # whole numbers that masks are keyed by
+    long: Long = "error"  # what happens to texts that are too long
+    block_size: int | None = None  # tokens of a block of running text; None for one observation per text
+    # the longest text that the model reads, special tokens included; None if there is no limit
+    max_tokens: int | None = None
+    separator_id: int | None = None  # the token that ends a segment, if the model numbers segments
+    # encode texts of which the tokenizer does not know a large share of the tokens
+    allow_unknown: bool = False
+    # how the texts of a block are joined; None for running text between special tokens
+    joining: Joining | None = None
+    lines: Sequence[int] | None = None  # of the texts in their file, for errors; None if that has no lines
+
+    @property
+    def pair(self) -> bool:
+        """Whether the first text is scored, too."""
+        return self.second is not None
+
+    def place(self, row: Row) -> str:
+        """Where the text of a row stands."""
+        return f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
+
+    def check(self, texts: Sequence[str]) -> None:
+        """Raise an InputError unless the options fit each other and the texts."""
+        if isinstance(texts, str) or not len(texts):
+            raise InputError("there is no list of texts; give one with a text or more")
+        if self.long not in get_args(Long):
+            raise InputError(f"long={self.long!r}; give 'error', 'split' or 'truncate'")
+        for name, others in (("second", self.second), ("context", self.context), ("ids", self.ids)):
+            if others is not None and len(others) != len(texts):
+                raise InputError(
+                    f"there are {len(texts)} texts and {len(others)} of {name}; give as many of each"
+                )
+        if self.second is not None and self.context is not None:
+            raise InputError("a pair of texts takes no context field; join the two columns first")
+        if self.block_size is not None and (self.second is not None or self.context is not None):
+            raise InputError(
+                "blocks are made of one running text; leave out the second column or context field"
+            )
+        if self.second is not None and self.long == "split":
+            raise InputError("a pair of texts cannot be split; truncate it, or score one column")
+
+
+def shortened_rows(rows: list[Row], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
+    """The rows, each within the model's positions; adds a sentence on what was done to `notes`."""
+    if options.max_tokens is None:
+        return rows
+    room = options.max_tokens - frame.n_tokens
+    too_long = [row for row in rows if row.n_tokens > room]
+    if not too_long:
+        return rows
+    if options.long == "error":
+        row = too_long[0]
+        raise InputError(
+            f"the text in {options.place(row)} has {row.n_tokens + frame.n_tokens} tokens, special tokens "
+            f"included, the model reads {options.max_tokens}; choose --long split or --long truncate, or "
+            "--block-size"
+        )
+    shorter = [part for row in rows for part in _parts(row, room, options)]
+    what = (
+        f"{len(too_long):,} of {len(rows):,} texts were longer than the model's {options.max_tokens} tokens"
+    )
+    if options.long == "split":
+        notes.append(f"{what} and were split; there are {len(shorter):,} observations, renumbered from 0")
+    else:
+        before, after = (
+            sum(row.n_tokens if options.pair else len(row.main.ids) for row in some)
+            for some in (rows, shorter)
+        )
+        notes.append(f"{what} and were truncated; {before - after:,} of {before:,} tokens are not scored")
+    return shorter
+
+
+def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
+    """A row as it is if it fits, truncated, or split into parts of nearly equal length."""
+    n_first, n_main = len(row.first.ids), len(row.main.ids)
+    if row.n_tokens <= room:
+        return [row]
+    if options.pair:  # the longer one is cut until both fit
+        keep = min(n_first, max(room - n_main, (room + 1) // 2))
+        return [row._replace(first=row.first.part(0, keep), main=row.main.part(0, room - keep))]
+    if n_first >= room:
+        raise InputError(
+            f"the context in {options.place(row)} has {n_first} tokens and leaves no room for "
+            f"the text in {options.max_tokens}; shorten it"
+        )
+    if options.long == "truncate":
+        return [row._replace(main=row.main.part(0, room - n_first))]
+    n_parts = -(-n_main // (room - n_first))
+    edges = np.linspace(0, n_main, n_parts + 1).round().astype(int).tolist()
+    return [row._replace(main=row.main.part(start, end)) for start, end in pairwise(edges)]
+
+
+def room_in_block(frame: Frame, options: Encoding) -> int:
+    """The number of tokens of a block, without special ones."""
+    block_size = options.block_size or 0
+    room = block_size - frame.n_tokens
+    if room < 1:
+        raise InputError(
+            f"block_size={block_size} leaves no room beside {frame.n_tokens} special tokens; give more"
+        )
+    if options.max_tokens is not None and block_size > options.max_tokens:
+        raise InputError(
+            f"block_size={block_size}, but the model reads {options.max_tokens} tokens; give at most that"
+        )
+    return room
+
+
+def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
+    """The tokens of all texts one after the other, cut into blocks; adds what is left out to `notes`.
+
+    Raises:
+        InputError: a block size that the model does not read, or that no block fills.
+    """
+    room = room_in_block(frame, options)
+    running = joined(texts)
+    n_blocks, left = divmod(len(running.ids), room)
+    if n_blocks == 0:
+        special = f", {frame.n_tokens} of them special" if frame.n_tokens else ""
+        raise InputError(
+            f"the texts have {len(running.ids)} tokens, too few for a block of {room + frame.n_tokens}"
+            f"{special}; give a smaller --block-size"
+        )
+    if left:
+        notes.append(f"the last {left} of {len(running.ids):,} tokens fill no block and are not scored")
+    source = np.repeat(np.arange(len(texts)), [len(text.ids) for text in texts])
+    starts = range(0, n_blocks * room, room)
+    return [
+        Row(NOTHING, running.part(start, start + room), int(source[start]), number)
+        for number, start in enumerate(starts)
+    ]
+
+
+def joined_blocks(
+    tokenizer: Any, texts: list[Pieces], joining: Joining, options: Encoding, notes: list[str]
+) -> list[Row]:
+    """Blocks of texts with an end-of-text token after each.
+
+    The tokens are the first ids of the encoded names, as the repositories of MDLM and SEDD read them: of a
+    tokenizer that puts a token before each text, such as BERT's, both are that token.
+    """
+    names = (tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token)
+    if names[1] is None or (names[0] is None and joining.ends):
+        raise InputError("the tokenizer has no end-of-text token to join texts with; leave --recipe out")
+    before, after = (Pieces([tokenizer.encode(name or names[1])[0]], [0], [0], 0) for name in names)
+    frame = Frame(before.ids, [], after.ids) if joining.ends else Frame([], [], [])
+    if joining.visible >= (options.block_size or 0):
+        raise InputError(
+            f"block_size={options.block_size} leaves no token to score after the first {joining.visible}; "
+            "give more"
+        )
+    rows = blocks([joined([text, after]) for text in texts], frame, options, notes)
+    if joining.ends:
+        rows = [row._replace(main=joined([before, row.main, after])) for row in rows]
+    n = joining.visible
+    return [row._replace(first=row.main.part(0, n), main=row.main.part(n, len(row.main.ids))) for row in rows]
+
+
+_LARGE_SHARE = 0.05  # of unknown tokens: a warning
+_TOO_LARGE_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """Texts as a masked language model reads them."""
+
+    tokens: Tokens  # the token ids; special tokens and prompts are context
+    # shape (B, D); the number of the word that a maskable token is a part of, -1 elsewhere; None if the
+    # tokenizer does not know
+    words: Int64[Tensor, "B D"] | None
+    # the position of the text that an observation comes from, the first one of a block
+    source: Int64[np.ndarray, " B"]
+    notes: tuple[str, ...] = ()  # what was split, truncated, left out or unknown, one sentence each
+
+
+def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None = None) -> EncodedTexts:
+    """Encode texts as tokens; see `MaskedLM.encode`."""
+    options = options or Encoding()
+    options.check(texts)
+    frame = frame_of(tokenizer, pair=options.pair or options.context is not None)
+    notes: list[str] = []
+    if options.joining is not None:
+        pieces, frame = tokenize(tokenizer, texts), Frame([], [], [])
+        rows = joined_blocks(tokenizer, pieces, options.joining, options, notes)
+        numbers = np.arange(len(rows))
+    elif options.block_size is not None:
+        room_in_block(frame, options)  # refuses a block size before the texts are tokenized
+        rows = blocks(tokenize(tokenizer, texts), frame, options, notes)
+        numbers = np.arange(len(rows))
+    else:
+        if frame.between and options.separator_id is not None:
+            check_segments(tokenizer, options.separator_id)
+        rows = shortened_rows(_rows(tokenizer, texts, options), frame, options, notes)
+        split = len(rows) > len(texts)
+        numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
+    _count_unknown(tokenizer, rows, options, notes)
+    if reads_residues(tokenizer):
+        notes.append(RESIDUES)
+        if wants_spaces(tokenizer) and any(with_spaces(text) != text for text in texts):
+            notes.append(SPACED)
+    pad = getattr(tokenizer, "pad_token_id", None)
+    tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
+    source = np.array([row.source for row in rows], dtype=np.int64)
+    if options.block_size is None:  # where a block of running text ends depends on the tokenizer
+        tokens = replace(tokens, text=torch.from_numpy(_hashes(texts, options)[source]))
+    return EncodedTexts(tokens, words, source, tuple(notes))
+
+
+def _hashes(texts: Sequence[str], options: Encoding) -> Int64[np.ndarray, " n_texts"]:
+    """A hash of each text with its second text and its context."""
+    columns = [column for column in (options.context, texts, options.second) if column is not None]
+    joined = ("\x1f".join(parts).encode(errors="replace") for parts in zip(*columns, strict=True))
+    return np.array([int.from_bytes(hashlib.sha256(text).digest()[:7]) for text in joined], dtype=np.int64)
+
+
+def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
+    """One row per text, of any length."""
+    firsts, mains = (options.context, texts) if options.second is None else (texts, options.second)
+    first = [NOTHING] * len(texts) if firsts is None else tokenize(tokenizer, firsts)
+    numbers = range(len(texts)) if options.ids is None else options.ids
+    rows = [
+        Row(before, main, source, int(number))
+        for before, main, source, number in zip(
+            first, tokenize(tokenizer, mains), range(len(texts)), numbers, strict=True
+        )
+    ]
+    for row in rows:
+        if not row.main.ids or (options.pair and not row.first.ids):
+            raise InputError(f"the text in {options.place(row)} is empty; leave such rows out")
+    return rows
+
+
+def _count_unknown(tokenizer: Any, rows: list[Row], options: Encoding, notes: list[str]) -> None:
+    """Add the share of tokens that the tokenizer does not know to `notes`, unless it is 0."""
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    if unknown is None:
+        return
+    n_unknown: int = sum(text.ids.count(unknown) for row in rows for text in (row.first, row.main))
+    n_tokens = sum(row.n_tokens for row in rows)
+    if n_unknown == 0:
+        return
+    share = n_unknown / n_tokens
+    what = (
+        f"{n_unknown:,} of {n_tokens:,} tokens ({share:.2%}) are {tokenizer.unk_token}: the tokenizer does "
+        "not know what they stand for"
+    )
+    if share > _TOO_LARGE_SHARE and not options.allow_unknown:
+        residues = "write residues as capital letters, with spaces if the model needs them"
+        remedy = residues if reads_residues(tokenizer) else "give the model's own tokenizer"
+        raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
+    if share > _LARGE_SHARE:
+        warnings.warn(f"{what}; check that it is the model's own", UnknownTokensWarning, stacklevel=4)
+    notes.append(what)
+
+
+def _assembled(
+    rows: list[Row], frame: Frame, ids: Int64[np.ndarray, " B"], pad: int, *, score_first: bool
+) -> tuple[Tokens, Int64[Tensor, "B D"] | None]:
+    """The rows padded to the longest one, and the words of their tokens."""
+    shape = (len(rows), max(row.n_tokens for row in rows) + frame.n_tokens)
+    values = np.full(shape, pad, dtype=np.int64)
+    maskable, present = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
+    words = np.full(shape, NO_WORD, dtype=np.int64)
+    know_words = all(row.main.word is not None and row.first.word is not None for row in rows)
+    n_bytes = np.zeros(len(rows), dtype=np.int64)
+    know_bytes = all(row.main.n_bytes is not None and row.first.n_bytes is not None for row in rows)
+    for i, row in enumerate(rows):
+        line = [*frame.before, *row.first.ids, *frame.between, *row.main.ids, *frame.after]
+        values[i, : len(line)] = line
+        present[i, : len(line)] = True
+        start = len(frame.before)
+        for text, scored in ((row.first, score_first), (row.main, True)):
+            end = start + len(text.ids)
+            if scored:
+                maskable[i, start:end] = True
+                n_bytes[i] += text.n_bytes or 0
+                if text.word is not None:
+                    words[i, start:end] = np.array(text.word, dtype=np.int64) + words[i].max() + 1
+            start = end + len(frame.between)
+    tokens = Tokens(
+        values=torch.from_numpy(values),
+        maskable=torch.from_numpy(maskable),
+        context=torch.from_numpy(present & ~maskable),
+        ids=torch.from_numpy(ids),
+        n_bytes=torch.from_numpy(n_bytes) if know_bytes else None,
+    )
+    return tokens, torch.from_numpy(words) if know_words else None

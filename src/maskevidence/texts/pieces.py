@@ -1,0 +1,211 @@
+"""Texts cut into tokens by a tokenizer of Hugging Face, and the special tokens it puts around them."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from maskevidence.core.errors import InputError
+
+NO_WORD = -1
+_AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
+_MAX_RESIDUES = 64
+_PROBE = "MKTA"
+SPACED = "the tokenizer wants spaces between residues; sequences without spaces got them"
+
+
+class Pieces(NamedTuple):
+    """The tokens of one text, or of a part of it, without special tokens.
+
+    `word` and `bytes_each` have an entry per token; they are None if the tokenizer does not know.
+    """
+
+    ids: list[int]
+    word: list[int] | None
+    bytes_each: list[int] | None
+    n_bytes: int | None
+
+    def part(self, start: int, stop: int) -> "Pieces":
+        """The tokens from `start` up to `stop`."""
+        word = None if self.word is None else self.word[start:stop]
+        each = None if self.bytes_each is None else self.bytes_each[start:stop]
+        return Pieces(self.ids[start:stop], word, each, None if each is None else sum(each))
+
+
+NOTHING = Pieces([], [], [], 0)
+
+
+class Frame(NamedTuple):
+    """The special tokens around one text, or around and between two."""
+
+    before: list[int]
+    between: list[int]
+    after: list[int]
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of special tokens."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
+    """The tokens of each text, as the tokenizer's plain call gives them without special tokens.
+
+    Special tokens that a text spells out are treated as text. Spaces between the letters of a protein are no
+    bytes.
+    """
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"text {position} is {type(text).__name__}, not text; leave it out")
+    pieces = _cut(tokenizer, texts)
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    names = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+    if not names:
+        return pieces
+    spelled = re.compile("(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + ")")
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    for position, text in enumerate(texts):
+        if spelled.search(text) or not special.isdisjoint(pieces[position].ids):
+            pieces[position] = _as_text(tokenizer, text, spelled, special)
+    return pieces
+
+
+def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[int]) -> Pieces:
+    """The tokens of a text that spells out special tokens, which are cut into smaller pieces.
+
+    A tokenizer written in Python cannot split a special token and cut the rest as ever, and a unigram model
+    has the special tokens in its vocabulary: there the text is cut around them, and they into characters.
+    """
+    if getattr(tokenizer, "is_fast", False):
+        whole = _cut(tokenizer, [text], split=True)[0]
+        if special.isdisjoint(whole.ids):
+            return whole
+    parts = []
+    for number, part in enumerate(spelled.split(text)):
+        if number % 2 == 0:
+            parts += _cut(tokenizer, [part])
+            continue
+        as_one = _cut(tokenizer, [part], split=True)[0]
+        parts += [as_one] if special.isdisjoint(as_one.ids) else _cut(tokenizer, list(part), split=True)
+    return joined(parts)
+
+
+def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[Pieces]:
+    """The tokens of each text; special tokens in it are one token each, or with `split` several."""
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    residues = reads_residues(tokenizer)
+    if residues and wants_spaces(tokenizer):
+        texts = [with_spaces(text) for text in texts]
+    encoded = tokenizer(
+        list(texts),
+        add_special_tokens=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        return_offsets_mapping=fast,
+        split_special_tokens=split,
+        verbose=False,
+    )
+    pieces = []
+    for position, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True)):
+        letters = "".join(text.split()) if residues else text
+        n_bytes = _n_bytes(letters)
+        if residues and len(ids) == len(letters):
+            pieces.append(Pieces(list(ids), list(range(len(ids))), list(map(_n_bytes, letters)), n_bytes))
+            continue
+        if not fast:
+            pieces.append(Pieces(list(ids), None, None, n_bytes))
+            continue
+        word = [NO_WORD if w is None else w for w in encoded.word_ids(position)]
+        starts = [start for start, _ in encoded["offset_mapping"][position]]
+        pieces.append(Pieces(list(ids), word, _bytes_each(text, starts, n_bytes, residues), n_bytes))
+    return pieces
+
+
+def _n_bytes(text: str) -> int:
+    return len(text.encode("utf-8", errors="replace"))
+
+
+def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> list[int]:
+    """Bytes from each token's first character up to the next one's; the first begins at the text's start."""
+    if not starts:
+        return []
+    edges = np.maximum.accumulate(np.array([0, *starts[1:], len(text)]))
+    if n_bytes != len(text):
+        width = [0 if residues and character.isspace() else _n_bytes(character) for character in text]
+        edges = np.cumsum([0, *width])[edges]
+    return np.diff(edges).tolist()
+
+
+def joined(texts: Sequence[Pieces]) -> Pieces:
+    """All texts as one; bytes of texts without a token, such as empty lines, count with the next token."""
+    ids: list[int] = []
+    word: list[int] = []
+    each: list[int] = []
+    waiting = 0
+    for text in texts:
+        if not text.ids:
+            waiting += text.n_bytes or 0
+            continue
+        ids += text.ids
+        first_word = word[-1] + 1 if word else 0
+        word += [first_word + number for number in text.word or []]
+        if text.bytes_each:
+            each += [text.bytes_each[0] + waiting, *text.bytes_each[1:]]
+        waiting = 0
+    complete = len(each) == len(ids)
+    counts = [text.n_bytes for text in texts]
+    n_bytes = None if None in counts else sum(count or 0 for count in counts)
+    return Pieces(ids, word if complete else None, each if complete else None, n_bytes)
+
+
+def reads_residues(tokenizer: Any) -> bool:
+    """Whether the tokens are the residues of proteins: the amino acids, each a capital letter, and signs."""
+    if len(tokenizer) > _MAX_RESIDUES:
+        return False
+    words = {word for word in tokenizer.get_vocab() if len(word) == 1 or not word.startswith(("<", "["))}
+    return set(_AMINO_ACIDS) <= words and all(len(word) == 1 and not word.islower() for word in words)
+
+
+def wants_spaces(tokenizer: Any) -> bool:
+    """Whether a tokenizer of residues knows them only with spaces in between, as that of ProtBERT does."""
+    together, apart = (
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("".join(_PROBE), " ".join(_PROBE))
+    )
+    return len(together) < len(apart) == len(_PROBE)
+
+
+def with_spaces(text: str) -> str:
+    """A sequence with spaces between its letters; a text that has spaces stays as it is.
+
+    Example:
+        >>> with_spaces("MKT"), with_spaces("M K T")
+        ('M K T', 'M K T')
+    """
+    return text if len(text.split()) > 1 else " ".join(text.strip())
+
+
+def frame_of(tokenizer: Any, *, pair: bool) -> Frame:
+    """The special tokens that a tokenizer puts around one text, or around two."""
+    texts = ("a", "b") if pair else ("a",)
+    rest = list(tokenizer(*texts)["input_ids"])
+    gaps = []
+    for text in texts:
+        inner = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        where = next((i for i in range(len(rest)) if rest[i : i + len(inner)] == inner), None)
+        if not inner or where is None:
+            raise InputError(
+                "the tokenizer does not put special tokens around a text; give tokens, not texts"
+            )
+        gaps.append(rest[:where])
+        rest = rest[where + len(inner) :]
+    return Frame(gaps[0], gaps[1] if pair else [], rest)
+
+
+def check_segments(tokenizer: Any, separator_id: int) -> None:
+    """Raise an InputError unless the segment of a token is the number of separators before it."""
+    encoded = tokenizer("a", "b")
+    before = np.cumsum(np.array(encoded["input_ids"]) == separator_id)
+    before[1:], before[0] = before[:-1].copy(), 0
+    if "token_type_ids" in encoded and before.tolist() != list(encoded["token_type_ids"]):
+        raise InputError("the tokenizer numbers the two texts of a pair in its own way; score one column")

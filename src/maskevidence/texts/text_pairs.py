@@ -1,0 +1,376 @@
+"""Pairs of texts under one model: which text of each pair is more probable, ties called and not broken."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.core.comparing.comparable import check_same_quantity
+from maskevidence.core.comparing.comparison import LEVEL
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
+from maskevidence.core.evidence.standard_errors import (
+    MeanWithErrors,
+    interval_with_tails,
+    mean_with_errors,
+    student_t_quantile,
+    t_half_width,
+    tails_of_each,
+)
+from maskevidence.core.scores.record import Scores, ScoreTable
+from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show.pictures import Histogram
+from maskevidence.core.show.shown import Columns, Shown
+from maskevidence.core.show.words import (
+    capital,
+    count,
+    data_error,
+    digits_for,
+    evidence_name,
+    interval_95,
+    kind_name,
+    kind_words,
+    plus_minus,
+    standard_error,
+    typeset,
+    wider,
+)
+
+ROUNDING = 1e-5  # nats per token: rows of other calls differ by less, so that a smaller difference is none
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, repr=False)
+class TextPairs(Shown):
+    """Pairs of texts under one model: a first and a second text each, such as a good and a bad sentence.
+
+    A pair is a tie if the 95 % interval of its difference, for the error of the masks, contains 0, and if the
+    two numbers are equal up to rounding. The few masks of a pair may have met none of the rare bad ones: the
+    ends of its interval are moved by the error of these over all pairs. No tie is decided by the order of
+    the texts: each counts half.
+    """
+
+    names: tuple[str, str]  # what the first and the second texts are called
+    labels: tuple[str, ...]  # the name of each pair, or its id
+    # log p of the first text minus that of the second, nats
+    difference: Float64[np.ndarray, " n_pairs"] = field(repr=False)
+    # 0 where every mask was scored, NaN where it is not known, and such a pair is a tie
+    mask_se: Float64[np.ndarray, " n_pairs"] = field(repr=False)
+    mask_df: Float64[np.ndarray, " n_pairs"] = field(repr=False)  # NaN where there are none
+    # 1 if the first text is more probable, -1 if the second is, 0 for a tie
+    call: Int64[np.ndarray, " n_pairs"] = field(repr=False)
+    # whether both numbers are equal up to rounding, 1e-5 nats per token
+    equal: Bool[np.ndarray, " n_pairs"] = field(repr=False)
+    mean: MeanWithErrors
+    estimates: tuple[EvidenceEstimate, EvidenceEstimate] = field(repr=False)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the pairs whose first text is more probable; a tie counts half."""
+        return float((self.call + 1).mean() / 2)
+
+    @property
+    def accuracy_by_sign(self) -> float:
+        """The accuracy if the sign alone decides, within the masks' error, too; equal numbers count half."""
+        return float((np.where(self.equal, 0.0, np.sign(self.difference)) + 1).mean() / 2)
+
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of `accuracy` over pairs; with ties it is too wide, not too narrow."""
+        n, p, z = len(self.call), self.accuracy, student_t_quantile(0.975, math.inf)
+        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+    def page(self) -> Page:
+        """The accuracy with its interval, how many ties there are, and the difference of each pair."""
+        (first, second), n, mean = self.names, len(self.call), self.mean
+        low, high = self.interval()
+        between = interval_95(100 * low, 100 * high, 1, typeset)
+        share = f"{100 * self.accuracy:.1f} % of {count(n, 'pair')}"
+        ties, equal = int((self.call == 0).sum()), int(self.equal.sum())
+        digits = digits_for(mean.mask_se, mean.data_se)
+        a, b = self.estimates
+        rows = [
+            [
+                "accuracy",
+                f"{share}, a tie counts half ({between} %, over pairs)",
+            ],
+            [f"{first} higher", f"{int((self.call > 0).sum()):,}"],
+            [f"{second} higher", f"{int((self.call < 0).sum()):,}"],
+            ["ties", f"{ties:,} ({equal:,} equal up to rounding, {ties - equal:,} within the masks' error)"],
+            ["by sign", f"{100 * self.accuracy_by_sign:.1f} %, where the sign of each difference decides"],
+            ["difference", f"{typeset(mean.mean, digits)} nats per pair, {first} minus {second}"],
+            ["mask error", standard_error(mean.mask_se, digits, typeset)],
+            ["data error", data_error(mean.data_se, mean.mask_se, n, digits, typeset)],
+            ["kind", f"{kind_name(a.kind)}: {kind_words(a.kind, a.design['name'])}"],
+            ["scored", f"{count(2 * n, 'text')}, {count(a.n_masks + b.n_masks, 'mask')}"],
+            ["design", f"{a.design['name']}, {a.masks} masks, seed {a.seed}"],
+        ]
+        shown = [
+            [pair, typeset(nats, 4), standard_error(mask_se, 4), more_probable]
+            for pair, nats, mask_se, _, more_probable in (row.values() for row in self._rows()[:MOST_SHOWN])
+        ]
+        title = f"{first} minus {second}, nats per pair"
+        title += f"; the first {MOST_SHOWN} of {n:,} pairs" if n > MOST_SHOWN else ""
+        notes = dict.fromkeys(note for each in self.estimates for note in each.notes)
+        return Page(
+            f"TextPairs({first} above {second} in {share}, {count(ties, 'tie')} counted half)",
+            f"{first} is more probable than {second} in {share}",
+            parts=[
+                Table((), rows, words=(0, 1)),
+                Table(["pair", "difference", "mask error", "more probable"], shown, title, words=(0, 3)),
+                self.picture()[0],
+            ],
+            notes=list(notes),
+        )
+
+    def picture(self) -> tuple[Histogram, str]:
+        """How often each difference occurs."""
+        first, second = self.names
+        title = f"{first} minus {second}: {100 * self.accuracy:.1f} % above, ties half"
+        return Histogram(
+            self.difference, f"{first} minus {second}  (nats)", "number of pairs", zero=True
+        ), title
+
+    def columns(self) -> Columns:
+        """A row for each pair: its difference with its error, and which text is more probable, or "tie"."""
+        names = {1: self.names[0], -1: self.names[1], 0: "tie"}
+        values = {
+            "difference": self.difference,
+            "mask_se": self.mask_se,
+            "mask_df": self.mask_df,
+            "more_probable": [names[call] for call in self.call.tolist()],
+        }
+        return Columns(values, list(self.labels), "pair")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers in a form for JSON."""
+        a, b = self.estimates
+        return {
+            "first": self.names[0],
+            "second": self.names[1],
+            "n_pairs": len(self.call),
+            "accuracy": self.accuracy,
+            "interval_95": list(self.interval()),
+            "accuracy_by_sign": self.accuracy_by_sign,
+            "ties": int((self.call == 0).sum()),
+            "equal": int(self.equal.sum()),
+            "difference": self.mean.mean,
+            "mask_se": self.mean.mask_se,
+            "data_se": self.mean.data_se,
+            "log_evidence": [a.log_evidence, b.log_evidence],
+            "kind": a.kind,
+            "design": a.design,
+            "masks": a.masks,
+            "seed": a.seed,
+            "n_masks": a.n_masks + b.n_masks,
+            "pairs": self._rows(),
+        }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """The pairs one by one; None where a number is not known."""
+        values, index, _ = self.columns()
+        listed = [[None if x != x else x for x in np.asarray(each).tolist()] for each in values.values()]
+        return [dict(zip(("pair", *values), row, strict=True)) for row in zip(index, *listed, strict=True)]
+
+
+def pair_texts(
+    first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str] = ("first", "second")
+) -> TextPairs:
+    """Subtract the estimates of two sets of texts under one model, pair by pair.
+
+    Texts with the same label are a pair; without labels, texts with the same id. Both texts of a pair with
+    the same id, seed and number of tokens have the same masks, so that part of the error cancels. mask_se of
+    a pair comes from the spread of the replicates of its difference, whether masks are common or not.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> x = model.sample(50, seed=1)
+        >>> pairs = pair_texts(*(me.estimate_evidence(model, each) for each in (x, 3 * x)))
+        >>> pairs.accuracy > 0.9, int((pairs.call == 0).sum()) >= 0
+        (True, True)
+        >>> same = pair_texts(*[me.estimate_evidence(model, x)] * 2)
+        >>> same.accuracy, int(same.equal.sum())
+        (0.5, 50)
+    """
+    second = _in_order_of(first, second, names)
+    check_same_quantity(names[0], first, names[1], second)
+    if (first.design, first.masks) != (second.design, second.masks):
+        raise InputError(f"{names[0]} and {names[1]} have different masks; score both with the same --design")
+    design = first.how.design
+    tables = [first.scores, second.scores]
+    curves = [curves_of(each.record, design, each.how.key) for each in (first, second)]
+    added = [contributions(table, design, curve) for table, curve in zip(tables, curves, strict=True)]
+    contribution = np.concatenate([added[0], -added[1]])
+    both = ScoreTable.join([replace(table, hidden=None) for table in tables])
+    _, pair = np.unique(both.id, return_inverse=True)
+    summation = design.summation(both.n_tokens, both.draw, both.size)
+    mask_se, mask_df = errors_of_sums(contribution, pair, summation, design)
+    difference = first.per_observation - second.per_observation
+    n_tokens = [each.record.n_tokens for each in (first, second)]
+    rounding = ROUNDING * np.add(*n_tokens)
+    equal = np.abs(difference) <= rounding
+    mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
+    if design.deterministic:
+        summation = summation._replace(unseen=np.zeros_like(summation.weight))
+    stratum, unit = drawn_together(summation, design, both.draw)
+    below, above = tails_of_each(
+        contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen
+    )
+    half = _half_widths(mask_se, mask_df)
+    decided = ~equal & ((difference > half + below) | (-difference > half + above))  # not where half is NaN
+    joint = first.masks == "shared" or (design.pooled and None in curves)
+    return TextPairs(
+        names=names,
+        labels=tuple(first.names),
+        difference=difference,
+        mask_se=mask_se,
+        mask_df=mask_df,
+        call=np.where(decided, np.sign(difference), 0).astype(np.int64),
+        equal=equal,
+        mean=mean_with_errors(
+            contribution,
+            pair,
+            summation,
+            design.n_replicates,
+            joint=joint,
+            enough_masks=design.unknown_error(np.maximum(*n_tokens), first.masks) is None,
+        ),
+        estimates=(first, second),
+    )
+
+
+def _half_widths(
+    mask_se: Float64[np.ndarray, " N"], mask_df: Float64[np.ndarray, " N"]
+) -> Float64[np.ndarray, " N"]:
+    """Half the width of the interval of each difference; NaN where its error is not known."""
+    known = zip(mask_se.tolist(), mask_df.tolist(), strict=True)
+    return np.array([t_half_width(se, math.inf if math.isnan(df) else df, LEVEL) for se, df in known])
+
+
+def subtract_sets(
+    first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str]
+) -> tuple[Page, dict[str, Any]]:
+    """Subtract the means of two sets of observations under one model that are not pairs.
+
+    The squared errors of masks and data of both sets add up. The interval is Welch's, its ends moved for rare
+    masks (standard_errors.py); there is none if the error of one of the sets is not known.
+    """
+    check_same_quantity(names[0], first, names[1], second)
+    both = (first, second)
+    difference = first.log_evidence - second.log_evidence
+    se, interval = _welch(difference, both)
+    digits = digits_for(*(error for each in both for error in (each.mask_se, each.data_se)))
+    rows = [
+        [
+            name,
+            typeset(each.log_evidence, digits),
+            standard_error(each.mask_se, digits, typeset),
+            data_error(each.data_se, each.mask_se, each.n_observations, digits, typeset),
+            f"{each.n_observations:,}",
+        ]
+        for name, each in zip(names, both, strict=True)
+    ]
+    error = plus_minus(difference, se, digits, typeset)
+    words = f"{names[0]} minus {names[1]}, unpaired: {error} nats per observation"
+    why = [(name, _unknown_error(each)) for name, each in zip(names, both, strict=True)]
+    unknown = "; ".join(f"{name}: {reason}" for name, reason in why if reason is not None)
+    between = "The error is not known"
+    notes = ["the two sets are not pairs: the data errors of both add up"]
+    if interval is not None:
+        sides = wider(interval[0], difference, interval[1], digits)
+        between = f"{capital(interval_95(*interval, digits, typeset))}, for masks and data{sides}"
+    else:
+        notes.append(f"the difference has no interval: {unknown}")
+    if first.seed == second.seed:
+        notes.append(
+            "both runs have the same seed: the errors of their masks may not be independent; score one with "
+            "another --seed"
+        )
+    columns = [
+        "run",
+        evidence_name(first.kind, first.design["name"]),
+        "mask error",
+        "data error",
+        "observations",
+    ]
+    page = Page(words, words, parts=[Table(columns, rows), f"{between}."], notes=notes)
+    content = {
+        "pairing": "none",
+        "first": names[0],
+        "second": names[1],
+        "unit": "nats per observation",
+        "difference": difference,
+        "standard_error": se,
+        "interval_95": None if interval is None else list(interval),
+        "log_evidence": [each.log_evidence for each in both],
+        "mask_se": [each.mask_se for each in both],
+        "data_se": [each.data_se for each in both],
+        "n_observations": [each.n_observations for each in both],
+        "notes": notes,
+    }
+    return page, content
+
+
+def _welch(
+    difference: float, both: tuple[EvidenceEstimate, EvidenceEstimate]
+) -> tuple[float | None, tuple[float, float] | None]:
+    """The standard error of a difference of independent means, and its 95 % interval; None if not known.
+
+    Rare masks of the first set move the ends as `tails` says, those of the second set the other way.
+    """
+    if any(_unknown_error(each) is not None for each in both):
+        return None, None
+    known = [(each.mask_se, each.mask_df) for each in both]
+    known += [(each.data_se, float(each.n_observations - 1)) for each in both]
+    squares = [(error**2, df) for error, df in known if error]
+    total = sum(square for square, _ in squares)
+    lost = sum(square**2 / df for square, df in squares if df)
+    (below, above), (rise, drop) = both[0].tails, both[1].tails[::-1]
+    return math.sqrt(total), interval_with_tails(
+        difference, math.sqrt(total), total**2 / lost if lost else None, (below + rise, above + drop), LEVEL
+    )
+
+
+def _unknown_error(estimate: EvidenceEstimate) -> str | None:
+    """Why the error of a set's mean is unknown; None if it is known."""
+    if estimate.n_observations < 2:
+        return "a single observation does not tell the data error"
+    if estimate.mask_se is None and estimate.masks == "shared":
+        return f"{estimate.no_interval}; give more masks"
+    if estimate.mask_se == 0 and estimate.no_interval is not None:
+        return "the error of its conditionals is not known"
+    if not estimate.mask_se and not estimate.data_se:
+        return "neither the masks' nor the data error is known"
+    return None
+
+
+def _in_order_of(
+    first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str]
+) -> EvidenceEstimate:
+    """The second estimate with the ids of the first one's texts of the same labels."""
+    labels = [each.names for each in (first, second)]
+    if any(len(set(each)) < len(each) for each in labels):
+        raise InputError(
+            f"a name stands twice among the texts of {' or '.join(names)}; give each pair its own"
+        )
+    if set(labels[0]) != set(labels[1]):
+        other = sorted(set(labels[0]) ^ set(labels[1]))[0]
+        raise InputError(f"{names[0]} and {names[1]} are not pairs: only one of them has a text {other!r}")
+    if labels[0] == labels[1] and np.array_equal(first.ids, second.ids):
+        return second
+    place = {name: k for k, name in enumerate(labels[0])}
+    order = np.array([place[name] for name in labels[1]])
+    table = second.scores
+    renamed = replace(table, id=first.ids[order][np.searchsorted(second.ids, table.id)])
+    return replace(
+        second,
+        record=Scores.of(renamed),
+        per_observation=second.per_observation[np.argsort(order)],
+        ids=first.ids,
+        labels=first.labels,
+    )
