@@ -15,9 +15,9 @@ from torch.nn import functional as F
 import maskevidence as me
 from _timing import data
 from maskevidence.core.masks.design import DrawnMasks, MaskDesign, drawn_masks
-from maskevidence.texts.published import LLaDA, RandomTime
-from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.core.tokens import positions
+from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
+from maskevidence.texts.published import LLaDA, RandomTime
 
 BLOCK, WIDTH, HEADS = 4, 64, 4  # tokens of a block of BD3-LM; entries of a hidden state
 EPS = 1e-3  # of noise_lib.py and noise_schedule.py

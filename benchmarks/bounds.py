@@ -27,11 +27,11 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from leave_one_out import reactions
+from maskevidence.core.model import MASS
+from maskevidence.core.tokens import Tokens
 from maskevidence.huggingface.recipe import Recipe
 from maskevidence.huggingface.training import train_masked_lm
-from maskevidence.core.model import MASS
 from maskevidence.texts.new_bert import SIZES, new_bert, word_pieces
-from maskevidence.core.tokens import Tokens
 
 D, ORDERS, VOCABULARY = 12, (16, 64), 160
 TRAININGS = {"random sizes": me.RandomSize(1, 1), "15 %": me.FixedRate(0.15, 1)}

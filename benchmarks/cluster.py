@@ -27,10 +27,10 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.ray import RayEngine
 from maskevidence.core.masks.design import MaskKey, n_masks
-from maskevidence.runs.blocks import Piece, Scorer, Work, local_engine
 from maskevidence.core.scores.score import Scoring
+from maskevidence.ray import RayEngine
+from maskevidence.runs.blocks import Piece, Scorer, Work, local_engine
 
 CPUS = os.cpu_count() or 1
 WORKERS = (1, 2, 4)

@@ -42,12 +42,12 @@ import torch
 
 import _recipes as public
 import maskevidence as me
-from maskevidence.texts.recipes import RECIPES
 from maskevidence.core.masks.by_name import parse_design
 from maskevidence.core.masks.design import MaskDesign
-from maskevidence.texts.published import LLaDA, RandomTime
-from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
+from maskevidence.texts.published import LLaDA, RandomTime
+from maskevidence.texts.recipes import RECIPES
 
 PARTS = ("head", "recipes")
 LENGTH, RATE = 64, 0.15

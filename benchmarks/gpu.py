@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.core.scores.ask import Asker, MaskedRows
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
 
 RATE, DTYPES = 0.15, ("float32", "bfloat16")
 # name -> class of transformers, entries of its configuration, rows, tokens of a row, dtypes

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.images.image_files import read_images
 from maskevidence.core.table import binarise
+from maskevidence.images.image_files import read_images
 from maskevidence.models import BernoulliPCA
 
 SEEDS = (4, 44, 444)

@@ -31,9 +31,9 @@ from scipy import optimize, special, stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import maskevidence as me
-from maskevidence.sklearn import GaussianProcessRows
-from maskevidence.models import BayesianRegression, DirichletMultinomial, PosteriorDraws
 from maskevidence.core.support.progress import progress
+from maskevidence.models import BayesianRegression, DirichletMultinomial, PosteriorDraws
+from maskevidence.sklearn import GaussianProcessRows
 
 ROWS = 200
 USED = np.array([1.0, -0.7, 0.4])

@@ -34,8 +34,8 @@ import torch
 import torch.nn.functional as F
 
 import maskevidence as me
-from maskevidence.texts.text_files import read_texts
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts.text_files import read_texts
 
 REACTIONS = "ALBERT, reactions"
 QNLI = "2 layers of 128, QNLI"

@@ -16,10 +16,10 @@ import torch
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
-from maskevidence.images.masked_image import MaskedImage
-from maskevidence.images.new_vit_mae import random_vit_mae
-from maskevidence.images.pixel_density import PixelDensity, gaussian_log_prob
 from maskevidence.core.tokens import Tokens
+from maskevidence.images.masked_image import MaskedImage
+from maskevidence.images.pixel_density import PixelDensity, gaussian_log_prob
+from paper.vit_mae import random_vit_mae
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
 BATCH = 64

@@ -31,9 +31,9 @@ import torch
 import torch.nn.functional as F
 
 import maskevidence as me
-from maskevidence.texts.text_files import read_texts
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts.text_files import read_texts
 
 RATE = 0.15
 DESIGN = me.FixedRate(RATE, 1)

@@ -21,10 +21,10 @@ from _timing import Target, arguments, finish, machine, show
 import numpy as np
 import torch
 
+from maskevidence.core.tokens import Tokens
 from maskevidence.lm_eval.harness import Contest
 from maskevidence.lm_eval.race import Decider, Question, Race, looks_up_to
 from maskevidence.lm_eval.texts import Continuation, TextScorer
-from maskevidence.core.tokens import Tokens
 
 RACE = Race(0.995, looks_up_to(64))
 LOSS, BEHIND = 10.0, 1.02  # nats of the best choice, and how many times as much the others have

@@ -18,11 +18,12 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 import maskevidence as me
-from maskevidence.command.options import RowOptions, RunOptions
-from maskevidence.command.report.page import write_report
-from maskevidence.command.report.reading import read_runs
-from maskevidence.core.show.draw import svg
+from maskevidence.command.options import RunOptions
+from maskevidence.command.pages.page import write_report
+from maskevidence.command.pages.reading import read_runs
 from maskevidence.command.score import score
+from maskevidence.core.show.draw import svg
+from maskevidence.tables.options import RowOptions
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]

@@ -20,6 +20,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.scores.record import ScoreTable
 from maskevidence.runs import (
     DataSource,
     Manifest,
@@ -30,7 +31,6 @@ from maskevidence.runs import (
     write_summary,
 )
 from maskevidence.runs.score_into import write_scores
-from maskevidence.core.scores.record import ScoreTable
 
 PROGRAM = (sys.executable, "-c", "from maskevidence.command.app import main; main()")
 MAX_OVERHEAD = 0.03

@@ -44,8 +44,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
-from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
 from maskevidence.core.support.progress import progress
+from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
 
 K = 5
 NEW_ROWS = 2_000

@@ -32,11 +32,11 @@ import pandas
 import torch
 
 import maskevidence as me
-from maskevidence.texts.fasta import read_fasta
-from maskevidence.command.options import VariantOptions
 from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES
-from maskevidence.texts.vocabulary import letter_tokenizer
+from maskevidence.proteins.options import VariantOptions
 from maskevidence.proteins.variants import variants_command
+from maskevidence.texts.fasta import read_fasta
+from maskevidence.texts.vocabulary import letter_tokenizer
 
 FAMILIES = ("usp_5ahw", "pts_iia_1a3a", "marr_UPI0003674933")
 OBJECTIVES = {"random sizes": me.RandomSize(1), "15 %": me.FixedRate(0.15, 1)}

@@ -32,8 +32,8 @@ from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.metrics import average_precision_score
 
 import maskevidence as me
-from maskevidence.tables.wrong_cells.cell_search import OUTSIDE, facts_of
 from maskevidence.data import Table
+from maskevidence.tables.wrong_cells.cell_search import OUTSIDE, facts_of
 
 RATE, RATES = 0.1, (0.05, 0.1, 0.2, 0.3)
 LOW_POWER = 0.3

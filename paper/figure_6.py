@@ -10,9 +10,10 @@ from jaxtyping import Float
 from scipy.stats import spearmanr
 
 import maskevidence as me
-from maskevidence.huggingface import Recipe, new_vit_mae, random_vit_mae, train_vit_mae
+from maskevidence.huggingface import Recipe
 from paper.figures import SEEDS, Claim, PaperFigure, current_device, points, pretrained, put, standard_error
 from paper.panels import BLUE, ORANGE, legend_below, new_figure
+from paper.vit_mae import new_vit_mae, random_vit_mae, train_vit_mae
 
 RATES = tuple(round(0.05 * k, 2) for k in range(1, 20))
 Floats = Float[np.ndarray, " n"]

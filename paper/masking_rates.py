@@ -11,8 +11,8 @@ import torch
 from scipy.special import stdtrit
 
 import maskevidence as me
-from maskevidence.huggingface import Recipe
 from maskevidence.core.show import Table
+from maskevidence.huggingface import Recipe
 from paper.berts import SmallText, small_text
 from paper.figures import Claim, PaperFigure, points, shown, standard_error
 from paper.panels import BLACK, COLOURS, legend_below, name_axes, new_figure

@@ -1,15 +1,9 @@
-from . import data as data
-from . import models as models
 from maskevidence.core.check.findings import CheckReport as CheckReport
 from maskevidence.core.check.findings import Finding as Finding
 from maskevidence.core.check.run_checks import check_model as check_model
-from maskevidence.tables.choosing.choosing import select as select
 from maskevidence.core.comparing.comparison import Comparison as Comparison
 from maskevidence.core.comparing.comparison import Difference as Difference
 from maskevidence.core.comparing.comparison import compare as compare
-from maskevidence.tables.wrong_cells.found_cells import WrongCells as WrongCells
-from maskevidence.tables.choosing.selection import Selection as Selection
-from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells as wrong_cells
 from maskevidence.core.errors import CollapsedWeightsWarning as CollapsedWeightsWarning
 from maskevidence.core.errors import ConvergenceWarning as ConvergenceWarning
 from maskevidence.core.errors import InputError as InputError
@@ -23,16 +17,8 @@ from maskevidence.core.evidence.bounds import OrderSpread as OrderSpread
 from maskevidence.core.evidence.curve import Curve as Curve
 from maskevidence.core.evidence.data_set import EvidenceOfRows as EvidenceOfRows
 from maskevidence.core.evidence.estimate import estimate_evidence as estimate_evidence
-from maskevidence.tables.imputation import Imputation as Imputation
-from maskevidence.tables.imputation import Pooled as Pooled
-from maskevidence.tables.imputation import draw_missing as draw_missing
-from maskevidence.tables.imputation import impute as impute
-from maskevidence.tables.imputation import pool as pool
 from maskevidence.core.evidence.precise import Precise as Precise
 from maskevidence.core.evidence.result import EvidenceEstimate as EvidenceEstimate
-from maskevidence.proteins.variant_scores import VariantPlan as VariantPlan
-from maskevidence.proteins.variant_scores import VariantScores as VariantScores
-from maskevidence.proteins.variant_scores import variants as variants
 from maskevidence.core.masks.design import MaskDesign as MaskDesign
 from maskevidence.core.masks.design import MaskKey as MaskKey
 from maskevidence.core.masks.orders import LogSizes as LogSizes
@@ -47,10 +33,7 @@ from maskevidence.core.masks.sizes import Rates as Rates
 from maskevidence.core.model import HasLogDistributions as HasLogDistributions
 from maskevidence.core.model import HasUnmaskedLogDistributions as HasUnmaskedLogDistributions
 from maskevidence.core.model import MaskedModel as MaskedModel
-from maskevidence.tables.hidden_rows import RowsModel as RowsModel
-from maskevidence.tables.hidden_rows import evidence_of_rows as evidence_of_rows
 from maskevidence.core.moments import GaussianMoments as GaussianMoments
-from maskevidence.runs.saved import save_run as save_run
 from maskevidence.core.scores.mixture import order_mixture as order_mixture
 from maskevidence.core.scores.policies import decode as decode
 from maskevidence.core.scores.record import ScoreTable as ScoreTable
@@ -62,5 +45,23 @@ from maskevidence.core.training.objectives import Elbo as Elbo
 from maskevidence.core.training.objectives import Likelihood as Likelihood
 from maskevidence.core.training.objectives import MaskedObjective as MaskedObjective
 from maskevidence.core.training.objectives import shared_masks as shared_masks
+from maskevidence.proteins.variant_scores import VariantPlan as VariantPlan
+from maskevidence.proteins.variant_scores import VariantScores as VariantScores
+from maskevidence.proteins.variant_scores import variants as variants
+from maskevidence.runs.saved import save_run as save_run
+from maskevidence.tables.choosing.choosing import select as select
+from maskevidence.tables.choosing.selection import Selection as Selection
+from maskevidence.tables.hidden_rows import RowsModel as RowsModel
+from maskevidence.tables.hidden_rows import evidence_of_rows as evidence_of_rows
+from maskevidence.tables.imputation import Imputation as Imputation
+from maskevidence.tables.imputation import Pooled as Pooled
+from maskevidence.tables.imputation import draw_missing as draw_missing
+from maskevidence.tables.imputation import impute as impute
+from maskevidence.tables.imputation import pool as pool
+from maskevidence.tables.wrong_cells.found_cells import WrongCells as WrongCells
+from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells as wrong_cells
+
+from . import data as data
+from . import models as models
 
 __version__: str

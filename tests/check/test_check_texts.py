@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.tables.choosing.choosing import beaten_candidates
 from maskevidence.core.comparing.comparison import difference_by_rows
-from maskevidence.tables.choosing.selection import below_picture, page_of_selection, picture_of_selection
-from maskevidence.core.table import Table
 from maskevidence.core.evidence.standard_errors import student_t_quantile
-from maskevidence.tables.by_name import parse_components
-from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
 from maskevidence.core.show.pictures import Lines
+from maskevidence.core.table import Table
+from maskevidence.tables.by_name import parse_components
+from maskevidence.tables.choosing.choosing import beaten_candidates
+from maskevidence.tables.choosing.selection import below_picture, page_of_selection, picture_of_selection
+from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:

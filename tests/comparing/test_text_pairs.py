@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.texts.text_pairs import pair_texts, subtract_sets
+from maskevidence.core.comparing.pairs import pair_texts, subtract_sets
 
 N, D, V = 5, 6, 3
 MODEL = Learned(D, V)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.tables.wrong_cells.cell_search import CellJudge, Facts, facts_of
 from maskevidence.data import Table
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Facts, facts_of
 
 NAN = math.nan
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from maskevidence.core.errors import InputError
 from maskevidence.texts.fasta import read_fasta
 from maskevidence.texts.text_files import read_texts
-from maskevidence.core.errors import InputError
 
 
 def test_equal_names_and_letters_of_no_single_residue_are_noted(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from maskevidence.core.errors import InputError
 from maskevidence.data import image_files
 from maskevidence.images.image_files import is_image_source, read_images
-from maskevidence.core.errors import InputError
 
 RANDOM = np.random.default_rng(0)
 GREY = RANDOM.integers(0, 256, (5, 4, 6), dtype=np.uint8)

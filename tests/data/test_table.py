@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from maskevidence.core.errors import InputError
 from maskevidence.core.table import Table, binarise
 from maskevidence.tables.table_files import digits
-from maskevidence.core.errors import InputError
 
 NAN = float("nan")
 

@@ -18,8 +18,8 @@ import torch
 from pyarrow import feather, parquet
 
 import maskevidence as me
-from maskevidence.data import Table, read_table
 from maskevidence.core.table import with_columns_of
+from maskevidence.data import Table, read_table
 
 NAN = float("nan")
 

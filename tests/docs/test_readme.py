@@ -67,7 +67,9 @@ def test_the_table_with_holes(run: CommandLine, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.UnknownTokensWarning")  # the small one has few words
+@pytest.mark.filterwarnings(
+    "ignore::maskevidence.core.errors.UnknownTokensWarning"
+)  # the small one has few words
 def test_the_two_berts(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small BERTs lie in folders with the names of those on the hub."""
     pytest.importorskip("transformers")

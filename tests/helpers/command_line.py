@@ -12,9 +12,9 @@ import jaxtyping
 import pytest
 import typer.main
 
+from maskevidence.command.app import main
 from maskevidence.core.errors import import_extra
 from maskevidence.core.show.draw import image
-from maskevidence.command.app import main
 
 _MAIN = "from maskevidence.command.app import main; main()"
 PROGRAM = (sys.executable, "-c", _MAIN)

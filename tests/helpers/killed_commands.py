@@ -84,10 +84,10 @@ def prepare() -> None:
     from transformers import BertConfig, BertForMaskedLM, Trainer, ViTMAEConfig
 
     import maskevidence as me
-    from maskevidence.huggingface import word_pieces
-    from maskevidence.images.new_vit_mae import random_vit_mae
-    from maskevidence.core.show import draw
     from maskevidence.command import scoring, train_masked_lm, train_rows, train_vit_mae
+    from maskevidence.core.show import draw
+    from maskevidence.huggingface import word_pieces
+    from paper.vit_mae import random_vit_mae
 
     assert all((Trainer, draw, train_vit_mae, train_rows, train_masked_lm, scoring))
     torch.set_num_threads(1)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from command_line import prepared_commands
-from maskevidence.core.errors import UnknownTokensWarning
 from maskevidence.command.app import app
+from maskevidence.core.errors import UnknownTokensWarning
 
 BIDI = "right-to-left \u202e override \u2066isolate\u2069 and \u200fmark"
 HOSTILE = [

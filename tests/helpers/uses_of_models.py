@@ -13,8 +13,8 @@ import torch
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.model import as_tokens
-from maskevidence.tables.base import TableModel
 from maskevidence.core.scores.score import score_observations
+from maskevidence.tables.base import TableModel
 
 D = 4
 _SMALL = me.models.ImportanceSampling(8, steps=2, prior_draws=2, fills=2)

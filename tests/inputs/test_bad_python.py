@@ -10,11 +10,11 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.data import Table
-from maskevidence.core.table import binarise
-from maskevidence.ray.engine import parse_engine
-from maskevidence.core.masks.by_name import parse_design
 from maskevidence.command.scoring import parse_precise
+from maskevidence.core.masks.by_name import parse_design
+from maskevidence.core.table import binarise
+from maskevidence.data import Table
+from maskevidence.ray.engine import parse_engine
 
 FRAME = pd.DataFrame({"x": np.arange(8.0) ** 2, "w": ["a", "b"] * 4})
 ZEROS = Table("t", np.zeros((2, 2)), ("x", "w"), np.arange(2))

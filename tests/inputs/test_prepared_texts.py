@@ -1,7 +1,7 @@
 """Texts that are ready to be scored: their fingerprint."""
 
-from maskevidence.texts.kind import tokens_fingerprint
 from maskevidence.texts.encoding import Encoding, encode_texts
+from maskevidence.texts.prepared_texts import tokens_fingerprint
 from text_models import SENTENCES, small_tokenizer
 
 

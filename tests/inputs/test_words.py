@@ -9,9 +9,9 @@ import pytest
 import maskevidence as me
 from image_models import write_images
 from maskevidence.command.command_words import parse_size
-from maskevidence.command.options import RowReading
-from maskevidence.tables.kind import read
 from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.options import RowReading
+from maskevidence.tables.rows import read
 
 
 def test_models(tmp_path: Path) -> None:

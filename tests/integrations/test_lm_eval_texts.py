@@ -13,6 +13,8 @@ import torch
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.core.masks.design import MaskKey, drawn_masks
+from maskevidence.core.masks.sizes import Exhaustive
 from maskevidence.lm_eval.answering import Answerer, Settings
 from maskevidence.lm_eval.harness import Contest
 from maskevidence.lm_eval.race import Decider, Question, Race, _State, looks_up_to
@@ -32,10 +34,8 @@ from maskevidence.lm_eval.values import (
     Windows,
     key_of_texts,
 )
-from maskevidence.core.masks.design import MaskKey, drawn_masks
-from maskevidence.texts.published import LLaDA
-from maskevidence.core.masks.sizes import Exhaustive
 from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.published import LLaDA
 from text_models import small_bert, small_tokenizer
 
 CONTEXT, CHOICE = "the cat", " sleeps in the rain and the dog sings"

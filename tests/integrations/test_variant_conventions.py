@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES, area
 from maskevidence.core.scores.mixture import order_mixture
+from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES, area
 from protein_models import (
     evidence,
     mixture,

@@ -16,9 +16,9 @@ from learned_conditionals import Learned, rows
 from maskevidence.core.masks.by_name import DESIGNS
 from maskevidence.core.masks.design import Integers, MaskDesign, MaskKey, Summation, drawn_masks
 from maskevidence.core.masks.policy import Policy
-from maskevidence.texts.published import LLaDA, RandomTime
 from maskevidence.core.masks.sizes import IndependentMasks
 from maskevidence.core.tokens import positions
+from maskevidence.texts.published import LLaDA, RandomTime
 
 MASKABLE = np.array([True, False, True, True, True])  # the second token is absent
 D, N_SEEDS = 4, 800

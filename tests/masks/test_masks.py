@@ -26,10 +26,10 @@ from maskevidence.core.masks.design import (
     all_pairs,
     drawn_masks,
 )
-from maskevidence.texts.published import RandomTime
 from maskevidence.core.masks.sizes import size_of_rate
 from maskevidence.core.scores.score import score_observations
 from maskevidence.core.tokens import Tokens, positions
+from maskevidence.texts.published import RandomTime
 from oracles import every_mask
 
 ALL = [

@@ -145,7 +145,8 @@ def test_transformers_train_where_they_are_asked_to(
     """The whole Trainer on the device; the model, with what belongs to it, is there afterwards and scores."""
     pytest.importorskip("transformers", reason="the extra hf is not installed")
     from maskevidence.huggingface.recipe import Recipe
-    from maskevidence.huggingface.training import train_masked_lm, train_vit_mae
+    from maskevidence.huggingface.training import train_masked_lm
+    from paper.vit_mae import train_vit_mae
 
     for name in ("set_device", "manual_seed_all"):
         monkeypatch.setattr(torch.cuda, name, lambda _argument: None)

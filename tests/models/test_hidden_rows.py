@@ -15,8 +15,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 
 import maskevidence as me
-from maskevidence.sklearn import FittedRows, GaussianProcessRows
 from maskevidence.models import BayesianRegression, DirichletMultinomial, PosteriorDraws
+from maskevidence.sklearn import FittedRows, GaussianProcessRows
 
 MASS = me.model.MASS
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.tables.gaussian.family import GaussianFamily
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.gaussian.family import GaussianFamily
 from paper.encoding_decoding import EncodingDecoding
 
 D = 5

@@ -13,8 +13,8 @@ import torch
 import maskevidence as me
 from command_line import Result
 from image_models import saved, small_vit_mae, smooth_images
-from maskevidence.images import new_vit_mae as small_vit_mae_sizes
 from paper import figure_6 as module
+from paper import vit_mae as small_vit_mae_sizes
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import torch
 
 from command_line import Result
 from maskevidence import EverySize, FixedRate, GaussianMoments, MaskDesign, RandomSize, Rates
-from maskevidence.images.image_files import Images
 from maskevidence.core.table import Table
 from maskevidence.huggingface.recipe import Recipe
+from maskevidence.images.image_files import Images
 from maskevidence.models import VAE
 from maskevidence.texts.masked_lm import MaskedLM
 from paper import figure_1, figure_2, figure_3_lower, figure_3_upper, figure_4, figure_6, table_1

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from maskevidence.command.pages.figures import figures_of_curves, y_window
+from maskevidence.command.pages.layout import Figure, side_by_side
+from maskevidence.command.pages.page import provenance, render
+from maskevidence.command.pages.reading import ReportedRun, read_runs
+from maskevidence.command.pages.shown_observations import find_extremes, spread_of
 from maskevidence.core.comparing.comparison import answer
 from maskevidence.core.evidence.curve import curve_lines
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskKey
-from maskevidence.command.report.figures import figures_of_curves, y_window
-from maskevidence.command.report.layout import Figure, side_by_side
-from maskevidence.tables.outlying import outliers
-from maskevidence.command.report.page import provenance, render
-from maskevidence.command.report.reading import ReportedRun, read_runs
-from maskevidence.command.report.shown_observations import find_extremes, spread_of
 from maskevidence.core.show.pictures import Histogram
 from maskevidence.core.show.words import typeset
+from maskevidence.tables.outlying import outliers
 from report_runs import command, text_of, write_table, write_texts
 from text_models import save_bert
 

@@ -16,15 +16,10 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from image_models import random_images, saved, small_vit_mae, smooth_images, write_images
-from maskevidence.core.table import Table
-from maskevidence.tables.table_files import read_table
-from maskevidence.core.evidence.result import HowScored, summarize_scores
-from maskevidence.core.masks.design import MaskKey
-from maskevidence.core.masks.sizes import EverySize
-from maskevidence.command.report.figures import figures_of_curves
-from maskevidence.command.report.layout import Figure
-from maskevidence.command.report.page import render, write_report
-from maskevidence.command.report.reading import (
+from maskevidence.command.pages.figures import figures_of_curves
+from maskevidence.command.pages.layout import Figure
+from maskevidence.command.pages.page import render, write_report
+from maskevidence.command.pages.reading import (
     Contents,
     ImageContent,
     ReportedRun,
@@ -33,12 +28,17 @@ from maskevidence.command.report.reading import (
     read_back,
     read_runs,
 )
-from maskevidence.command.report.shown_observations import _cells, _remarks, card, find_extremes
-from maskevidence.runs import RunDirectory
-from maskevidence.runs.parts import list_parts
+from maskevidence.command.pages.shown_observations import _cells, _remarks, card, find_extremes
+from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.pictures import Lines
 from maskevidence.core.show.words import typeset
+from maskevidence.core.table import Table
+from maskevidence.runs import RunDirectory
+from maskevidence.runs.parts import list_parts
+from maskevidence.tables.table_files import read_table
 from report_runs import HOSTILE, command, text_of, write_table, write_texts
 from text_models import save_bert
 

@@ -9,10 +9,11 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.command.options import RowOptions, RunOptions
+from maskevidence.command.options import RunOptions
+from maskevidence.command.score import score
 from maskevidence.runs import read_run, score_into
 from maskevidence.runs.parts import list_parts, write_part
-from maskevidence.command.score import score
+from maskevidence.tables.options import RowOptions
 from recorded_runs import N_FEATURES, make_model, read_numbers, same_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread", "every_block_saved")

@@ -21,15 +21,16 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine, start
 from listening import listening
-from maskevidence.command.options import RowOptions, RunOptions
+from maskevidence.command.options import RunOptions
+from maskevidence.command.score import score
+from maskevidence.core.masks.design import MaskDesign
 from maskevidence.ray import RayEngine
 from maskevidence.ray import engine as ray_engine
 from maskevidence.ray.engine import WorkerPool, with_own_memory
-from maskevidence.core.masks.design import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.blocks import Piece, Work
 from maskevidence.runs.parts import list_parts
-from maskevidence.command.score import score
+from maskevidence.tables.options import RowOptions
 from ray_models import (
     Budgeted,
     Troubled,

@@ -12,11 +12,12 @@ from pyarrow import parquet
 
 import maskevidence as me
 from command_line import CommandLine, files_in
-from maskevidence.command.options import RowOptions, RunOptions
-from maskevidence.command.report.reading import read_runs
+from maskevidence.command.options import RunOptions
+from maskevidence.command.pages.reading import read_runs
+from maskevidence.command.score import score
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.parts import list_parts
-from maskevidence.command.score import score
+from maskevidence.tables.options import RowOptions
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
 
 DESIGN = me.EverySize(2)

@@ -6,8 +6,8 @@ import pytest
 
 import first_run
 import maskevidence as me
+from maskevidence.command.pages.reading import ImageContent, read_runs
 from maskevidence.core.errors import InputError
-from maskevidence.command.report.reading import ImageContent, read_runs
 from maskevidence.runs import read_run
 
 

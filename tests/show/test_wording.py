@@ -13,9 +13,9 @@ import maskevidence as me
 from learned_conditionals import Learned, rows
 from maskevidence.core.comparing.comparison import answer, decided_by_few, ranking, verdict
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, page_of_numbers, summarize_scores
-from maskevidence.runs.summary import _title
 from maskevidence.core.show.parts import Table
 from maskevidence.core.show.terminal import print_page
+from maskevidence.runs.summary import _title
 
 
 def of_kind(kind: str) -> EvidenceEstimate:

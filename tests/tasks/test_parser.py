@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-
-from maskevidence.core.errors import InputError
 from maskevidence.inputs import options
+
 from maskevidence.command.command_words import Argument, Option
 from maskevidence.command.parser import with_flat_signature
+from maskevidence.core.errors import InputError
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 DECLARED = (Argument, Option)

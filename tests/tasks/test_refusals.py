@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 import maskevidence as me
 from command_line import CommandLine, files_in
 from image_models import random_images, saved, small_vit_mae, write_images
-from maskevidence.images.summary import image_summary
 from maskevidence.command import app
+from maskevidence.images.summary import image_summary
 from protein_models import protein_model
 from text_models import save_bert, small_tokenizer
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.command.options import RowOptions, RunOptions, TextOptions
-from maskevidence.tables.kind import new_model
+from maskevidence.command.options import RunOptions
 from maskevidence.command.score import score
 from maskevidence.command.summarize import summarize
+from maskevidence.tables.options import RowOptions
+from maskevidence.tables.rows import new_model
+from maskevidence.texts.options import TextOptions
 
 DESIGN = "every-size:2"
 

@@ -15,6 +15,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from maskevidence.command.check import check_command
+from maskevidence.command.command_words import kind_of_model, kind_of_training, own_file
+from maskevidence.command.compare import compare_command
+from maskevidence.command.options import Json, Threads
+from maskevidence.command.parser import Models, add_command
+from maskevidence.command.report import report
+from maskevidence.command.result import Result
+from maskevidence.command.score import score
+from maskevidence.command.summarize import summarize
+from maskevidence.command.train import train
 from maskevidence.core.errors import (
     CollapsedWeightsWarning,
     ConvergenceWarning,
@@ -23,25 +33,11 @@ from maskevidence.core.errors import (
     UnknownTokensWarning,
     UntrustedFileWarning,
 )
-from maskevidence.command.command_words import kind_of_model, kind_of_training, own_file
-from maskevidence.command.options import Json, Threads
+from maskevidence.core.kind import kinds, named
 from maskevidence.core.show.terminal import print_page, write_readably
 from maskevidence.core.show.words import plain
 from maskevidence.core.support import files
 from maskevidence.core.support.provenance import without_passwords
-from maskevidence.tables.cells import cells
-from maskevidence.command.check import check_command
-from maskevidence.command.compare import compare_command
-from maskevidence.tables.impute import impute_command
-from maskevidence.lm_eval.command import lm_eval
-from maskevidence.command.parser import Models, add_command
-from maskevidence.command.report import report
-from maskevidence.command.result import Result
-from maskevidence.command.score import score
-from maskevidence.tables.select import select_command
-from maskevidence.command.summarize import summarize
-from maskevidence.command.train import train
-from maskevidence.proteins.variants import variants_command
 
 DEBUG = "--debug"
 _NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
@@ -54,8 +50,6 @@ app = typer.Typer(
     "with error bars.",
     epilog="Start with: **maskevidence score ppca:8 digits**",
 )
-_SCORED = Models(kind_of_model, ("ppca:8", "google-bert/bert-base-uncased", "facebook/vit-mae-base"))
-_TRAINED = Models(kind_of_training, ("ppca:8", "masked-lm", "vit-mae"))
 
 
 def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
@@ -104,17 +98,21 @@ def show(result: Result, json: str | None) -> None:
         files.write_json(json, result.content)
 
 
-add_command(app, shown(score), models=_SCORED)
-add_command(app, shown(check_command), "check", models=_SCORED)
+add_command(app, shown(score), models=Models("score", kind_of_model))
+add_command(app, shown(check_command), "check", models=Models("check", kind_of_model))
 add_command(app, shown(summarize))
 add_command(app, shown(compare_command), "compare")
 add_command(app, shown(report))
-add_command(app, shown(train), models=_TRAINED)
-add_command(app, shown(select_command), "select")
-add_command(app, shown(impute_command), "impute")
-add_command(app, shown(cells))
-add_command(app, shown(variants_command), "variants")
-app.command("lm-eval", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lm_eval)
+add_command(app, shown(train), models=Models("train", kind_of_training))
+for kind in kinds():
+    for name, place in kind.commands.items():
+        function = named(place)
+        if "context" in inspect.signature(function).parameters:  # hands all words on to another program
+            app.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+                function
+            )
+        else:
+            add_command(app, shown(function), name)
 
 
 @app.callback(invoke_without_command=True)

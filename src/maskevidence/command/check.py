@@ -1,15 +1,15 @@
 """maskevidence check: whether a model keeps the protocol that its scores rest on."""
 
 from dataclasses import replace
+from typing import Annotated, Any
 
-from maskevidence.command.command_words import check_row_words
-from maskevidence.command.options import Data, Model, Preparation, TextOptions
+from maskevidence.command.command_words import OptionsOf
+from maskevidence.command.options import Data, Model
 from maskevidence.command.result import Result
+from maskevidence.core.kind import kind_named
 
-_IN_BFLOAT16 = 0.05  # the room for rounding, relative to 1 + |answer|
 
-
-def check_command(model: Model, data: Data, options: Preparation) -> Result:
+def check_command(model: Model, data: Data, options: Annotated[Any, OptionsOf("check")]) -> Result:
     """Check that MODEL keeps the protocol on DATA, so that its scores can be trusted.
 
     Every check says on how many rows and masks it was made, what it found, and what to look at: whether
@@ -25,21 +25,19 @@ def check_command(model: Model, data: Data, options: Preparation) -> Result:
         maskevidence check runs/a/model table.csv --json -
         maskevidence check google-bert/bert-base-uncased glue/qnli:validation --text question --limit 200
     """
-    if options.kind == "rows":
-        check_row_words(model, data)
+    kind = kind_named(options.kind)
+    kind.check_words(model, data)
     from maskevidence.core.check.run_checks import check_model
-    from maskevidence.command.prepare import prepare
-    from maskevidence.core.masks.sizes import LeaveOneOut, RandomSize
+    from maskevidence.core.masks.by_name import parse_design
 
-    of_texts = options if isinstance(options, TextOptions) else TextOptions()
-    design = LeaveOneOut() if of_texts.hides_words else RandomSize()
-    ready = prepare(model, data, design, options)
+    design, tolerance = kind.check_with(options)
+    ready = kind.prepare(model, data, parse_design(design).design, options, None)
     report = check_model(
         ready.model,
         ready.tokens,
         texts=ready.texts,
         seed=options.seed,
-        tolerance=_IN_BFLOAT16 if of_texts.checkpoint.bf16 else None,
+        tolerance=tolerance,
     )
     page = report.page()
     page = replace(page, notes=[*page.notes, *ready.notes])

@@ -8,24 +8,18 @@ Python users fill the dataclasses, and the command line builds its signatures fr
 
 import csv
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.kind import Kind, ModelWord, kinds
 from maskevidence.core.support.files import read_json
 from maskevidence.core.support.hub import hub_file
 
-ModelKind = Literal["rows", "texts", "images"]
-KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
-NOUNS: dict[ModelKind, str] = {
-    "rows": "models of rows",
-    "texts": "masked language models",
-    "images": "masked image models",
-}
 _OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-_TRANSFORMERS: dict[str, ModelKind] = {"masked-lm": "texts", "vit-mae": "images"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +27,14 @@ class Argument:
     """A word of the command line that is given by its place."""
 
     metavar: str  # its name on the help page
-    help: str  # what it is
+    help: str | Callable[[], str]  # what it is; a function if the kinds decide
+
+
+@dataclass(frozen=True)
+class OptionsOf:
+    """Stands for the options of a command, which differ by the kind of its MODEL."""
+
+    command: str  # the name by which kinds declare them
 
 
 @dataclass(frozen=True)
@@ -65,43 +66,44 @@ def declaration(annotation: Any) -> Option | Argument | None:
     return next(declared, None)
 
 
-def kind_of_training(word: str) -> ModelKind:
+def kind_of_training(word: str) -> Kind:
     """The kind of a new model that `train` makes.
 
     Example:
-        >>> kind_of_training("ppca:8"), kind_of_training("vit-mae")
-        ('rows', 'images')
+        >>> kind_of_training("ppca:8").name
+        'rows'
     """
-    return _TRANSFORMERS.get(word, "rows")
+    trainers = [kind for kind in kinds() if "train" in kind.options]
+    claimed = [kind for kind in trainers if not kind.catch_all and kind.trains(word)]
+    return next(iter(claimed), None) or next(kind for kind in trainers if kind.catch_all)
 
 
-def kind_of_model(word: str) -> ModelKind:
+def kind_of_model(word: str) -> Kind:
     """The kind of model that a MODEL word names.
 
-    A folder is asked for its config.json. A name on the hub is asked, too; if its config.json cannot be had,
-    a name with "vit" or "mae" is a masked image model, and any other a masked language model.
+    The kinds are asked one after the other, with the config.json of a folder or of a name on the hub.
 
     Example:
-        >>> kind_of_model("ppca:8"), kind_of_model("google-bert/bert-base-uncased")
+        >>> kind_of_model("ppca:8").name, kind_of_model("google-bert/bert-base-uncased").name
         ('rows', 'texts')
     """
+    asked = _looked_up(word)
+    scorers = [kind for kind in kinds() if "score" in kind.options]
+    claimed = [kind for kind in scorers if not kind.catch_all and kind.claims(asked)]
+    return next(iter(claimed), None) or next(kind for kind in scorers if kind.catch_all)
+
+
+def _looked_up(word: str) -> ModelWord:
+    """A MODEL word with the config.json that it names; a run of a user's own code is refused."""
     folder = Path(word)
     for run in (folder, folder.parent):
         _refuse_code_of_run(run)
     if folder.is_dir():
-        config = _config(folder / "config.json")
-        if config is None:
-            return "texts" if (folder / "tokenizer_config.json").exists() else "rows"
-        if not isinstance(config, dict) or "class" in config:  # a model that this package has saved
-            return "rows"
-        return "images" if "image_size" in config else "texts"
+        return ModelWord(word, is_folder=True, config=_config(folder / "config.json"))
     if _ON_THE_HUB.fullmatch(word) is None or own_file(word) is not None:
-        return "rows"
+        return ModelWord(word)
     file = hub_file(word, "config.json")
-    if file is None:
-        return "images" if re.search(r"vit|mae", word.lower()) else "texts"
-    config = _config(file)
-    return "images" if isinstance(config, dict) and "image_size" in config else "texts"
+    return ModelWord(word, on_hub=True, config=None if file is None else _config(file))
 
 
 def _config(file: Path) -> Any:
@@ -121,22 +123,6 @@ def own_file(word: str) -> Path | None:
     """
     match = _OWN.fullmatch(word)
     return None if match is None else Path(match[1]).resolve()
-
-
-def check_row_words(model: str | None, data: str) -> None:
-    """Refuse an unknown MODEL of rows and a table that does not exist, before torch is imported.
-
-    Args:
-        model: None for a command without MODEL.
-        data: the DATA word.
-    """
-    from maskevidence.tables.table_files import check_file
-    from maskevidence.tables.by_name import parse_model
-
-    if model is not None and own_file(model) is None and not Path(model).exists():
-        parse_model(model)
-    if not Path(data).is_dir():  # of images, whatever its name
-        check_file(data)
 
 
 def _refuse_code_of_run(folder: Path) -> None:

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskevidence.core.errors import InputError
 from maskevidence.command.command_words import Argument, Option
+from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError
 from maskevidence.core.show.parts import Table
 from maskevidence.core.show.words import NOT_KNOWN, typeset
-from maskevidence.command.result import Result
 
 if TYPE_CHECKING:
     from maskevidence.core.comparing.comparison import Difference
@@ -57,7 +57,7 @@ def compare_command(
 
 def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
     """Two sets of observations under one model, as pairs of one name each or as two samples."""
-    from maskevidence.texts.text_pairs import pair_texts, subtract_sets
+    from maskevidence.core.comparing.pairs import pair_texts, subtract_sets
 
     (a, first), (b, second) = ((name, run.estimate) for name, run in runs.items())
     if unpaired:

@@ -1,7 +1,7 @@
 """Typer commands built from functions whose options are declared as in `maskevidence.command.command_words`.
 
-A command whose options differ by the kind of its MODEL has a parameter that is a union of dataclasses, one
-for each kind. MODEL is looked up first among the words that were typed, and they are parsed with its options.
+A command whose options differ by the kind of its MODEL has a parameter that stands for a
+dataclass of each kind (`OptionsOf`). MODEL is looked up first among the words that were typed, and they are parsed with its options.
 """
 
 import inspect
@@ -11,34 +11,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
 
+from maskevidence.command.command_words import Argument, Option, OptionsOf, declaration, flag
 from maskevidence.core.errors import InputError
-from maskevidence.command.command_words import KINDS, NOUNS, Argument, ModelKind, Option, declaration, flag
+from maskevidence.core.kind import Kind, kinds
 from maskevidence.core.support.files import check_place
 
 _MAX_WHOLE = 2**63 - 1
 
-Which = (
-    ModelKind | Literal["some", "all"]
-)  # the options of a kind, those that some kind has, or those of all kinds
+Which = str  # the name of a kind, "some" for options that some kind has, or "all" for those of all kinds
 
 
 @dataclass(frozen=True)
 class Models:
-    """What MODEL may be in a command whose options differ by its kind."""
+    """MODEL in a command whose options differ by its kind."""
 
-    kind_of: Callable[[str], ModelKind]  # the kind of a MODEL word
-    examples: tuple[str, str, str]  # a MODEL word of each kind, for the help page
+    command: str  # the name by which kinds declare the options
+    kind_of: Callable[[str], Kind]  # the kind of a MODEL word
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds that have options of the command."""
+        return [kind for kind in kinds() if self.command in kind.options]
 
     def pages(self, command: str) -> str:
         """Where the help page of the command without MODEL sends the reader for further options."""
-        kinds = [f"{NOUNS[kind]} ({model})" for kind, model in zip(KINDS, self.examples, strict=True)]
-        return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(kinds)}."
+        named = [f"{kind.nouns} ({kind.examples[self.command]})" for kind in self.kinds]
+        return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(named)}."
 
 
 class CommandOfKinds(TyperCommand):
@@ -58,18 +61,24 @@ class CommandOfKinds(TyperCommand):
         model = self._model(info_name, list(args), parent)
         kind = None if model is None else self.models.kind_of(model)
         try:
-            return self.of(kind or "all").make_context(info_name, args, parent, **extra)
+            return self.of("all" if kind is None else kind.name).make_context(
+                info_name, args, parent, **extra
+            )
         except typer.TyperException as error:
             option = getattr(error, "option_name", None)
-            owners = [kind for kind in KINDS if any(option in each.opts for each in self.of(kind).params)]
+            owners = [
+                kind
+                for kind in self.models.kinds
+                if any(option in each.opts for each in self.of(kind.name).params)
+            ]
             if option is None or not owners or kind in owners:
                 if kind is not None and getattr(error, "ctx", None) is not None:
                     error.ctx.info_name = f"{info_name} {shlex.quote(str(model))}"  # type: ignore[attr-defined]
                 raise
-            belongs = f"{option} belongs to {' and '.join(NOUNS[owner] for owner in owners)}"
+            belongs = f"{option} belongs to {' and '.join(owner.nouns for owner in owners)}"
             if kind is None:
                 raise InputError(f"{belongs}; name MODEL and DATA, too") from error
-            raise InputError(f"{belongs}; {model!r} is one of {NOUNS[kind]}") from error
+            raise InputError(f"{belongs}; {model!r} is one of {kind.nouns}") from error
 
     def of(self, which: Which) -> TyperCommand:
         """The command with the options of a kind, or with those that all kinds have."""
@@ -190,12 +199,12 @@ def _flattened(
         )
 
 
-def _by_kind(annotation: Any) -> dict[ModelKind, type]:
-    """The dataclasses of a union by their kind; empty for another type."""
-    groups = [group for group in get_args(annotation) if group is not NoneType]
-    if not isinstance(annotation, UnionType) or not all(map(is_dataclass, groups)):
+def _by_kind(annotation: Any) -> dict[str, type]:
+    """The dataclasses of a command's options by their kind; empty for another type."""
+    of = next((part for part in get_args(annotation)[1:] if isinstance(part, OptionsOf)), None)
+    if of is None:
         return {}
-    return {group.kind: group for group in groups}
+    return {kind.name: kind.options[of.command] for kind in kinds() if of.command in kind.options}
 
 
 def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Option]]:
@@ -256,7 +265,8 @@ def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
     declared = declaration(annotation)
     assert declared is not None, f"{name} declares neither an option nor an argument"
     if isinstance(declared, Argument):
-        info: Any = typer.Argument(metavar=declared.metavar, help=declared.help)
+        words = declared.help if isinstance(declared.help, str) else declared.help()
+        info: Any = typer.Argument(metavar=declared.metavar, help=words)
     else:
         info = typer.Option(
             flag(name),

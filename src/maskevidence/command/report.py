@@ -1,15 +1,15 @@
 """maskevidence report: one page about a run, or about several side by side."""
 
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from maskevidence.core.errors import InputError
 from maskevidence.command.command_words import Argument, Option
+from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError
+from maskevidence.core.kind import kinds, named
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.words import count
-from maskevidence.command.result import Result
 
 
 def report(
@@ -40,26 +40,19 @@ def report(
         maskevidence report runs/a runs/b --out comparison.html
         maskevidence report runs/chosen
     """
-    from maskevidence.tables.choosing.selection import SELECTION
-    from maskevidence.proteins.mutant_tables import SUMMARY
-    from maskevidence.command.report import read_runs, read_selection, read_variants, write_report
-    from maskevidence.command.report.page import check_report_file
+    from maskevidence.command.pages.page import check_report_file, write_report
+    from maskevidence.command.pages.reading import read_runs
     from maskevidence.core.support.files import write_atomic
-    from maskevidence.tables.cells import RESULT, read_page
 
     check_report_file(out)
     about, reported = count(len(runs), "run"), None
-    readers: dict[str, tuple[str, Callable[[Path], Any]]] = {
-        SELECTION: ("selection", read_selection),
-        SUMMARY: ("table of mutants", read_variants),
-        RESULT: ("table of wrong cells", read_page),
-    }
+    readers = {sign: reader for kind in kinds() for sign, reader in kind.folders.items()}
     for sign, folder in product(readers, runs):
         if (folder / sign).is_file():
-            noun, read = readers[sign]
+            noun, place = readers[sign]
             if len(runs) > 1:
                 raise InputError(f"{str(folder)!r} is a {noun}, which has a page of its own; give it alone")
-            about, reported = f"a {noun}", read(folder)
+            about, reported = f"a {noun}", named(place)(folder)
     if isinstance(reported, bytes):
         write_atomic(out, reported)
     else:

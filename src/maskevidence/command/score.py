@@ -1,22 +1,12 @@
 """maskevidence score: the log evidence of a model on data."""
 
 from dataclasses import replace
+from typing import Annotated, Any
 
-from maskevidence.command.command_words import ModelKind, check_row_words
-from maskevidence.command.options import (
-    Data,
-    Design,
-    Model,
-    RunOptions,
-    Scorable,
-    ScoredRowOptions,
-    ScoredTextOptions,
-    TextOptions,
-)
-from maskevidence.texts.recipes import RECIPES
+from maskevidence.command.command_words import OptionsOf
+from maskevidence.command.options import Data, Design, Model, RunOptions
 from maskevidence.command.result import Result
-
-_DESIGN: dict[ModelKind, str] = {"rows": "every-size", "texts": "random-size", "images": "random-size"}
+from maskevidence.core.kind import kind_named
 
 
 def score(
@@ -24,7 +14,7 @@ def score(
     data: Data,
     design: Design = None,
     *,
-    options: Scorable,
+    options: Annotated[Any, OptionsOf("score")],
     run: RunOptions = RunOptions(),
 ) -> Result:
     """Estimate the log evidence of MODEL on DATA, with error bars and the curve over mask sizes.
@@ -47,30 +37,27 @@ def score(
     from maskevidence.core.masks.by_name import parse_design
 
     word = None if design is None else parse_design(design)
-    if options.kind == "rows":
-        check_row_words(model, data)
+    kind = kind_named(options.kind)
+    kind.check_words(model, data)
 
+    from maskevidence.command import scoring as numbers
+    from maskevidence.command.scoring import parse_precise
     from maskevidence.core.evidence.precise import FEWEST, Precise, default_design
-    from maskevidence.command.prepare import prepare
     from maskevidence.core.masks.design import MaskKey
     from maskevidence.core.masks.sizes import LeaveOneOut, RandomSize
+    from maskevidence.core.scores.score import Scoring
     from maskevidence.runs import RunDirectory, read_run
     from maskevidence.runs.prepared import score_prepared
-    from maskevidence.core.scores.score import Scoring
-    from maskevidence.command import scoring as numbers
-    from maskevidence.texts.score_pairs import score_pairs
-    from maskevidence.command.scoring import parse_precise
 
     precise = parse_precise(run.target_se, word, run.shard)
     numbers.check_run(run)
-    recipe = options.recipe if isinstance(options, TextOptions) else None
-    default = parse_design(_DESIGN[options.kind] if recipe is None else RECIPES[recipe].design)
-    word = word or replace(default, named=frozenset())
-    if isinstance(options, ScoredTextOptions) and options.against is not None:
-        return score_pairs(model, data, word, options, run)
+    word = word or replace(parse_design(kind.design_for(options)), named=frozenset())
+    apart: Result | None = kind.score(model, data, word, options, run)
+    if apart is not None:
+        return apart
     resumed = None if run.overwrite else run.out
     mask_design = word.design if precise is None else FEWEST
-    by_default = design is None and precise is None and options.kind == "rows" and run.shard is None
+    by_default = design is None and precise is None and kind.may_race and run.shard is None
     if by_default and (drawn_before := numbers.default_precise_of(resumed)) is not None:
         precise, mask_design = drawn_before, FEWEST
     existing = numbers.existing_design(mask_design, resumed)
@@ -79,11 +66,11 @@ def score(
     key = MaskKey(options.seed, word.masks)
     reports = word.per_token and isinstance(mask_design, LeaveOneOut)
     records = word.per_token and not reports
-    numbers.check_per_token(options.kind, mask_design, key, reports=reports, records=records)
-    batch_size = options.batch_size if isinstance(options, ScoredRowOptions) else Scoring.batch_size
+    numbers.check_per_token(kind, mask_design, key, reports=reports, records=records)
+    batch_size = getattr(options, "batch_size", Scoring.batch_size)
     scoring = Scoring(mask_design, key, batch_size, per_token=records)
     numbers.check_folder(run, model, scoring)
-    ready = prepare(model, data, mask_design, options, resumed)
+    ready = kind.prepare(model, data, mask_design, options, resumed)
     n_tokens = ready.tokens.n_tokens.cpu().numpy()
     if by_default and existing is None and isinstance(chosen := default_design(n_tokens), Precise):
         precise, mask_design = chosen, FEWEST
@@ -101,5 +88,5 @@ def score(
     tokens = None
     if reports:
         scores = estimate.scores if run.out is None else read_run(run.out).estimate.scores
-        tokens = numbers.tokens_of(ready, scores, run.out)
+        tokens = numbers.tokens_of(kind, ready, scores, run.out)
     return numbers.result_of(result, ready.source, lines, tokens, run.out)

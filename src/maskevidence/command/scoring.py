@@ -6,15 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskevidence import __version__, inputs
-from maskevidence.core.errors import InputError, import_extra
+from maskevidence import __version__
+from maskevidence.command.options import RunOptions
+from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError, import_extra, unknown_name
 from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.evidence.result import EvidenceEstimate, page_of_numbers
-from maskevidence.command.command_words import ModelKind
-from maskevidence.command.options import RunOptions
+from maskevidence.core.kind import Kind, kinds, named
 from maskevidence.core.masks.by_name import DesignWord
 from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.core.masks.sizes import RandomSize
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.scores.score import Scoring
+from maskevidence.core.show.parts import Part, Table
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import plain_number
+from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.runs import (
     DataSource,
     Recording,
@@ -29,23 +36,14 @@ from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import Prepared, manifest_of
 from maskevidence.runs.summary import agrees
-from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring
-from maskevidence.core.show.parts import Part, Table
-from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import plain_number
-from maskevidence.core.support.files import csv_text, write_atomic
-from maskevidence.command.result import Result
 
 MAX_TOKENS_SHOWN = 40
 
 
-def check_per_token(
-    kind: ModelKind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool
-) -> None:
+def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
     """Refuse per-token if neither the report nor the error uses the scores of tokens."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
-    if reports and kind != "texts":
+    if reports and not kind.tells_tokens:
         raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
     if records and not predicts:
         raise InputError(
@@ -252,15 +250,17 @@ def _engine(run: RunOptions, ready: Prepared) -> Engine:
 
 
 def _ray_engine(word: str) -> Any:
-    """The engine of a word; Ray itself is imported when it is called."""
-    from maskevidence.ray import parse_engine
+    """The engine of a word; what it needs is imported when it is called."""
+    engines = {name: place for kind in kinds() for name, place in kind.engines.items()}
+    name = word.partition(":")[0]
+    if name not in engines:
+        raise unknown_name("engine", name, engines)
+    return named(engines[name])(word)
 
-    return parse_engine(word)
 
-
-def tokens_of(ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
+def tokens_of(kind: Kind, ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
     """The score of each token, in nats; a run directory gets them as a CSV file."""
-    listed = inputs.texts.token_scores(ready, scores)
+    listed = kind.token_scores(ready, scores)
     if out is not None:
         columns = ("id", "position", "token", "log_prob")
         rows = ([entry[column] for column in columns] for entry in listed)

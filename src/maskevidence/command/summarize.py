@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskevidence.core.errors import InputError
 from maskevidence.command.command_words import Argument, Option
 from maskevidence.command.options import Overwrite
 from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError
 
 if TYPE_CHECKING:
     from maskevidence.runs import Run, RunDirectory
@@ -32,9 +32,9 @@ def summarize(
         maskevidence summarize runs/a
         maskevidence summarize runs/shard-* --out runs/whole
     """
+    from maskevidence.command.scoring import result_of
     from maskevidence.runs import RunDirectory, read_run, write_summary
     from maskevidence.runs.folder import locked
-    from maskevidence.command.scoring import result_of
 
     if out is not None and os.path.realpath(out) in {os.path.realpath(run) for run in runs}:
         raise InputError(f"--out {str(out)!r} is one of the runs; give another folder, or leave it out")
@@ -56,8 +56,8 @@ def summarize(
 
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     """Copy the scores, and the model if the run fitted one."""
-    from maskevidence.runs.directory import MODEL, write_closed_form, write_labels
     from maskevidence.core.support.files import write_atomic
+    from maskevidence.runs.directory import MODEL, write_closed_form, write_labels
 
     model = source / MODEL
     folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)

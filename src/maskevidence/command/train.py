@@ -1,10 +1,10 @@
 """maskevidence train: train a model by masked prediction, by its exact likelihood, or by a bound on it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from maskevidence.command.command_words import Argument, check_row_words
-from maskevidence.command.options import ImageTraining, TextTraining, TrainingOptions
+from maskevidence.command.command_words import Argument, OptionsOf
 from maskevidence.command.result import Result
+from maskevidence.core.kind import kind_named
 
 
 def train(
@@ -17,8 +17,8 @@ def train(
         ),
     ],
     data: Annotated[str, Argument("DATA", "Rows, texts or images, as `score` takes them.")],
-    options: TrainingOptions,
-) -> Result | None:
+    options: Annotated[Any, OptionsOf("train")],
+) -> Result | None:  # None where another process has the result
     """Train MODEL on DATA by masked prediction, and write it into a folder that `score` reads.
 
     Columns are centred and scaled for training, and the model is saved in the units of the data; models of
@@ -33,15 +33,4 @@ def train(
         maskevidence train masked-lm python-topics --out runs/bert
         maskevidence train vit-mae mnist:train --out runs/vit-mae
     """
-    if isinstance(options, TextTraining):
-        from maskevidence.texts.train_masked_lm import train_texts
-
-        return train_texts(data, options)
-    if isinstance(options, ImageTraining):
-        from maskevidence.images.train_vit_mae import train_images
-
-        return train_images(data, options)
-    check_row_words(model, data)
-    from maskevidence.tables.train_rows import train_rows
-
-    return train_rows(model, data, options)
+    return kind_named(options.kind).train(model, data, options)

@@ -6,18 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.result import page_of_numbers
 from maskevidence.command.command_words import kind_of_training
 from maskevidence.command.options import Training
-from maskevidence.tables.by_name import is_network
-from maskevidence.runs.folder import ResultFolder, read_sealed, write_sealed
-from maskevidence.core.show.parts import Page, Part, Table
-from maskevidence.core.show.words import typeset
+from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.result import page_of_numbers
+from maskevidence.core.show.parts import Page
 from maskevidence.core.support.files import read_json, write_json
 from maskevidence.core.support.provenance import origin
-from maskevidence.command.result import Result
 from maskevidence.core.training import checkpoints
+from maskevidence.runs.folder import ResultFolder, read_sealed, write_sealed
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
 _CHECKPOINTS = "checkpoint-*"  # of the `Trainer`
@@ -31,13 +29,11 @@ _OF_A_MODEL = (
 )
 _FILES = (SETTINGS, checkpoints.FILE, _CHECKPOINTS, "config.json", *_OF_A_MODEL, HISTORY, RESULT)
 _REMEDY = "give another folder, or --overwrite to replace it"
-_LITTLE = 0.05  # nats per token that a context is worth
 
 
 def training_result(content: dict[str, Any], lines: Sequence[str]) -> Result:
     """The result of a training from the content of `train.json`: the evidence of the data, and the notes."""
-    pages = {"rows": _page_of_rows, "texts": _page_of_texts, "images": _page_of_images}
-    return Result(pages[kind_of_training(content["model"])](content), content, lines)
+    return Result(kind_of_training(content["model"]).training_page(content), content, lines)
 
 
 def training_folder(out: Path) -> ResultFolder:
@@ -126,69 +122,7 @@ def remove_checkpoints(out: Path) -> None:
     training_folder(out).remove(_CHECKPOINTS)
 
 
-def _page_of_rows(result: Mapping[str, Any]) -> Page:
-    """The exact log evidence of a model of rows, or a bound on it."""
-    rows = [[f"training, {result['n_train']:,} rows", typeset(result["log_evidence_train"], 4)]]
-    if result["log_evidence_held_out"] is not None:
-        rows.append([f"held out, {result['n_test']:,} rows", typeset(result["log_evidence_held_out"], 4)])
-    bound = (
-        "importance bound, 16 orders"
-        if is_network(result["model"])
-        else "importance-weighted bound, 1,024 draws"
-    )
-    what = "exact log evidence" if result["kind"] == "exact" else bound
-    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
-    notes = [*result["notes"], *_notes_on_devices(result)]
-    if result["dropped_columns"]:
-        notes.append(f"dropped constant columns: {', '.join(result['dropped_columns'])}")
-    if result["stopped"] is not None:
-        notes.append(f"{result['stopped']}; the model is that of epoch {result['best_epoch']}")
-    if result["resumed_from"] is not None:
-        notes.append(f"resumed from the checkpoint after epoch {result['resumed_from']}")
-    return Page("", title, parts=[Table(["rows", "nats per row"], rows)], notes=notes)
-
-
-def _page_of_texts(result: Mapping[str, Any]) -> Page:
-    """The held-out evidence of a masked language model, beside what the frequencies of tokens give."""
-    recipe = result["recipe"]
-    noun, token = ("protein", "residue") if result.get("of_residues") else ("text", "token")
-    title = (
-        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
-        f"steps of {recipe['batch_size']} {noun}s, {result['n_train']:,} {noun}s to train on"
-    )
-    more: list[Part] = []
-    held_out, notes = result["held_out"], []
-    if held_out is not None and "frequencies_per_token" in held_out:
-        frequencies = held_out["frequencies_per_token"]
-        more.append(f"the frequencies of {token}s alone give {typeset(frequencies, 4)} nats per {token}")
-        if held_out["per_token"] < frequencies + _LITTLE:
-            notes.append(
-                "the model does hardly better than these, so that it has not learnt from the context; "
-                "give more --steps or another --learning-rate"
-            )
-    return _page_of_transformer(Page("", title, parts=more, notes=notes), result, "held out:", noun, token)
-
-
-def _page_of_images(result: Mapping[str, Any]) -> Page:
-    """The held-out evidence of a masked image model, and its reconstruction loss."""
-    recipe, held_out = result["recipe"], result["held_out"]
-    title = (
-        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, "
-        f"{result['n_patches']} patches of {result['patch_size']}×{result['patch_size']} pixels, trained on "
-        f"{result['n_train']:,} images, {recipe['steps']:,} steps of {recipe['batch_size']}"
-    )
-    n_scored = 0 if held_out is None else held_out["n_observations"]
-    more: list[Part] = []
-    if held_out is not None and "mean_image_loss" in held_out:
-        more.append(
-            f"reconstruction loss, mean over mask sizes: {held_out['reconstruction_loss_mean']:.4f}; of "
-            f"the mean image: {held_out['mean_image_loss']:.4f}"
-        )
-    heading = f"{n_scored:,} of {result['n_test']:,} images held out:"
-    return _page_of_transformer(Page("", title, parts=more), result, heading, "image")
-
-
-def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
+def notes_on_devices(result: Mapping[str, Any]) -> list[str]:
     """A note on a training that went on elsewhere, or none."""
     devices = result["devices"]
     if len(devices) < 2:
@@ -199,11 +133,11 @@ def _notes_on_devices(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _page_of_transformer(
+def page_of_transformer(
     own: Page, result: Mapping[str, Any], heading: str, noun: str, token: str = "token"
 ) -> Page:
     """The notes of a training and, below a heading, the held-out estimate before the page's own parts."""
-    of_training = [*result["notes"], *_notes_on_devices(result)]
+    of_training = [*result["notes"], *notes_on_devices(result)]
     if result["resumed_from"] is not None:
         of_training.append(f"resumed from the checkpoint after step {result['resumed_from']}")
     if result["held_out"] is None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -50,6 +50,8 @@ class Table:
         >>> model.columns, me.estimate_evidence(model, table).n_tokens
         (['a', 'b'], 7)
     """
+
+    kind: ClassVar[str] = "rows"  # which reads it again for a report
 
     name: str
     values: Float64[np.ndarray, "N D"]

@@ -1,10 +1,3 @@
-from maskevidence.huggingface...models.image.new_vit_mae import new_vit_mae as new_vit_mae
-from maskevidence.huggingface...models.image.new_vit_mae import random_vit_mae as random_vit_mae
-from maskevidence.huggingface...models.text.loading import load_tokenizer as load_tokenizer
-from maskevidence.huggingface...models.text.new_bert import frequency_score as frequency_score
-from maskevidence.huggingface...models.text.new_bert import new_bert as new_bert
-from maskevidence.huggingface...models.text.new_bert import new_modern_bert as new_modern_bert
-from maskevidence.huggingface...models.text.new_bert import word_pieces as word_pieces
 from maskevidence.huggingface.collator import MaskSizeCollator as MaskSizeCollator
 from maskevidence.huggingface.recipe import Recipe as Recipe
 from maskevidence.huggingface.recipe import Trained as Trained
@@ -12,4 +5,8 @@ from maskevidence.huggingface.trainer import EvidenceCallback as EvidenceCallbac
 from maskevidence.huggingface.trainer import EvidenceTrainer as EvidenceTrainer
 from maskevidence.huggingface.trainer import evidence_loss as evidence_loss
 from maskevidence.huggingface.training import train_masked_lm as train_masked_lm
-from maskevidence.huggingface.training import train_vit_mae as train_vit_mae
+from maskevidence.texts.loading import load_tokenizer as load_tokenizer
+from maskevidence.texts.new_bert import frequency_score as frequency_score
+from maskevidence.texts.new_bert import new_bert as new_bert
+from maskevidence.texts.new_bert import new_modern_bert as new_modern_bert
+from maskevidence.texts.new_bert import word_pieces as word_pieces

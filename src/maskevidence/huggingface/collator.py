@@ -10,10 +10,10 @@ from jaxtyping import Bool, Int64
 
 from maskevidence import FixedRate, MaskDesign, MaskKey, RandomSize
 from maskevidence.core.errors import InputError
-from maskevidence.huggingface.processes import rank
-from maskevidence.huggingface.recipe import ID
 from maskevidence.core.masks.design import drawn_masks
 from maskevidence.core.support.keyed_random import keyed_bits, kronecker, scaled
+from maskevidence.huggingface.processes import rank
+from maskevidence.huggingface.recipe import ID
 
 WEIGHT = "mask_weight"
 NOT_SCORED = -100

@@ -10,7 +10,7 @@ from torch import Tensor
 from maskevidence import EvidenceEstimate, MaskDesign, RandomSize, Tokens, estimate_evidence
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.huggingface.collator import NOT_SCORED, WEIGHT, MaskSizeCollator
-from maskevidence.models import MaskedLM
+from maskevidence.texts.masked_lm import MaskedLM
 
 _transformers = import_extra("transformers", "hf", "training by transformers")
 

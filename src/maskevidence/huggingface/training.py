@@ -3,7 +3,7 @@
 import math
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,24 +11,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from maskevidence import MaskDesign, MaskKey, RandomSize, Tokens
+from maskevidence import MaskDesign, Tokens
 from maskevidence.core.errors import InputError, NumericalError, import_extra
-from maskevidence.huggingface.collator import MaskSizeCollator, one_mask_each
+from maskevidence.core.support.files import read_json, write_json
+from maskevidence.core.support.progress import Advance, progress, quiet
+from maskevidence.huggingface.collator import MaskSizeCollator
 from maskevidence.huggingface.processes import (
     end_processes,
     n_processes,
     on_cpu,
     training_device,
 )
-from maskevidence.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
-from maskevidence.huggingface.trainer import BaseTrainer, EvidenceTrainer
-from maskevidence.models import MaskedImage, MaskedLM
-from maskevidence.images.adapters import ViTMAENetwork
-from maskevidence.core.support.files import read_json, write_json
-from maskevidence.core.support.keyed_random import keyed_ranks
-from maskevidence.core.support.progress import Advance, progress, quiet
+from maskevidence.huggingface.recipe import Recipe, Trained, TrainingOrder
+from maskevidence.huggingface.trainer import EvidenceTrainer
+from maskevidence.texts.masked_lm import MaskedLM
 
 _transformers = import_extra("transformers", "hf", "training by transformers")
 
@@ -36,8 +33,6 @@ LOG_EVERY = 50
 _DEVICES = "devices.json"
 _COMPLETE = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
 HIDDEN = "hidden"
-PIXELS = "pixel_values"
-VIT_MAE_RECIPE = Recipe(steps=3000, batch_size=64, learning_rate=1e-3, warmup=100, weight_decay=0.05)
 
 
 def train_masked_lm(
@@ -105,123 +100,6 @@ def train_masked_lm(
     tokens_per_text = float(tokens.n_tokens.double().mean())
     trained = run_trainer(make, recipe, options, unit="nats per token", loss_scale=tokens_per_text)
     model.to(model.device)  # the Trainer moved the network alone
-    return trained
-
-
-class PatchMaskCollator:
-    """Turns images into a training batch: one mask size for all, drawn by the design, and a mask per image.
-
-    The encoder sees visible patches only, so that the images of a batch must share their mask size. Sizes
-    are spread evenly over the steps. The loss is the mean squared error of hidden
-    pixels: with uniformly random sizes, its mean is the mean of the curve of reconstruction losses. Up to
-    constants, this is the masked objective for a Gaussian density with one variance for all sizes.
-
-    Args:
-        design: how sizes are drawn; by default `RandomSize`, uniform on 1..D.
-
-    Example:
-        >>> from maskevidence.images.new_vit_mae import new_vit_mae
-        >>> model = new_vit_mae(image_size=8, patch_size=4, channels=1)
-        >>> patches = np.zeros((4, 16), dtype=np.uint8)
-        >>> batch = PatchMaskCollator(model, batch_size=2)([{"input_ids": patches, "id": i} for i in (0, 1)])
-        >>> batch["pixel_values"].shape, len(set(batch["hidden"].sum(1).tolist()))
-        (torch.Size([2, 1, 8, 8]), 1)
-    """
-
-    def __init__(
-        self, model: MaskedImage, design: MaskDesign | None = None, *, batch_size: int, seed: int = 0
-    ) -> None:
-        self.model = model
-        self.design = RandomSize(1, 1) if design is None else design
-        self.batch_size = batch_size
-        self.key = MaskKey(seed)
-
-    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-        """The batch: pixel_values (B, C, H, W), preprocessed, and hidden (B, D), equally many in each row."""
-        ids = np.array([int(feature[ID]) for feature in features])
-        patches = torch.from_numpy(np.stack([feature["input_ids"] for feature in features]))
-        size = self.size_of_step(int(ids[0]) // self.batch_size)
-        everywhere = np.ones(patches.shape[:2], dtype=np.bool_)
-        hidden = keyed_ranks(self.key.seed, ids[:, None], everywhere) < size
-        return {PIXELS: self.model.pixel_values(patches), HIDDEN: torch.from_numpy(hidden)}
-
-    def size_of_step(self, step: int) -> int:
-        """The number of patches that a step hides."""
-        everywhere = np.ones((1, self.model.n_patches), dtype=np.bool_)
-        masked, _ = one_mask_each(self.design, self.key, np.array([step]), everywhere)
-        return int(masked.sum())
-
-
-class ImageTrainer(BaseTrainer):
-    """The Trainer for the batches of a `PatchMaskCollator`, whose masks the network gets."""
-
-    def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
-        """The mean squared error of the hidden pixels, in preprocessed units."""
-        output = ViTMAENetwork.ask(self.model, inputs[PIXELS], inputs[HIDDEN], through=model)
-        return output.loss, output
-
-
-def train_vit_mae(
-    model: MaskedImage,
-    tokens: Tokens,
-    design: MaskDesign | None = None,
-    recipe: Recipe = VIT_MAE_RECIPE,
-    *,
-    out: str | Path | None = None,
-    checkpoint_every: int = 500,
-    report_to: str = "none",
-    callbacks: Sequence[Callable[[Any], Any]] = (),
-    device: str | torch.device | None = None,
-) -> Trained:
-    """Train a ViT-MAE in place by its reconstruction loss, with one mask size per step.
-
-    The order of the images, sizes and masks are functions of the seed and the step: a training that resumes
-    from a checkpoint ends where an uninterrupted one does. Pixel variances that were fitted before belong to
-    the old weights and are dropped: calibrate the model again.
-
-    Args:
-        model: from `new_vit_mae` or `MaskedImage.from_pretrained`.
-        tokens: the images, `model.tokens(pixels)`.
-        design: how sizes are drawn; see `PatchMaskCollator`.
-        recipe: how to train.
-        out, checkpoint_every, report_to, callbacks, device: as for `train_masked_lm`.
-
-    Raises:
-        InputError: a model that is not a ViT-MAE, or options that cannot be used.
-        NumericalError: a loss that is not finite.
-
-    Example:
-        >>> from maskevidence.images.new_vit_mae import new_vit_mae
-        >>> model = new_vit_mae(image_size=8, patch_size=4, channels=1)
-        >>> tokens = model.tokens(np.random.default_rng(0).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8))
-        >>> trained = train_vit_mae(model, tokens, recipe=Recipe(steps=2, batch_size=4, warmup=0))
-        >>> [entry["step"] for entry in trained.history]
-        [2]
-    """
-    if not isinstance(model.network, ViTMAENetwork):
-        raise InputError("only a ViT-MAE can be trained by the Trainer; train the function yourself")
-    network = model.to("cpu").network.model  # batches are made on the processor, and the Trainer moves them
-    checkpoint = None if out is None else newest_checkpoint(out)
-    if checkpoint is not None:
-        # The Trainer would not load these weights: it looks for the current names of parameters in a file
-        # that transformers writes with the names of older versions.
-        with quiet():
-            saved = type(network).from_pretrained(checkpoint, dtype=next(network.parameters()).dtype)
-        network.load_state_dict(saved.state_dict())
-    collator = PatchMaskCollator(model, design, batch_size=recipe.batch_size, seed=recipe.seed)
-
-    def make(arguments: Any) -> Any:
-        return ImageTrainer(
-            model=network,
-            args=arguments,
-            data_collator=collator,
-            train_dataset=TrainingOrder(tokens, recipe.steps * recipe.batch_size, recipe.seed),
-        )
-
-    model.density = None
-    options = TrainerOptions(out, checkpoint_every, report_to, callbacks, device)
-    trained = run_trainer(make, recipe, options, unit="squared error")
-    model.to(network.device)  # the Trainer moved the network alone
     return trained
 
 

@@ -9,13 +9,13 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from maskevidence.core.errors import NumericalError
-from maskevidence.images.patches import random_masks
-from maskevidence.images.pixel_density import PixelDensity, discretised_log_prob
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.choices import DensityName
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.tokens import Tokens
+from maskevidence.images.options import DensityName
+from maskevidence.images.patches import random_masks
+from maskevidence.images.pixel_density import PixelDensity, discretised_log_prob
 
 MASK_KEY = 0x76617269  # keeps the masks of the calibration apart from those of the scores
 # The likeliest variance of the discretised density is searched on this many pixels of each size: its

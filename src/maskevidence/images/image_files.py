@@ -11,10 +11,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from maskevidence.core.support.sources import HubSet, choose_split, divide, find_source, reading_parquet, splits
-from maskevidence.core.table import Table, held_out_rows
 from maskevidence.core.errors import InputError, import_extra, unknown_name
 from maskevidence.core.support.progress import progress
+from maskevidence.core.support.sources import (
+    HubSet,
+    choose_split,
+    divide,
+    find_source,
+    reading_parquet,
+    splits,
+)
+from maskevidence.core.table import Table, held_out_rows
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 IMAGE_SETS = {

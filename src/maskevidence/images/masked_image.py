@@ -11,6 +11,11 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
+from maskevidence.core.model_page import model_page
+from maskevidence.core.show.parts import Page
+from maskevidence.core.show.shown import HasPage
+from maskevidence.core.support.devices import choose_device
+from maskevidence.core.tokens import Tokens
 from maskevidence.images.adapters import (
     PatchNetwork,
     load_vit_mae,
@@ -18,6 +23,7 @@ from maskevidence.images.adapters import (
     vit_mae_adapter,
 )
 from maskevidence.images.calibration import fit_variances, spread_sizes
+from maskevidence.images.options import DensityName, PatchStatistics
 from maskevidence.images.patches import (
     PatchCall,
     calls_by_size,
@@ -35,12 +41,6 @@ from maskevidence.images.pixel_density import (
     pixel_base_measure,
     visible_statistics,
 )
-from maskevidence.core.model_page import model_page
-from maskevidence.core.show.parts import Page
-from maskevidence.core.show.shown import HasPage
-from maskevidence.core.support.choices import DensityName, PatchStatistics
-from maskevidence.core.support.devices import choose_device
-from maskevidence.core.tokens import Tokens
 
 _BATCH_TOKENS = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE = 2**15

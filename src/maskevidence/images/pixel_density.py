@@ -22,7 +22,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import MASS
-from maskevidence.core.support.choices import DensityName, PatchStatistics
+from maskevidence.images.options import DensityName, PatchStatistics
 
 DENSITIES: tuple[DensityName, ...] = ("gaussian", "discretised")
 LEVELS = 256

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import Curve
 from maskevidence.core.model import Conditionals
+from maskevidence.core.tokens import Tokens
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.images.pixel_density import PixelDensity
-from maskevidence.core.tokens import Tokens
 
 
 class ReconstructionLoss(nn.Module):

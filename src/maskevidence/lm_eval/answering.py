@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.progress import progress
 from maskevidence.lm_eval.harness import (
     AnswerCache,
     Contest,
@@ -25,8 +26,7 @@ from maskevidence.lm_eval.texts import (
     write,
 )
 from maskevidence.lm_eval.values import ScoredValue, Valuer, design_of, key_of_texts, summed
-from maskevidence.models import MaskedLM
-from maskevidence.core.support.progress import progress
+from maskevidence.texts.masked_lm import MaskedLM
 
 _DECISION = "decision"
 _CONFIDENCE = 0.995

@@ -45,9 +45,9 @@ def _run_harness(words: Sequence[str]) -> None:
     from lm_eval._cli import HarnessCLI
     from rich.console import Console
 
+    from maskevidence.core.show.terminal import print_page
     from maskevidence.lm_eval.harness import errors_page
     from maskevidence.lm_eval.model import NAME, MaskedEvidenceLM
-    from maskevidence.core.show.terminal import print_page
 
     MaskedEvidenceLM.latest = None
     parser = HarnessCLI()

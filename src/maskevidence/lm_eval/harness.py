@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, UntrustedFileWarning
-from maskevidence.lm_eval.values import ScoredValue
 from maskevidence.core.show.parts import Page, Table
+from maskevidence.lm_eval.values import ScoredValue
 
 _EVALUATOR = "lm_eval.evaluator"
 # Metrics of a multiple choice that read only which choice has the largest value.

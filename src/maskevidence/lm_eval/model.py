@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import torch
 
 from maskevidence.core.errors import InputError, import_extra
+from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.support.files import check_place, write_json
 from maskevidence.lm_eval.answering import Answerer, ScoredContinuation, Settings
 from maskevidence.lm_eval.harness import (
     AnswerCache,
@@ -16,9 +18,7 @@ from maskevidence.lm_eval.harness import (
 )
 from maskevidence.lm_eval.texts import Decoding
 from maskevidence.lm_eval.values import ScoredValue
-from maskevidence.models import MaskedLM
-from maskevidence.core.fingerprints import fingerprint
-from maskevidence.core.support.files import check_place, write_json
+from maskevidence.texts.masked_lm import MaskedLM
 
 _harness: Any = import_extra("lm_eval.api.model", "lm-eval", "the lm-evaluation-harness")
 _registry: Any = import_extra("lm_eval.api.registry", "lm-eval", "the lm-evaluation-harness")

@@ -15,12 +15,12 @@ from torch import Tensor
 from maskevidence import MaskDesign, MaskKey, ScoreTable, Tokens
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import to_device_of
-from maskevidence.models import MaskedLM
-from maskevidence.texts.pieces import Frame, frame_of
 from maskevidence.core.scores import Answer, Asker
 from maskevidence.core.scores.policies import most_urgent, steps
 from maskevidence.core.scores.score import Scoring, score_by
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.pieces import Frame, frame_of
 
 _ONE_CALL = 2**40  # tokens: the user's number of texts per call decides alone
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")

@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float64, Int64, UInt64
 from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, MaskKey, Policy
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.bounds import linear_scores
-from maskevidence.lm_eval.texts import Continuation, TextScorer
 from maskevidence.core.masks.design import BoolMatrix, Integers, Plan, Positions, Summation
-from maskevidence.texts.published import LLaDA
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks, scaled
+from maskevidence.lm_eval.texts import Continuation, TextScorer
+from maskevidence.texts.published import LLaDA
 
 PER_ORDER = 4  # masks, with sizes a quarter of the number of tokens apart
 _SIZE = -1  # where the key of a place would be: the key of the sizes

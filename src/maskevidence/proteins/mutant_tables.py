@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.texts.fasta import is_fasta, read_fasta
-from maskevidence.core.table import place_of
-from maskevidence.tables.table_files import is_number
-from maskevidence.texts.text_files import TextColumns, read_text_file
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.files import reading
+from maskevidence.core.table import place_of
 from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES
 from maskevidence.proteins.variant_scores import MIN_PAIRS
-from maskevidence.core.support.files import reading
+from maskevidence.tables.table_files import is_number
+from maskevidence.texts.fasta import is_fasta, read_fasta
+from maskevidence.texts.text_files import TextColumns, read_text_file
 
 TABLE, SUMMARY = "variants.csv", "variants.json"
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from maskevidence.core.table import place_of
 from maskevidence.core.errors import InputError
-from maskevidence.proteins.conventions import Base, Pair, Side
 from maskevidence.core.scores import Reads
+from maskevidence.core.table import place_of
+from maskevidence.proteins.conventions import Base, Pair, Side
 
 _SUBSTITUTION = re.compile(r"([^\W\d_])(-?\d+)([^\W\d_])")
 _INSERTED = 2**32  # above every position of a wild type

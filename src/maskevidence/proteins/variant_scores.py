@@ -9,8 +9,12 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence import HasLogDistributions, HasUnmaskedLogDistributions, MaskedModel, RandomSize
-from maskevidence.core.table import place_of
 from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.scores import Asker, Reads
+from maskevidence.core.show import Columns, Histogram, Page, Shown, Table, count, typeset
+from maskevidence.core.support.files import csv_text
+from maskevidence.core.support.progress import progress
+from maskevidence.core.table import place_of
 from maskevidence.proteins.conventions import (
     CONVENTIONS,
     FEW_PASSES,
@@ -20,10 +24,6 @@ from maskevidence.proteins.conventions import (
     Pair,
 )
 from maskevidence.proteins.mutants import pairs_of, parse_mutants
-from maskevidence.core.scores import Asker, Reads
-from maskevidence.core.show import Columns, Histogram, Page, Shown, Table, count, typeset
-from maskevidence.core.support.files import csv_text
-from maskevidence.core.support.progress import progress
 
 _MAX_DRAWS = 10_000
 _MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants of the page, and characters of their names

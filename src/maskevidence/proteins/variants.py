@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.core.errors import InputError
 from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.options import CheckpointOptions, VariantOptions
 from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError
+from maskevidence.proteins.options import VariantOptions
+from maskevidence.texts.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from maskevidence.proteins.variant_scores import Correlation, VariantScores
@@ -38,7 +39,6 @@ def variants_command(
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --conventions joint,pll --out scores
     """
-    from maskevidence.texts.kind import load_text_model
     from maskevidence.proteins.mutant_tables import (
         conventions_of,
         read_mutants,
@@ -47,6 +47,7 @@ def variants_command(
     from maskevidence.proteins.mutants import parse_mutants
     from maskevidence.proteins.variant_scores import variants
     from maskevidence.proteins.variants_page import correlation_table
+    from maskevidence.texts.prepared_texts import load_text_model
 
     _check(model, options, checkpoint)
     given = [] if options.given is None else [word.strip() for word in options.given.split(",")]
@@ -87,7 +88,7 @@ def _check(model: str, options: VariantOptions, checkpoint: CheckpointOptions) -
     """Refuse another kind of model, and options that mean nothing, before anything is read."""
     from maskevidence.core.support.hub import check_revision
 
-    if kind_of_model(model) != "texts":
+    if kind_of_model(model).name != "texts":
         raise InputError(
             f"{model!r} is no masked language model; give a folder of one, or OWNER/NAME on the hub"
         )
@@ -143,9 +144,9 @@ def _correlations(
 
 def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, Any], out: Path) -> list[str]:
     """The summary marks the folder; the table is written last and marks it as finished."""
+    from maskevidence.core.support.files import write_atomic
     from maskevidence.proteins.mutant_tables import SUMMARY, TABLE, column_beside
     from maskevidence.runs.folder import write_sealed
-    from maskevidence.core.support.files import write_atomic
 
     taken = ("mutant", *scores.columns().values)
     columns = {column_beside(name, taken): column.tolist() for name, column in given.items()}

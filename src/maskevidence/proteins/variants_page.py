@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError
-from maskevidence.proteins.mutant_tables import SUMMARY, TABLE, column_beside
-from maskevidence.runs.folder import read_sealed
 from maskevidence.core.show.parts import Page, Part, Table
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.words import count, typeset
 from maskevidence.core.support.files import reading
 from maskevidence.core.support.provenance import made_of
+from maskevidence.proteins.mutant_tables import SUMMARY, TABLE, column_beside
+from maskevidence.runs.folder import read_sealed
 
 _ONE_SITE = re.compile(r"(\w)(\d+)(\w)")
 _REMEDY = "score again with --overwrite"

@@ -31,12 +31,12 @@ import torch
 
 from maskevidence import MaskedModel, ScoreTable
 from maskevidence.core.errors import InputError, MaskEvidenceError, import_extra
-from maskevidence.core.model import HasBatches
 from maskevidence.core.fingerprints import fingerprint
-from maskevidence.runs.blocks import Done, Scorer, Work
+from maskevidence.core.model import HasBatches
 from maskevidence.core.scores.score import Scoring
 from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.progress import Advance
+from maskevidence.runs.blocks import Done, Scorer, Work
 
 MAX_DEATHS = 3  # of workers at the same block, or one after the other while they load the model
 CONNECT_SECONDS = 10.0

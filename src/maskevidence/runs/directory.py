@@ -9,9 +9,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from maskevidence.core.errors import InputError
-from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
-from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
 from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
@@ -21,6 +18,9 @@ from maskevidence.core.support.files import (
     write_atomic,
     writing,
 )
+from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
+from maskevidence.runs.manifest import SCHEMA, Manifest
+from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
 
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
 _OF_DATA = b"data"

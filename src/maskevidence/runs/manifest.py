@@ -11,9 +11,9 @@ from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.masks.by_name import design_from_settings
 from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.core.model import Conditionals
+from maskevidence.core.support.provenance import command, versions
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.runs.folder import seal
-from maskevidence.core.support.provenance import command, versions
 
 SCHEMA = 3
 # Fields that tell how a run came about, or that follow from the others: two runs that differ in these alone
@@ -30,7 +30,7 @@ _INCIDENTAL = {
     "precise",
     "model_words",
 }
-_INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint", "noun", "token"}
+_INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint", "kind", "noun", "token"}
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
 
@@ -49,6 +49,7 @@ class DataSource(BaseModel):
         options: the options that the data were read with (limit, column, resize, skip_bad, binarise,
             block_size, context_field), as far as they were given.
         notes: changes of the data, one sentence each.
+        kind: the name of the kind that reads them again for a report; None if none does.
         noun: what an observation is: a protein, a block of text, a text, an image or a row.
         token: what a token is: a token or a residue.
     """
@@ -64,6 +65,7 @@ class DataSource(BaseModel):
     test_fraction: float | None = None
     options: dict[str, str | int | bool] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
+    kind: str | None = None
     noun: str = "row"
     token: str = "token"
 

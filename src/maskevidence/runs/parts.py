@@ -15,10 +15,10 @@ from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MASKS_AT_ONCE, compact
-from maskevidence.runs.blocks import Piece
-from maskevidence.runs.folder import seal
 from maskevidence.core.scores.record import HiddenTokens, Scores, ScoreTable
 from maskevidence.core.support.files import reading, write_atomic
+from maskevidence.runs.blocks import Piece
+from maskevidence.runs.folder import seal
 
 SCORES = "scores"
 _NAME = re.compile(r"blocks-(\d+)-(\d+)_repeats-(\d+)-(\d+)_([0-9a-f]{16})\.parquet")

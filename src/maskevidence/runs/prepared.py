@@ -1,6 +1,6 @@
 """A model and the observations to score it on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,16 +11,13 @@ from torch import nn
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.core.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
-from maskevidence.tables.base import TableModel
-from maskevidence.tables.cell_mass import CellMass
 from maskevidence.core.fingerprints import fingerprint
-from maskevidence.images.summary import image_summary
+from maskevidence.core.kind import kinds
+from maskevidence.core.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
+from maskevidence.core.scores.score import Scoring
+from maskevidence.core.tokens import Tokens
 from maskevidence.runs.folder import seal
 from maskevidence.runs.manifest import DataSource, Manifest
-from maskevidence.core.scores.score import Scoring
-from maskevidence.core.show.words import model_words
-from maskevidence.core.tokens import Tokens
 
 
 @dataclass(frozen=True)
@@ -112,12 +109,20 @@ def score_prepared(
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
         result["closed_form_se"] = estimate.closed_form_se
     if prepared.details:
-        result |= prepared.details | image_summary(prepared.details, estimate.log_evidence, estimate.curve)
+        result |= prepared.details | summaries(prepared.details, estimate)
     of_rows = prepared.model.notes_on(prepared.tokens) if isinstance(prepared.model, HasNotesOn) else ()
     noted = (*of_rows, *prepared.notes)  # by `prepare`, which knows the words of the table
     more = [note for note in result["notes"] if note not in noted]
     result["notes"] = [*prepared.notes, *more]
     return result, estimate
+
+
+def summaries(details: Mapping[str, Any], estimate: EvidenceEstimate) -> dict[str, Any]:
+    """What the kinds add to estimate.json for runs with these details."""
+    added: dict[str, Any] = {}
+    for kind in kinds():
+        added |= kind.summary(details, estimate.log_evidence, estimate.curve)
+    return added
 
 
 def manifest_of(
@@ -128,7 +133,7 @@ def manifest_of(
     return Manifest(
         model=model,
         revision=prepared.revision,
-        model_words=None if prepared.fitted else _in_words(prepared.model),
+        model_words=None if prepared.fitted else getattr(prepared.model, "in_words", lambda: None)(),
         model_fingerprint=_fingerprint(prepared),
         conditionals=prepared.model.conditionals,
         base_measure=base_measure_of(prepared.model),
@@ -149,9 +154,3 @@ def _fingerprint(prepared: Prepared) -> str | None:
     """What decides the numbers of the model: its weights, settings and code; None if it was fitted."""
     own = None if prepared.fitted else fingerprint(prepared.model)
     return own if prepared.code is None else seal([own, prepared.code])
-
-
-def _in_words(model: Any) -> str | None:
-    """A model of rows in words; None for another one, whose folder or name on the hub says what it is."""
-    model = model.model if isinstance(model, CellMass) else model
-    return model_words(type(model).__name__, model.arguments()) if isinstance(model, TableModel) else None

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskevidence.core.table import Table
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.table import Table
 
 if TYPE_CHECKING:
     from maskevidence.runs.manifest import DataSource
@@ -100,5 +100,6 @@ def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
         columns=[] if data is None else list(data.columns),
         text_fingerprint=estimate.text_fingerprint,
         notes=[*(() if data is None else data.notes), *estimate.notes],
+        kind=None if data is None else data.kind,
         noun=noun,
     )

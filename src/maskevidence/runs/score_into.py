@@ -14,17 +14,15 @@ from maskevidence import __version__
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import check_n_masks, n_masks
 from maskevidence.core.model import HasLogEvidence, device_of, to_device_of
-from maskevidence.models import load
-from maskevidence.tables.cell_mass import CellMass
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.scores.score import Scoring, check_scorable, rounding
+from maskevidence.core.support.progress import progress
+from maskevidence.core.tokens import Tokens
 from maskevidence.runs.blocks import Engine, Piece, Scorer, Work, block_rows, local_engine
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, read_part, write_part
-from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring, check_scorable, rounding
-from maskevidence.core.support.progress import progress
-from maskevidence.core.tokens import Tokens
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 
@@ -211,8 +209,7 @@ def _kept(folder: RunDirectory, like: Any) -> Any:
             f"the model of the run in {str(folder.path)!r} is missing; restore the folder {MODEL}, or score "
             "again with --overwrite"
         )
-    device, model = device_of(like), load(folder.path / MODEL)
-    model = like.around(model) if isinstance(like, CellMass) else model
+    device, model = device_of(like), like.reloaded(folder.path / MODEL)
     return model if device is None else model.to(device)
 
 

@@ -12,7 +12,10 @@ from maskevidence.core.errors import InputError, MissingExtraError
 from maskevidence.core.evidence.curve import curve_lines
 from maskevidence.core.evidence.observations import ObservationTable, observation_table
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
-from maskevidence.images.summary import image_summary
+from maskevidence.core.scores.record import Scores
+from maskevidence.core.show.draw import image
+from maskevidence.core.support.files import check_place, write_atomic, write_json
+from maskevidence.core.support.provenance import command
 from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
@@ -24,10 +27,7 @@ from maskevidence.runs.directory import (
 )
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, scores_of
-from maskevidence.core.scores.record import Scores
-from maskevidence.core.show.draw import image
-from maskevidence.core.support.files import check_place, write_atomic, write_json
-from maskevidence.core.support.provenance import command
+from maskevidence.runs.prepared import summaries
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Run:
         result |= {"versions": manifest.versions, "command": manifest.command, "notes": notes}
         if manifest.details:
             details = manifest.details
-            result |= details | image_summary(details, estimate.log_evidence, estimate.curve)
+            result |= details | summaries(details, estimate)
         if manifest.closed_form is not None:
             result["closed_form"] = manifest.closed_form
             result["closed_form_se"] = estimate.closed_form_se

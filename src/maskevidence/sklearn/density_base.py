@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float64
 
 from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
-from maskevidence.data import Table
 from maskevidence.core.errors import import_extra
 from maskevidence.core.evidence.estimate import labels_of
-from maskevidence.tables.base import TableModel
+from maskevidence.core.table import Table
 from maskevidence.core.tokens import without_mask
+from maskevidence.tables.base import TableModel
 
 PURPOSE = "maskevidence.sklearn"
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)

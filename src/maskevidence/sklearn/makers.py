@@ -9,8 +9,8 @@ from jaxtyping import Float64
 
 from maskevidence import RowsModel, models
 from maskevidence.core.errors import InputError, import_extra
-from maskevidence.sklearn.density_base import PURPOSE
 from maskevidence.core.model import DENSITY, MASS, Conditionals
+from maskevidence.sklearn.density_base import PURPOSE
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _Numbers = Float64[np.ndarray, " _"]

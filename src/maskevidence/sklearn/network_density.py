@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64
 
 from maskevidence import Orderings, Tokens, estimate_evidence, models
 from maskevidence.core.errors import import_extra
+from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.sklearn.density_base import (
     PURPOSE,
     TableDensity,
@@ -26,7 +27,6 @@ from maskevidence.sklearn.residuals import (
     varies,
 )
 from maskevidence.tables.base import TableModel
-from maskevidence.core.support.keyed_random import keyed_bits
 
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
 _ORDERS = 16

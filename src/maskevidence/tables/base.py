@@ -11,19 +11,29 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
+import maskevidence
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.tables.imputation import Imputation
-from maskevidence.core.model import Conditionals, refuse_training_mode
 from maskevidence.core.fingerprints import includes_fitted, marks_of, share_fitted
+from maskevidence.core.model import Conditionals, refuse_training_mode
 from maskevidence.core.model_page import model_page
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.shown import HasPage
+from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens, called, column_names
+from maskevidence.tables.imputation import Imputation
 
 FORMAT = 1  # of the folder of a saved model
+
+
+_IN_WORDS = {
+    "FactorAnalysis": "factor analysis",
+    "KernelGaussian": "kernel Gaussian",
+    "BernoulliPCA": "Bernoulli PCA",
+    "MaskedNetwork": "masked network",
+}
 
 
 class TableModel(HasPage, nn.Module, ABC):
@@ -85,6 +95,22 @@ class TableModel(HasPage, nn.Module, ABC):
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments that build the model again, as JSON values."""
+
+    def in_words(self) -> str:
+        """The model in words, for reports.
+
+        Example:
+            >>> import maskevidence as me
+            >>> me.models.FactorAnalysis(n_features=9, n_components=3).in_words()
+            'factor analysis, 3 factors'
+        """
+        name, k = type(self).__name__, self.arguments().get("n_components")
+        noun = "factor" if name == "FactorAnalysis" else "component"
+        return _IN_WORDS.get(name, name) + ("" if k is None else f", {count(k, noun)}")
+
+    def reloaded(self, folder: str | Path) -> Any:
+        """The model that a folder holds, which `save` wrote."""
+        return maskevidence.models.load(folder)
 
     @abstractmethod
     def fit(self, x: object) -> "TableModel":

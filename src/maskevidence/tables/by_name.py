@@ -5,21 +5,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskevidence import models
+import maskevidence as me
 from maskevidence.core.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from maskevidence.tables.base import TableModel
 _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
-    "ppca": lambda d, k: models.PPCA(d, k),
-    "factor-analysis": lambda d, k: models.FactorAnalysis(d, k),
-    "bernoulli-pca": lambda d, k: models.BernoulliPCA(d, k),
-    "vae": lambda d, k: models.VAE(n_features=d, n_components=k),
-    "bernoulli-vae": lambda d, k: models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
+    "ppca": lambda d, k: me.models.PPCA(d, k),
+    "factor-analysis": lambda d, k: me.models.FactorAnalysis(d, k),
+    "bernoulli-pca": lambda d, k: me.models.BernoulliPCA(d, k),
+    "vae": lambda d, k: me.models.VAE(n_features=d, n_components=k),
+    "bernoulli-vae": lambda d, k: me.models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
-    "gaussian": lambda d: models.Gaussian(n_features=d),
-    "kernel-gaussian": lambda d: models.KernelGaussian(d, n_centres=1),  # the fit takes one for each row
+    "gaussian": lambda d: me.models.Gaussian(n_features=d),
+    "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit takes one for each row
 }
 NETWORK = "masked-net"  # alone, or masked-net:256x2 with its width and layers
 MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
@@ -48,7 +48,7 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     name, _, components = word.partition(":")
     if is_network(word):
         sizes = _network_sizes(word)
-        return lambda n_features: models.MaskedNetwork(n_features, *sizes), None
+        return lambda n_features: me.models.MaskedNetwork(n_features, *sizes), None
     if word in _WITHOUT_COMPONENTS:
         return _WITHOUT_COMPONENTS[word], None
     if name in _WITH_COMPONENTS:
@@ -56,7 +56,7 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
             raise InputError(f"model {word!r} lacks its number of components; write {name}:8, for example")
         return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
     if Path(word).is_dir():
-        return None, models.load(word)
+        return None, me.models.load(word)
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
@@ -113,4 +113,4 @@ def fit_each(family: str, x: Any, ks: Sequence[int]) -> "Iterator[TableModel]":
     """Models of a family of low rank with K components, for ascending K, each fitted from the one before."""
     from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
 
-    return fit_each_rank(models.PPCA if family == "ppca" else models.FactorAnalysis, x, ks)
+    return fit_each_rank(me.models.PPCA if family == "ppca" else me.models.FactorAnalysis, x, ks)

@@ -10,9 +10,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.model import DENSITY, MASS, Conditionals, HasLogCells, as_tokens, base_measure_of, device_of
-from maskevidence.tables.network.columns import Column, base_measure, columns_of
+from maskevidence.core.model import (
+    DENSITY,
+    MASS,
+    Conditionals,
+    HasLogCells,
+    as_tokens,
+    base_measure_of,
+    device_of,
+)
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.network.columns import Column, base_measure, columns_of
 
 
 class CellMass(nn.Module):
@@ -68,12 +76,16 @@ class CellMass(nn.Module):
         return as_tokens(self.model, x)
 
     def save(self, folder: str | Path) -> None:
-        """Write the model alone; `around` gives one that was read again the same cells."""
+        """Write the model alone; `reloaded` gives it the same cells again."""
         self.model.save(folder)
 
-    def around(self, model: Any) -> "CellMass":
-        """Another model with the same cells."""
-        return CellMass(model, self.cells)
+    def reloaded(self, folder: str | Path) -> "CellMass":
+        """The model that a folder holds, with the same cells."""
+        return CellMass(self.model.reloaded(folder), self.cells)
+
+    def in_words(self) -> str | None:
+        """The model in words."""
+        return getattr(self.model, "in_words", lambda: None)()
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """The notes of the model."""

@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.core.errors import InputError
 from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.options import CellOptions, RowDevice, RowReading
 from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError
+from maskevidence.tables.options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
-    from maskevidence.tables.wrong_cells.found_cells import WrongCells
     from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.wrong_cells.found_cells import WrongCells
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
 
@@ -44,12 +44,12 @@ def cells(
         maskevidence cells masked-net table.csv --id-column name --rate 0.05
         maskevidence impute masked-net table.csv --wrong runs/cells/cells.csv --out mended.csv
     """
-    from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
-    from maskevidence.tables.kind import model_on, read, reading_for, takes_words
-    from maskevidence.runs.folder import ResultFolder
     from maskevidence.core.support.provenance import origin
+    from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.rows import model_on, read, reading_for, takes_words
+    from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
 
-    if kind_of_model(model) != "rows":
+    if kind_of_model(model).name != "rows":
         raise InputError(
             f"{model!r} is not a model of rows; give one, such as kernel-gaussian, to judge a table"
         )
@@ -80,8 +80,8 @@ def cells(
 
 def read_page(folder: Path) -> bytes:
     """The page in a folder that `cells --out` wrote."""
-    from maskevidence.runs.folder import read_sealed
     from maskevidence.core.support.files import reading
+    from maskevidence.runs.folder import read_sealed
 
     read_sealed(folder / RESULT, "find the cells again with --overwrite")
     with reading(folder / PAGE):
@@ -90,10 +90,10 @@ def read_page(folder: Path) -> bytes:
 
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table and the page; and last what shows that the folder is complete."""
-    from maskevidence.command.report import write_report
-    from maskevidence.runs.folder import write_sealed
+    from maskevidence.command.pages.page import write_report
     from maskevidence.core.support.files import csv_text, write_atomic
     from maskevidence.core.support.provenance import made_of
+    from maskevidence.runs.folder import write_sealed
 
     columns = found.columns().values
     with folder.rewritten():

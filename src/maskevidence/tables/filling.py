@@ -11,22 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.tables.wrong_cells.found_cells import value_of
-from maskevidence.core.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
-from maskevidence.tables.table_files import (
-    FALSE,
-    TRUE,
-    RawTable,
-    check_ending,
-    is_text,
-    names_of,
-    to_table,
-    write_table,
-)
-from maskevidence.core.errors import InputError
 from maskevidence.command.command_words import kind_of_model
-from maskevidence.command.options import ImputeOptions, RowReading
-from maskevidence.tables.kind import (
+from maskevidence.core.errors import InputError
+from maskevidence.core.model import HasValuesOf
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import plain_number, word_of
+from maskevidence.core.support.files import reading as reading_file
+from maskevidence.core.support.provenance import origin
+from maskevidence.core.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
+from maskevidence.core.tokens import Tokens
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.gaussian.ppca import PPCA
+from maskevidence.tables.network.masked_network import MaskedNetwork
+from maskevidence.tables.options import ImputeOptions, RowReading
+from maskevidence.tables.rows import (
     is_table_file,
     model_on,
     new_model,
@@ -38,14 +36,17 @@ from maskevidence.tables.kind import (
     selection_of,
     takes_words,
 )
-from maskevidence.core.model import HasValuesOf
-from maskevidence.models import PPCA, MaskedNetwork
-from maskevidence.tables.base import TableModel
-from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import plain_number, word_of
-from maskevidence.core.support.files import reading as reading_file
-from maskevidence.core.support.provenance import origin
-from maskevidence.core.tokens import Tokens
+from maskevidence.tables.table_files import (
+    FALSE,
+    TRUE,
+    RawTable,
+    check_ending,
+    is_text,
+    names_of,
+    to_table,
+    write_table,
+)
+from maskevidence.tables.wrong_cells.found_cells import value_of
 
 DRAW = "draw"
 
@@ -78,7 +79,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     Returns:
         Which values were filled, and how surely.
     """
-    if kind_of_model(model) != "rows":
+    if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
     check_ending(options.out)
     if options.out.exists() and not options.overwrite:

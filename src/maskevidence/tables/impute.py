@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from maskevidence.command.command_words import Argument, check_row_words
-from maskevidence.command.options import ImputeOptions
+from maskevidence.command.command_words import Argument
+from maskevidence.command.result import Result
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.words import count
-from maskevidence.command.result import Result
+from maskevidence.tables.kind import rows
+from maskevidence.tables.options import ImputeOptions
 
 
 def impute_command(
@@ -38,7 +39,7 @@ def impute_command(
         maskevidence impute kernel-gaussian table.csv --id-column name --missing "?,-999" --out filled.parquet
         maskevidence impute runs/a/model table.csv --draws 5 --out draws.csv
     """
-    check_row_words(None, data)
+    rows.check_words(None, data)
     from maskevidence.tables.filling import fill_table
 
     result = fill_table(model, data, options)

@@ -7,45 +7,23 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
+from maskevidence.command.pages.reading import ImageContent, ReportedRun, RowContent
+from maskevidence.command.pages.token_shades import scores_of_tokens
 from maskevidence.core.errors import CollapsedWeightsWarning, MaskEvidenceError
 from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.model import base_measure_of, to_device_of
-from maskevidence.models import load
-from maskevidence.tables.base import TableModel
-from maskevidence.core.fingerprints import fingerprint
-from maskevidence.command.report.reading import ImageContent, ReportedRun, RowContent
-from maskevidence.texts.token_shades import scores_of_tokens
-from maskevidence.runs.directory import MODEL
 from maskevidence.core.show.words import cell_text
 from maskevidence.core.tokens import Tokens
+from maskevidence.runs.directory import MODEL
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.saving import load
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
 
-OUTLYING = 3.5  # robust standard deviations from the median
-_MAD_OF_NORMAL = 1.4826
 MOST_WORK = 5e7  # rows times columns squared
 USUAL = 21  # rows in the middle, with which a row is compared
 _NAMED, _LOOKS = 2, 10  # cells of a row that are named; looks at it that they may take
-
-
-def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
-    """The positions of the values far below, and far above, the others; the farthest first.
-
-    A value is far if it is more than 3.5 robust standard deviations (1.4826 times the median of the absolute
-    deviations) from the median.
-
-    Example:
-        >>> outliers(np.array([0.0, 1.0, 2.0, 3.0, 4.0, 50.0, -90.0]))
-        ([6], [5])
-    """
-    far = values - np.median(values)
-    scale = _MAD_OF_NORMAL * float(np.median(np.abs(far)))
-    if scale == 0:
-        return [], []
-    order = np.argsort(far, kind="stable")
-    low = [int(row) for row in order if far[row] < -OUTLYING * scale]
-    high = [int(row) for row in order[::-1] if far[row] > OUTLYING * scale]
-    return low, high
 
 
 def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.ndarray, " D"]]:

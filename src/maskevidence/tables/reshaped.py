@@ -6,8 +6,8 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.core.model import DENSITY
-from maskevidence.tables.base import TableModel
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.base import TableModel
 
 _POWERS = np.linspace(0, 2, 41)
 

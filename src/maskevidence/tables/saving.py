@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from maskevidence import models
+import maskevidence as me
 from maskevidence.core.errors import InputError
-from maskevidence.tables.base import FORMAT, TableModel
 from maskevidence.core.fingerprints import MANY_EQUAL
 from maskevidence.core.support.files import read_json
+from maskevidence.tables.base import FORMAT, TableModel
 
 _KEPT_IN_FLOAT64 = ("mean", "shift", "scale")  # whatever the dtype of a model
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
@@ -54,7 +54,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     except SafetensorError as error:
         raise InputError(f"the model in {str(path)!r} cannot be read: {error}; save it again") from error
     name, form = (config.get("class"), config.get("format")) if isinstance(config, dict) else (None, None)
-    model_class = getattr(models, name) if isinstance(name, str) and name in dir(models) else None
+    model_class = getattr(me.models, name) if isinstance(name, str) and name in dir(me.models) else None
     if not isinstance(model_class, type) or not issubclass(model_class, TableModel) or form != FORMAT:
         raise InputError(
             f"{str(path / 'config.json')!r} describes class {name!r} in format {form!r}; this version reads "

@@ -3,17 +3,18 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.core.errors import InputError, MissingExtraError
-from maskevidence.command.command_words import Argument, check_row_words
-from maskevidence.command.options import SelectOptions
-from maskevidence.tables.by_name import is_network, parse_components
+from maskevidence.command.command_words import Argument
 from maskevidence.command.result import Result
+from maskevidence.core.errors import InputError, MissingExtraError
+from maskevidence.tables.by_name import is_network, parse_components
+from maskevidence.tables.kind import rows
+from maskevidence.tables.options import SelectOptions
 
 if TYPE_CHECKING:
-    from maskevidence.tables.choosing.selection import Selection
     from maskevidence.core.table import Table
-    from maskevidence.command.options import RowReading
     from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.choosing.selection import Selection
+    from maskevidence.tables.options import RowReading
 
 RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
 
@@ -46,13 +47,13 @@ def select_command(
         maskevidence select gaussian,kernel-gaussian,factor-analysis table.csv --out runs/chosen
         maskevidence impute runs/chosen/model table.csv --out filled.csv
     """
-    check_row_words(None, data)
-    from maskevidence.tables.choosing.choosing import candidates, select
-    from maskevidence.tables.kind import note_on_units, reading_options
-    from maskevidence.tables.kind import read_with as kept_reading
+    rows.check_words(None, data)
     from maskevidence.core.masks.by_name import as_design
-    from maskevidence.runs.folder import ResultFolder
     from maskevidence.core.support.provenance import origin
+    from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.choosing.choosing import candidates, select
+    from maskevidence.tables.rows import note_on_units, reading_options
+    from maskevidence.tables.rows import read_with as kept_reading
 
     components = parse_components(options.components)
     among = candidates(families, components)  # refuses unknown words before anything is read
@@ -88,7 +89,7 @@ def select_command(
 
 def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: bool) -> "Table":
     """The table; if some families take `numbers` alone, all columns of words are refused at once."""
-    from maskevidence.tables.kind import read
+    from maskevidence.tables.rows import read
 
     try:
         table = read(data, reading, **how)
@@ -103,9 +104,9 @@ def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: boo
 
 def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table, the picture and the chosen model; and last what shows that the folder is complete."""
-    from maskevidence.runs.folder import write_sealed
     from maskevidence.core.show.draw import image
     from maskevidence.core.support.files import write_atomic
+    from maskevidence.runs.folder import write_sealed
 
     missing = None
     with folder.rewritten():

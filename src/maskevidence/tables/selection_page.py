@@ -7,25 +7,32 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.tables.choosing.selection import SELECTION, below_picture, page_of_selection, picture_of_selection
-from maskevidence.core.table import Table as Rows
-from maskevidence.core.table import with_levels_of
-from maskevidence.tables.kind import by_cells, note_on_pairs, reread, use_saved
+from maskevidence.command.pages.layout import Figure, Section, notes
+from maskevidence.command.pages.page import how_made, meanings, title_of
+from maskevidence.command.pages.reading import ReportedRun, noun_of
+from maskevidence.command.pages.shown_observations import section_of_observations
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import HasValuesOf, base_measure_of
-from maskevidence.models import load
-from maskevidence.tables.base import TableModel
-from maskevidence.command.report.layout import Figure
-from maskevidence.tables.outlying import MOST_WORK
-from maskevidence.command.report.reading import ReportedRun
-from maskevidence.runs.directory import MODEL
-from maskevidence.runs.folder import read_sealed, seal_of_files
-from maskevidence.runs.prepared import manifest_of, score_prepared
 from maskevidence.core.scores.score import Scoring
 from maskevidence.core.show.parts import Page, Picture, Table
 from maskevidence.core.show.pictures import Lines
-from maskevidence.core.show.words import NOT_KNOWN, count, typeset
+from maskevidence.core.show.words import NOT_KNOWN, capital, count, sentence, typeset
+from maskevidence.core.table import Table as Rows
+from maskevidence.core.table import with_levels_of
+from maskevidence.runs.directory import MODEL
+from maskevidence.runs.folder import read_sealed, seal_of_files
+from maskevidence.runs.prepared import manifest_of, score_prepared
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.choosing.selection import (
+    SELECTION,
+    below_picture,
+    page_of_selection,
+    picture_of_selection,
+)
+from maskevidence.tables.outlying import MOST_WORK
+from maskevidence.tables.rows import by_cells, note_on_pairs, reread, use_saved
+from maskevidence.tables.saving import load
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,26 @@ class ReportedSelection:
     on_pairs: list[str]  # a note on columns of two values that are filled with other numbers, or none
     run: ReportedRun  # the rows under the chosen model, which was fitted to them
     compared: str  # how many candidates were compared, and how
+
+    @property
+    def title(self) -> str:
+        """Model and data."""
+        return title_of([self.run])
+
+    def sections(self, observations: int) -> list[Section]:
+        """The sections of the page."""
+        run, page = self.run, self.page
+        noun = noun_of([run])
+        head, _, rest = page.headline.partition("; ")
+        answer = [capital(rest), self.candidates, *self.figures, *meanings([run], noun)]
+        holes = self.holes or "No value is missing."
+        words = f"The {noun}s under the chosen model, which was fitted to all of them."
+        return [
+            Section("numbers", head.removesuffix("."), answer if rest else answer[1:]),
+            Section("holes", "Holes", [holes, *notes(list(map(sentence, self.on_pairs)))]),
+            *section_of_observations(run, observations, noun, words),
+            how_made([run], noun, {"Selection": self.compared}, page.notes),
+        ]
 
 
 def read_selection(folder: Path) -> ReportedSelection:

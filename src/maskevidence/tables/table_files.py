@@ -14,6 +14,9 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Float64
 
+from maskevidence.core.errors import InputError, missing_extra
+from maskevidence.core.support.checks import MAX_WHOLE, NUMBER, typed, word_of
+from maskevidence.core.support.files import reading, write_atomic
 from maskevidence.core.support.sources import (
     check_distinct,
     check_utf_8,
@@ -25,9 +28,6 @@ from maskevidence.core.support.sources import (
     utf_8_text,
 )
 from maskevidence.core.table import Table, column_of, note_on_codes, note_on_copies, place_of
-from maskevidence.core.errors import InputError, missing_extra
-from maskevidence.core.support.checks import MAX_WHOLE, NUMBER, typed, word_of
-from maskevidence.core.support.files import reading, write_atomic
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written

@@ -1,34 +1,38 @@
 """Train a model of rows in standard units, and save it in the units of the data."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from maskevidence.core.table import Table
-from maskevidence.core.errors import InputError
-from maskevidence.command.options import RowDevice, RowTraining
-from maskevidence.tables.kind import TEST_FRACTION, model_on, new_model, read, read_with
-from maskevidence.core.masks.by_name import parse_design
-from maskevidence.core.model import HasLogEvidence
-from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import NETWORK, is_network
-from maskevidence.core.fingerprints import marks_of
-from maskevidence.tables.network.masked_network import MaskedNetwork
-from maskevidence.runs.folder import locked
-from maskevidence.runs.prepared import recorded
-from maskevidence.core.support.files import write_atomic
 from maskevidence.command.result import Result
 from maskevidence.command.training_folder import (
     HISTORY,
     check_training_folder,
+    notes_on_devices,
     prepare_folder,
     training_folder,
     training_result,
     write_result,
 )
+from maskevidence.core.errors import InputError
+from maskevidence.core.fingerprints import marks_of
+from maskevidence.core.masks.by_name import parse_design
+from maskevidence.core.model import HasLogEvidence
+from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show.words import typeset
+from maskevidence.core.support.files import write_atomic
+from maskevidence.core.table import Table
 from maskevidence.core.training.checkpoints import FILE
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
 from maskevidence.core.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
+from maskevidence.runs.folder import locked
+from maskevidence.runs.prepared import recorded
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import NETWORK, is_network
+from maskevidence.tables.network.masked_network import MaskedNetwork
+from maskevidence.tables.options import RowDevice, RowTraining
+from maskevidence.tables.rows import TEST_FRACTION, model_on, new_model, read, read_with
 
 EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
@@ -209,3 +213,25 @@ def parse_objective(word: str, seed: int = 0) -> Objective:
     once = dict.fromkeys(("masks_per_size", "draws", "replicates", "orders"), 1)
     masks = parse_design(word, **once).without_tokens("train")
     return MaskedObjective(masks.design, seed=seed, masks=masks.masks)
+
+
+def page_of_training(result: Mapping[str, Any]) -> Page:
+    """The exact log evidence of a model of rows, or a bound on it."""
+    rows = [[f"training, {result['n_train']:,} rows", typeset(result["log_evidence_train"], 4)]]
+    if result["log_evidence_held_out"] is not None:
+        rows.append([f"held out, {result['n_test']:,} rows", typeset(result["log_evidence_held_out"], 4)])
+    bound = (
+        "importance bound, 16 orders"
+        if is_network(result["model"])
+        else "importance-weighted bound, 1,024 draws"
+    )
+    what = "exact log evidence" if result["kind"] == "exact" else bound
+    title = f"{result['model']} on {result['data']}, {result['epochs']} epochs: {what}"
+    notes = [*result["notes"], *notes_on_devices(result)]
+    if result["dropped_columns"]:
+        notes.append(f"dropped constant columns: {', '.join(result['dropped_columns'])}")
+    if result["stopped"] is not None:
+        notes.append(f"{result['stopped']}; the model is that of epoch {result['best_epoch']}")
+    if result["resumed_from"] is not None:
+        notes.append(f"resumed from the checkpoint after epoch {result['resumed_from']}")
+    return Page("", title, parts=[Table(["rows", "nats per row"], rows)], notes=notes)

@@ -13,6 +13,9 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError, UnknownTokensWarning
+from maskevidence.core.show.words import RESIDUES
+from maskevidence.core.tokens import Tokens
+from maskevidence.texts.options import Long
 from maskevidence.texts.pieces import (
     NO_WORD,
     NOTHING,
@@ -27,9 +30,6 @@ from maskevidence.texts.pieces import (
     wants_spaces,
     with_spaces,
 )
-from maskevidence.core.show.words import RESIDUES
-from maskevidence.core.support.choices import Long
-from maskevidence.core.tokens import Tokens
 
 
 class Row(NamedTuple):

@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from maskevidence.core.support.sources import utf_8_text
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.files import reading
+from maskevidence.core.support.sources import utf_8_text
 
 FASTA_SUFFIXES = (".fa", ".fasta", ".faa", ".a2m", ".a3m")
 _ALIGNMENTS = (".a2m", ".a3m")

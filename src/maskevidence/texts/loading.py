@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from maskevidence.core.errors import InputError, import_extra
-from maskevidence.texts.pretrained import first_sentence, load_network, loading
+from maskevidence.core.pretrained import first_sentence, load_network, loading
+from maskevidence.core.support.hub import hub_reachable
+from maskevidence.core.support.progress import quiet
 from maskevidence.texts.diffusion import (
     Diffusion,
     DiffusionNetwork,
@@ -17,8 +19,6 @@ from maskevidence.texts.diffusion import (
     recognised_diffusion,
 )
 from maskevidence.texts.vocabulary import pattern_tokenizer, read_vocabulary
-from maskevidence.core.support.hub import hub_reachable
-from maskevidence.core.support.progress import quiet
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model")
 

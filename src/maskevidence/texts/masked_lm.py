@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.model_page import model_page
-from maskevidence.texts.call_sizes import CallSizes
-from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
-from maskevidence.texts.network_calls import NetworkAdapter
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.shown import HasPage
-from maskevidence.core.support.choices import Long
 from maskevidence.core.support.files import replacing_files
 from maskevidence.core.support.progress import quiet
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts.call_sizes import CallSizes
+from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
+from maskevidence.texts.network_calls import NetworkAdapter
+from maskevidence.texts.options import Long
 
 
 class _Call(NamedTuple):
@@ -154,8 +154,8 @@ class MaskedLM(HasPage, nn.Module):
             maskevidence.core.errors.InputError: there is no folder 'no/such/folder'; give a folder that \
 save_pretrained wrote, or OWNER/NAME on the hub
         """
-        from maskevidence.texts.loading import Reading, load_masked_lm
         from maskevidence.core.support.devices import choose_device
+        from maskevidence.texts.loading import Reading, load_masked_lm
 
         chosen_device = choose_device(device)
         reading = Reading(

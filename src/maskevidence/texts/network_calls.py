@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
-from maskevidence.texts.pretrained import config_settings
+from maskevidence.core.pretrained import config_settings
+from maskevidence.core.support.threads import alone_with
 from maskevidence.texts.diffusion import DiffusionNetwork
 from maskevidence.texts.masked_head import (
     PROBE_LENGTH,
@@ -23,7 +24,6 @@ from maskevidence.texts.masked_head import (
     trial_inputs,
     trial_tells,
 )
-from maskevidence.core.support.threads import alone_with
 
 # A vocabulary is often padded to a multiple of 64 or 128: this many embeddings may have no token.
 _SPARE_EMBEDDINGS = 256

@@ -3,20 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
-from maskevidence.texts.text_pairs import pair_texts
+from maskevidence.command import scoring as numbers
+from maskevidence.command.options import RunOptions
+from maskevidence.command.result import Result
+from maskevidence.core.comparing.pairs import pair_texts
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.inputs import texts
-from maskevidence.command.options import RunOptions, ScoredTextOptions
 from maskevidence.core.masks.by_name import DesignWord
 from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.scores.score import Scoring
+from maskevidence.core.support.files import csv_text, write_atomic, write_json
 from maskevidence.runs import RunDirectory, read_run
 from maskevidence.runs.folder import ResultFolder
 from maskevidence.runs.prepared import Prepared, score_prepared
-from maskevidence.core.scores.score import Scoring
-from maskevidence.core.support.files import csv_text, write_atomic, write_json
-from maskevidence.command import scoring as numbers
-from maskevidence.command.result import Result
+from maskevidence.texts.options import ScoredTextOptions
+from maskevidence.texts.prepared_texts import prepare_pairs
 
 PAIRS, CONTENT = "pairs.csv", "pairs.json"
 FOLDERS = ("text", "against")  # the runs of the first and of the second texts
@@ -34,7 +35,7 @@ def score_pairs(
     scoring = Scoring(design, key, per_token=word.per_token)
     for each in runs:
         numbers.check_folder(each, model, scoring)
-    both = texts.prepare_pairs(model, data, design, options)
+    both = prepare_pairs(model, data, design, options)
     notes = dict.fromkeys(note for ready in both for note in ready.notes)
     if existing is None:
         longest = max(both, key=lambda ready: int(ready.tokens.n_tokens.max()))

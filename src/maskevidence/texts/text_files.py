@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maskevidence.texts.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
+from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.support.files import reading
 from maskevidence.core.support.sources import (
     HubSet,
     check_distinct,
@@ -22,8 +23,7 @@ from maskevidence.core.support.sources import (
     utf_8_text,
 )
 from maskevidence.core.table import place_of
-from maskevidence.core.errors import InputError, unknown_name
-from maskevidence.core.support.files import reading
+from maskevidence.texts.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet", *FASTA_SUFFIXES)
 _PREFERRED = ("text", "sentence", "sequence")

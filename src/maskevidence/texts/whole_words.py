@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import MASS, Conditionals
+from maskevidence.core.tokens import Tokens
 from maskevidence.texts.encoding import EncodedTexts
 from maskevidence.texts.masked_lm import MaskedLM
-from maskevidence.core.tokens import Tokens
 
 HIDDEN_TOGETHER = "all tokens of a word are hidden together"
 HIDDEN_LATER = "the later tokens of a word are hidden together with each token (PLL-word-l2r)"

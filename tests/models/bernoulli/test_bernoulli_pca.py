@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
+from maskevidence.core.tokens import Tokens
 from maskevidence.models import BernoulliPCA, Grid, Importance
 from maskevidence.tables.latent.posterior_nodes import posterior_mode
-from maskevidence.core.tokens import Tokens
 from oracles import every_mask, sum_over_sizes
 
 

@@ -11,8 +11,8 @@ from scipy.stats import chi2, kstest
 import maskevidence as me
 import oracles
 from maskevidence.core.masks.design import MaskKey, Masks
-from maskevidence.tables.gaussian.full_covariance import unique_rows
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.gaussian.full_covariance import unique_rows
 
 
 def masks_of(tokens: Tokens, seed: int) -> torch.Tensor:

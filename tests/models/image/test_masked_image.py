@@ -13,10 +13,10 @@ from torch import Tensor
 import maskevidence as me
 from image_models import random_images, saved, small_vit_mae
 from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.core.tokens import Tokens
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.images.patches import random_masks
 from maskevidence.images.pixel_density import PixelDensity
-from maskevidence.core.tokens import Tokens
 from oracles import condition
 
 D, K = 16, 4  # patches of an image of 8×8, pixels of a patch

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.tables.kind import prepare
 from maskevidence.core.masks.design import MaskKey, drawn_masks
 from maskevidence.tables.network import masked_network
 from maskevidence.tables.network.cell_coding import ColumnHeads
 from maskevidence.tables.network.columns import MIXED, Column, column_from
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 from maskevidence.tables.network.masked_network import MaskedNetwork, _Complements
+from maskevidence.tables.rows import prepare
 
 N_ROWS = 300
 

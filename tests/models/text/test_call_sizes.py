@@ -6,11 +6,11 @@ import torch
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.scores.score import Scoring, score_repeats
 from maskevidence.texts import call_sizes
 from maskevidence.texts.call_sizes import CallSizes
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.whole_words import WholeWords
-from maskevidence.core.scores.score import Scoring, score_repeats
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 CPU = torch.device("cpu")

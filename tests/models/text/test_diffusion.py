@@ -12,9 +12,9 @@ from torch import Tensor, nn
 import maskevidence as me
 from diffusion_networks import LENGTH, MASK, N_IDS, NETWORKS, Bd3lm, random_network
 from maskevidence.core.errors import InputError
+from maskevidence.core.tokens import Tokens
 from maskevidence.texts.diffusion import DIFFUSIONS, DiffusionNetwork, recognised_diffusion
 from maskevidence.texts.masked_lm import MaskedLM
-from maskevidence.core.tokens import Tokens
 
 
 def tokens_of(n_rows: int = 4, length: int = 7, seed: int = 0) -> tuple[Tokens, Tensor]:

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from diffusion_networks import LENGTH, MASK, N_IDS, NETWORKS, Mdlm, random_network
+from maskevidence.core.tokens import Tokens
 from maskevidence.texts.diffusion import DIFFUSIONS, DiffusionNetwork
 from maskevidence.texts.masked_lm import MaskedLM
-from maskevidence.core.tokens import Tokens
 
 PADDED = {"llada", "llada, tied", "dream", "bd3lm"}  # take a mask; BD3-LM is always filled up
 

@@ -11,9 +11,9 @@ import torch
 
 import maskevidence as me
 from architectures import ARCHITECTURES, MASK, N_IDS, network, some_tokens
+from maskevidence.core.tokens import Tokens
 from maskevidence.texts.masked_head import log_softmax, target_log_probs
 from maskevidence.texts.masked_lm import FLOAT32_ON_GPU, MaskedLM
-from maskevidence.core.tokens import Tokens
 from text_models import small_bert, small_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")

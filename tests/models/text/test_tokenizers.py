@@ -9,10 +9,10 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.errors import UnknownTokensWarning
+from maskevidence.core.show.words import RESIDUES as RESIDUES_NOTE
 from maskevidence.texts.encoding import EncodedTexts, Encoding, encode_texts
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.pieces import SPACED as SPACED_NOTE
-from maskevidence.core.show.words import RESIDUES as RESIDUES_NOTE
 from protein_models import esm_c_tokenizer as esm_c
 from protein_models import esm_tokenizer as esm
 from protein_models import prot_bert_tokenizer as prot_bert

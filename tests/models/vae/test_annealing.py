@@ -9,8 +9,8 @@ import torch
 
 import maskevidence as me
 from latent_models import D, K, linear_vae, loadings, rows_and_masks
-from maskevidence.models import VAE, Annealing
 from maskevidence.core.noise import GeneratorNoise
+from maskevidence.models import VAE, Annealing
 from maskevidence.tables.latent.annealing import _Path, _Point
 
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskevidence.core.check import answers, high_rates, joint, leak, mass, text_checks
+from maskevidence.core.check import answers, joint, leak, mass
 from maskevidence.core.check.findings import CheckReport, Finding
 from maskevidence.core.check.trial import Trial, new_trial, raised
 from maskevidence.core.check.weights import weights
 from maskevidence.core.errors import InputError
+from maskevidence.core.kind import kinds, named
 from maskevidence.core.model import HasLogDistributions, as_tokens
 from maskevidence.core.scores.score import check_tokens, rounding
 from maskevidence.core.support.checks import whole_number
@@ -31,17 +32,7 @@ _FIRST = (
     mass.mask_token,
 )
 _OF_MASSES = (mass.units, mass.normalisation)
-_LAST = (
-    joint.joint,
-    joint.orders,
-    joint.closed_form,
-    text_checks.n_bytes,
-    text_checks.scored_tokens,
-    text_checks.unknown,
-    text_checks.length_limit,
-    high_rates.high_rates,
-)
-_ON_THEIR_OWN = {check.name for check in (*_FIRST, *_OF_MASSES, *_LAST) if not check.explains}
+_LAST = (joint.joint, joint.orders, joint.closed_form)
 
 
 def check_model(
@@ -121,8 +112,10 @@ def _of_answers(trial: Trial, tolerance: float | None) -> list[Finding]:
     lists = isinstance(trial.model, HasLogDistributions)
     findings = [check(trial) for check in _FIRST if lists or check is not leak.distributions]
     findings += _of_masses(trial)
-    findings += [check(trial) for check in _LAST]
-    return [shape, *_without_consequences(findings)]
+    last = [*_LAST, *(named(place) for kind in kinds() for place in kind.checks)]
+    findings += [check(trial) for check in last]
+    on_their_own = {check.name for check in (*_FIRST, *_OF_MASSES, *last) if not check.explains}
+    return [shape, *_without_consequences(findings, on_their_own)]
 
 
 def _of_masses(trial: Trial) -> list[Finding]:
@@ -134,7 +127,7 @@ def _of_masses(trial: Trial) -> list[Finding]:
     return [check(trial, masses) for check in _OF_MASSES]
 
 
-def _without_consequences(findings: list[Finding]) -> list[Finding]:
+def _without_consequences(findings: list[Finding], on_their_own: set[str]) -> list[Finding]:
     """The findings, where a failure that an earlier one may explain is skipped."""
     kept: list[Finding] = []
     cause: Finding | None = None
@@ -143,7 +136,7 @@ def _without_consequences(findings: list[Finding]) -> list[Finding]:
             same = [
                 earlier for earlier in kept if earlier.status == "failed" and earlier.found == finding.found
             ]
-            on_its_own = finding.check in _ON_THEIR_OWN
+            on_its_own = finding.check in on_their_own
             first = same[0] if same else None if on_its_own else cause
             if first is not None:
                 reason = f"fails as well, as it may if {first.check!r} does: {finding.found}"

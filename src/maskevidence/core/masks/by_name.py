@@ -18,15 +18,15 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.kind import kinds, named
 from maskevidence.core.masks.design import MaskDesign, Masks
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.masks.policy import Policy
-from maskevidence.texts.published import LLaDA, RandomTime
 from maskevidence.core.masks.sizes import EverySize, Exhaustive, FixedRate, LeaveOneOut, RandomSize, Rates
 from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.files import reading
 
-DESIGNS: tuple[type[MaskDesign], ...] = (
+DESIGNS: tuple[type[MaskDesign], ...] = (  # kinds bring others
     EverySize,
     RandomSize,
     Orderings,
@@ -36,17 +36,23 @@ DESIGNS: tuple[type[MaskDesign], ...] = (
     FixedRate,
     Rates,
     Policy,
-    RandomTime,
-    LLaDA,
 )
+
+
+def design_names() -> list[str]:
+    """The names of all designs, those that kinds bring included."""
+    return [*(design.name for design in DESIGNS), *(name for kind in kinds() for name in kind.designs)]
 
 
 def design_class(name: str) -> type[MaskDesign]:
     """The class of the designs with this name."""
-    by_name = {design.name: design for design in DESIGNS}
-    if name not in by_name:
-        raise unknown_name("design", name, by_name)
-    return by_name[name]
+    for design in DESIGNS:
+        if design.name == name:
+            return design
+    for kind in kinds():
+        if name in kind.designs:
+            return named(kind.designs[name])
+    raise unknown_name("design", name, design_names())
 
 
 def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
@@ -116,7 +122,7 @@ def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> 
     elif isinstance(design, MaskDesign):
         word = DesignWord(design)
     else:
-        names = ", ".join(choice.name for choice in DESIGNS)
+        names = ", ".join(design_names())
         value = f"the class {design.__name__}" if isinstance(design, type) else repr(design)
         raise InputError(f"design={value}; give a design such as RandomSize(), or one of the words {names}")
     masks = word.masks if masks == "own" else masks

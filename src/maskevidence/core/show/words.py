@@ -78,12 +78,6 @@ _EVIDENCE_NAMES = {
     "policy": "log-probability of the decoding policy",
     "pseudo": "pseudo log evidence",
 }
-_MODELS = {
-    "FactorAnalysis": "factor analysis",
-    "KernelGaussian": "kernel Gaussian",
-    "BernoulliPCA": "Bernoulli PCA",
-    "MaskedNetwork": "masked network",
-}
 _PERPLEXITY_NAMES = {
     "lower_bound": "perplexity bound",
     "pseudo": "pseudo-perplexity",
@@ -294,21 +288,6 @@ def orders_in_words(
         )
         listed.append(("orders", f"log p has a standard deviation of {within} nats over orders{share}"))
     return listed
-
-
-def model_words(name: str, arguments: Mapping[str, Any]) -> str:
-    """A model of rows in words, by its class and the arguments that build it.
-
-    Example:
-        >>> model_words("FactorAnalysis", {"n_features": 9, "n_components": 3})
-        'factor analysis, 3 factors'
-    """
-    words = _MODELS.get(name, name)
-    if "n_components" not in arguments:
-        return words
-    return (
-        f"{words}, {count(arguments['n_components'], 'factor' if name == 'FactorAnalysis' else 'component')}"
-    )
 
 
 def units_in_words(result: Mapping[str, Any], token: str = "token") -> list[list[str]]:

@@ -10,9 +10,13 @@ from typing import NamedTuple, SupportsIndex
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.core.comparing.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
-from maskevidence.tables.choosing.selection import Candidate, Selection
-from maskevidence.core.table import Table, note_on_codes
+from maskevidence.core.comparing.comparison import (
+    LEVEL,
+    Difference,
+    compare,
+    difference_by_rows,
+    held_together,
+)
 from maskevidence.core.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, Kind, summarize_scores
@@ -20,6 +24,12 @@ from maskevidence.core.masks.by_name import as_design
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.show.words import kind_name
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.table import Table, note_on_codes
+from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import (
     FAMILIES,
@@ -31,6 +41,7 @@ from maskevidence.tables.by_name import (
     parse_model,
 )
 from maskevidence.tables.cell_mass import CellMass
+from maskevidence.tables.choosing.selection import Candidate, Selection
 from maskevidence.tables.network.columns import (
     MIXED,
     Column,
@@ -41,11 +52,6 @@ from maskevidence.tables.network.columns import (
     levels_of,
 )
 from maskevidence.tables.network.masked_network import MaskedNetwork
-from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.show.words import kind_name
-from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.tokens import Tokens, column_names
 
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200

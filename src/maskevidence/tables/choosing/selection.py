@@ -8,7 +8,6 @@ import numpy as np
 
 from maskevidence.core.comparing.comparison import Difference
 from maskevidence.core.evidence.result import Kind
-from maskevidence.tables.base import TableModel
 from maskevidence.core.show.parts import Page, Part, Table, Value, Values
 from maskevidence.core.show.pictures import Band, Line, Lines
 from maskevidence.core.show.shown import Columns, Shown
@@ -24,6 +23,7 @@ from maskevidence.core.show.words import (
     typeset,
 )
 from maskevidence.core.support.files import csv_text
+from maskevidence.tables.base import TableModel
 
 SELECTION = "selection.json"
 COLUMNS = (

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
-from maskevidence.tables.base import TableModel, keeping_dtype
-from maskevidence.core.noise import KeyedNoise, row_keys
-from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens, called
+from maskevidence.tables.base import TableModel, keeping_dtype
+from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 
 
 class GaussianFamily(TableModel):

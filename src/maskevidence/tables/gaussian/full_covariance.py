@@ -8,13 +8,13 @@ from jaxtyping import Bool, Float, Int64, Shaped
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.tokens import Tokens
 from maskevidence.tables.gaussian.family import GaussianFamily, expected_score
 from maskevidence.tables.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
 from maskevidence.tables.gaussian.missing_values import fit_full
 from maskevidence.tables.gaussian.orderings import scores_of_one_order, scores_of_own_orders
 from maskevidence.tables.normal import LOG_2PI, cholesky
-from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.tokens import Tokens
 
 _MAX_ELEMENTS = 2**17  # of one batch of D×D matrices: 1 MiB in float64, which fits into the cache
 _MAX_ELEMENTS_CUDA = 2**24  # 128 MiB: a GPU needs many matrices at once

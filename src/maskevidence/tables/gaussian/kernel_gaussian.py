@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
+from maskevidence.core.noise import KeyedNoise, chosen, row_keys
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.gaussian.full_covariance import Gaussian
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels
 from maskevidence.tables.gaussian.kernels import KernelPart, Kernels, around_rows, check_kernel_table
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
-from maskevidence.core.noise import KeyedNoise, chosen, row_keys
 from maskevidence.tables.normal import normal_log_cell, normal_log_density
-from maskevidence.core.support.checks import whole_number
-from maskevidence.core.tokens import Tokens
 
 _SAME_ROW = 1e-10  # squared distance, relative to the sum of squares, below which two rows are one
 

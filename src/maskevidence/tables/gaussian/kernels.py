@@ -9,11 +9,11 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.tokens import called
 from maskevidence.tables.gaussian.full_covariance import Gaussian
 from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
 from maskevidence.tables.normal import LOG_2PI
-from maskevidence.core.tokens import called
 
 MAX_CENTRES = 1000
 _MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache

@@ -10,9 +10,6 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
-from maskevidence.tables.gaussian.family import GaussianFamily
-from maskevidence.tables.gaussian.maximum_likelihood import LowRankParameters
-from maskevidence.tables.normal import LOG_2PI, cholesky
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.show.draw import plot
 from maskevidence.core.show.pictures import ColourGrid
@@ -20,6 +17,9 @@ from maskevidence.core.show.shown import Columns, data_frame
 from maskevidence.core.show.words import count, typeset
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.gaussian.family import GaussianFamily
+from maskevidence.tables.gaussian.maximum_likelihood import LowRankParameters
+from maskevidence.tables.normal import LOG_2PI, cholesky
 
 _MOST_NAMES = 60  # rows that are named
 

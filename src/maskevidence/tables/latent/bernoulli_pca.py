@@ -12,6 +12,9 @@ from torch.nn.functional import softplus
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import MASS, Conditionals
+from maskevidence.core.noise import KeyedNoise, chosen, row_keys
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.latent import posterior_nodes, refined_integral, shared_nodes
 from maskevidence.tables.latent.quadrature import (
@@ -24,10 +27,7 @@ from maskevidence.tables.latent.quadrature import (
 )
 from maskevidence.tables.latent.refined_integral import MAX_NODES, RefinedIntegral
 from maskevidence.tables.latent.shared_nodes import Decoder
-from maskevidence.core.noise import KeyedNoise, chosen, row_keys
 from maskevidence.tables.normal import divergence_from_prior
-from maskevidence.core.support.checks import whole_number
-from maskevidence.core.tokens import Tokens
 
 
 class LinearEncoder(nn.Module):

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.noise import Noise
-from maskevidence.tables.normal import log_normals, log_standard_normal
 from maskevidence.tables.latent.latent_model import LatentModel
+from maskevidence.tables.normal import log_normals, log_standard_normal
 
 
 class WeightedDraws(NamedTuple):

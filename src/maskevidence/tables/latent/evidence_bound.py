@@ -10,9 +10,9 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from maskevidence.core.errors import CollapsedWeightsWarning
+from maskevidence.core.support.progress import progress
 from maskevidence.tables.latent.conditioning import ImportanceSampling
 from maskevidence.tables.latent.latent_model import LatentModel, StandardRows
-from maskevidence.core.support.progress import progress
 
 _DRAWS_AT_ONCE = 64  # in one call of the networks
 _MIN_SIZE = 2.0  # effective sample size below which one draw has most of the weight

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from maskevidence.core.errors import NumericalError
+from maskevidence.core.tokens import Tokens
 from maskevidence.tables.latent import posterior_nodes
 from maskevidence.tables.latent.quadrature import Grid, Importance, Integration, Nodes
 from maskevidence.tables.latent.shared_nodes import Decoder, log_likelihoods
-from maskevidence.core.tokens import Tokens
 
 MAX_NODES = 2**21
 _MAX_ELEMENTS = 2**19  # of an array over rows and nodes

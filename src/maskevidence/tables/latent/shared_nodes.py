@@ -22,8 +22,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from maskevidence.tables.latent.quadrature import Nodes
 from maskevidence.core.noise import chosen
+from maskevidence.tables.latent.quadrature import Nodes
 
 _MAX_TABLE = 2**19  # elements of a table over some nodes and all tokens
 _MAX_POSTERIOR = 2**25  # elements of the posterior weights of some rows

@@ -14,9 +14,12 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import DENSITY, MASS, Conditionals, as_tokens, to_device_of
-from maskevidence.tables.base import TableModel
 from maskevidence.core.noise import GeneratorNoise, Noise, chosen
-from maskevidence.tables.normal import divergence_from_prior
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.tokens import Tokens
+from maskevidence.core.training.fit import fit
+from maskevidence.core.training.objectives import Elbo
+from maskevidence.tables.base import TableModel
 from maskevidence.tables.latent.annealing import Annealing, annealed_log_weights
 from maskevidence.tables.latent.conditioning import (
     Conditioning,
@@ -40,10 +43,7 @@ from maskevidence.tables.latent.networks import (
     perceptrons,
     width_of,
 )
-from maskevidence.core.support.checks import whole_number
-from maskevidence.core.tokens import Tokens
-from maskevidence.core.training.fit import fit
-from maskevidence.core.training.objectives import Elbo
+from maskevidence.tables.normal import divergence_from_prior
 
 # Models whose conditionals were seen to rest on one draw each: a run has thousands of calls, one warning.
 _WARNED: WeakSet[nn.Module] = WeakSet()

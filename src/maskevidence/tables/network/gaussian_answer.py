@@ -5,9 +5,9 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
+from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.tables.gaussian.kernel_choice import SHRINKAGES, best_shrinkage
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
-from maskevidence.core.support.keyed_random import keyed_bits
 
 _N_FOLDS = 10
 _MOST_ROWS = 5_000  # that it is fitted to

@@ -15,6 +15,15 @@ from maskevidence.core.masks.design import BoolMatrix, Integers, MaskKey, Plan, 
 from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import Conditionals
+from maskevidence.core.noise import KeyedNoise, row_keys
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
+from maskevidence.core.support.threads import seeded
+from maskevidence.core.tokens import Tokens, called, column_names
+from maskevidence.core.training.fit import fit
+from maskevidence.core.training.history import History
+from maskevidence.core.training.objectives import MaskedObjective, Objective
+from maskevidence.core.training.pace import Pace
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.network.cell_coding import ColumnHeads
 from maskevidence.tables.network.columns import (
@@ -30,15 +39,6 @@ from maskevidence.tables.network.columns import (
     words_in,
 )
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
-from maskevidence.core.noise import KeyedNoise, row_keys
-from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
-from maskevidence.core.support.threads import seeded
-from maskevidence.core.tokens import Tokens, called, column_names
-from maskevidence.core.training.fit import fit
-from maskevidence.core.training.history import History
-from maskevidence.core.training.objectives import MaskedObjective, Objective
-from maskevidence.core.training.pace import Pace
 
 _ORDERS = 16  # of `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # of one call

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.core.table import Table as Data
-from maskevidence.core.table import cell_value
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import MINUS, cell_text, count
+from maskevidence.core.table import Table as Data
+from maskevidence.core.table import cell_value
 
 _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
 

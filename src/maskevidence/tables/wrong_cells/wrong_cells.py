@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.tables.wrong_cells.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
-from maskevidence.tables.choosing.choosing import as_table, varying_columns
-from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
-from maskevidence.core.table import Table, with_columns_of, with_levels_of
 from maskevidence.core.errors import InputError
-from maskevidence.tables.imputation import HasDrawMissing
-from maskevidence.core.model import DENSITY
-from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import parse_model
 from maskevidence.core.fingerprints import share_fitted
-from maskevidence.tables.reshaped import Reshaped
+from maskevidence.core.model import DENSITY
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.table import Table, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.choosing.choosing import as_table, varying_columns
+from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.reshaped import Reshaped
+from maskevidence.tables.wrong_cells.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
+from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
 
 _MOST_LISTED = 1000
 _MOST_LIKELIER = 3  # words

@@ -1,0 +1,145 @@
+"""One HTML file without scripts or requests: sections of sentences, tables, pictures and cards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import resources
+from itertools import groupby
+
+from maskevidence.core.show.draw import svg
+from maskevidence.core.show.html import table, text
+from maskevidence.core.show.parts import Picture, Table
+from maskevidence.core.show.pictures import ColourGrid
+from maskevidence.core.support.provenance import versions
+
+
+class Html(str):
+    """Markup, which is shown as it is; other text is escaped."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with a heading."""
+
+    title: str  # its heading
+    picture: Picture
+    summary: str  # what it shows, for readers who cannot see it
+    numbers: Table | None = None  # the numbers of the picture, folded below it
+    notes: Sequence[str] = ()  # below the picture
+
+
+Block = str | Html | Table | Picture | Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page that its first lines link to."""
+
+    key: str  # its id
+    title: str  # its heading; empty for none
+    parts: Sequence[Block]  # what it shows, in order
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def document(title: str, sections: Sequence[Section]) -> str:
+    """The whole file."""
+    style = resources.files("maskevidence.command.pages").joinpath("page.css").read_text(encoding="utf-8")
+    today = datetime.now().astimezone().date()
+    generator = f"maskevidence {versions()['maskevidence']}"
+    links = "".join(f'<a href="#{each.key}">{text(each.title)}</a>' for each in sections[1:])
+    lines = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f'<meta name="generator" content="{generator}">',
+        f'<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>',
+        f'<body>\n<header>\n<p class="note">Log evidence by masking · {today.day} {today:%B %Y}</p>',
+        f"<h1>{text(title)}</h1>",
+        f'<nav aria-label="Parts of this page">{links}</nav>' if links else "",
+        "</header>\n<main>",
+        *map(_section, sections),
+        f'</main>\n<footer class="note">{generator}. All numbers are in nats unless another unit is named. '
+        "Log-probabilities keep their sign: higher is better.</footer>\n</body>\n</html>\n",
+    ]
+    return "\n".join(lines)
+
+
+def _section(section: Section) -> str:
+    title = f"<h2>{text(section.title)}</h2>" if section.title else ""
+    shown: list[str] = []
+    for grids, parts in groupby(enumerate(section.parts), lambda each: isinstance(each[1], ColourGrid)):
+        group = [_shown(part, f"{section.key}-{place}", section) for place, part in parts]
+        shown += ['<div class="beside">', *group, "</div>"] if grids and len(group) > 1 else group
+    return f'<section id="{section.key}">\n{title}\n' + "\n".join(shown) + "\n</section>"
+
+
+def _shown(part: Block, key: str, section: Section) -> str:
+    """One part; `key` begins the ids of a picture."""
+    if isinstance(part, Html):
+        return part
+    if isinstance(part, str):
+        return f"<p>{text(part)}</p>"
+    if isinstance(part, Table):
+        return table(part, part.title or section.title)
+    if isinstance(part, Picture):
+        return _drawn(part, section.title, key)
+    figure = [f"<figure><figcaption><h3>{text(part.title)}</h3></figcaption>"]
+    figure.append(_drawn(part.picture, f"{part.title}. {part.summary}", key))
+    figure += map(note, part.notes)
+    if part.numbers is not None:
+        figure.append(folded("The numbers of this picture", [part.numbers]))
+    return "\n".join([*figure, "</figure>"])
+
+
+def _drawn(picture: Picture, summary: str, key: str) -> str:
+    """A picture in a box that scrolls where it would get too small to read, with a hint there."""
+    box = f'<div class="picture" tabindex="0" role="group" aria-label="{text(summary)}">'
+    hint = '<p class="note hint">The picture goes on to the right: swipe or scroll it.</p>'
+    return f"{box}{svg(picture, summary, key)}</div>{hint}"
+
+
+def note(words: str) -> Html:
+    """A sentence in small letters."""
+    return Html(f'<p class="note">{text(words)}</p>')
+
+
+def caution(words: str) -> Html:
+    """A sentence that a reader must not miss."""
+    return Html(f'<p class="caution" role="note">{text(words)}</p>')
+
+
+def notes(sentences: Sequence[str]) -> list[Block]:
+    """Sentences as a list in small letters; nothing without any."""
+    items = "".join(f"<li>{text(sentence)}</li>" for sentence in sentences)
+    return [Html(f'<ul class="note">{items}</ul>')] if items else []
+
+
+def folded(summary: str, tables: Sequence[Table]) -> Html:
+    """Tables that a click shows."""
+    shown = "".join(table(each, each.title or summary) for each in tables)
+    return Html(f"<details><summary>{text(summary)}</summary>{shown}</details>")
+
+
+def side_by_side(of_runs: dict[str, dict[str, str]]) -> list[Table]:
+    """Two tables of names and values: what differs, with a column for each run, and what all runs share.
+
+    Example:
+        >>> tables = side_by_side({"a": {"seed": "0", "model": "x"}, "b": {"seed": "0", "model": "y"}})
+        >>> [table.rows for table in tables]
+        [[['model', 'x', 'y']], [['seed', '0']]]
+    """
+    names = dict.fromkeys(name for entries in of_runs.values() for name in entries)
+    rows = [[name, *(entries.get(name, "–") for entries in of_runs.values())] for name in names]
+    differ = [row for row in rows if len(set(row[1:])) > 1]
+    common = [row[:2] for row in rows if len(set(row[1:])) == 1]
+    tables = []
+    if differ:
+        tables.append(Table(["", *of_runs], differ, words=range(1 + len(of_runs))))
+    if common:
+        tables.append(Table((), common, "The same for all runs" if differ else "", words=(0, 1)))
+    return tables

@@ -1,0 +1,213 @@
+"""Kinds of data: what each brings, and how they are found, by the entry points `maskevidence.kinds`.
+
+A kind is declared without torch, so that names, help pages and refusals come at once: its words and options are
+plain Python, and everything else is named as "module:name" or imported inside a method.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from maskevidence.core.errors import InputError
+
+GROUP = "maskevidence.kinds"
+
+
+@dataclass(frozen=True)
+class ModelWord:
+    """A MODEL word, and what is known of it before torch is loaded.
+
+    Attributes:
+        text: the word.
+        is_folder: whether it is a folder.
+        on_hub: whether it may be OWNER/NAME on the hub.
+        config: the content of its `config.json`, in the folder or on the hub; None without a readable one.
+    """
+
+    text: str
+    is_folder: bool = False
+    on_hub: bool = False
+    config: Any = None
+
+
+class Kind:
+    """A kind of data and its models.
+
+    A wing declares one subclass, and an instance of it as an entry point of the group `maskevidence.kinds`. Every
+    attribute and method has a default, so that a package may bring a mask design or a command alone. docs/plugins.md
+    builds one.
+
+    Attributes:
+        name: by which options and runs know the kind.
+        nouns: its models in messages, such as "models of rows".
+        models: MODEL words for help pages, such as "ppca:8".
+        data: DATA words for help pages, such as "digits".
+        data_sets: names of data sets, for refusals of unknown words.
+        files: files that are DATA, for help pages, such as "a .csv table".
+        catch_all: whether it takes the MODEL words that no kind claims.
+        examples: a MODEL word for each command whose options differ by kind.
+        options: the dataclass of its options by command, such as `{"score": RowOptions}`; its `kind` is `name`.
+        design: the word of the mask design that `score` draws by default.
+        may_race: whether `score` draws as many random sizes as an error takes where the default would be slow.
+        designs: classes of mask designs by name, as "module:Class".
+        checks: checks of models beside those of the core, as "module:name".
+        commands: functions of its own commands by name, as "module:function".
+        folders: what `report` reads: the file by which a folder is known, its noun, and "module:function", which
+            reads the folder and gives a `Page` or a page of sections.
+        engines: what scores the blocks of a run, by the first part of its word, as "module:function".
+        tells_tokens: whether `leave-one-out:per-token` reports the scores of single tokens.
+    """
+
+    name: str = ""
+    nouns: str = ""
+    models: Sequence[str] = ()
+    data: Sequence[str] = ()
+    data_sets: Sequence[str] = ()
+    files: Sequence[str] = ()
+    catch_all: bool = False
+    examples: Mapping[str, str] = {}
+    options: Mapping[str, type] = {}
+    design: str = "random-size"
+    may_race: bool = False
+    designs: Mapping[str, str] = {}
+    checks: Sequence[str] = ()
+    commands: Mapping[str, str] = {}
+    folders: Mapping[str, tuple[str, str]] = {}
+    engines: Mapping[str, str] = {}
+    tells_tokens: bool = False
+
+    def claims(self, word: ModelWord) -> bool:
+        """Whether a MODEL word is of this kind."""
+        return word.text.partition(":")[0] in {model.partition(":")[0] for model in self.models}
+
+    def trains(self, word: str) -> bool:
+        """Whether `train` makes a model of this kind for a MODEL word."""
+        return "train" in self.options and self.claims(ModelWord(word))
+
+    def check_words(self, model: str | None, data: str) -> None:
+        """Refuse unknown words before torch is loaded; `model` is None in a command without MODEL."""
+
+    def design_for(self, options: Any) -> str:
+        """The word of the mask design that `score` draws by default with these options."""
+        return self.design
+
+    def prepare(self, model: str, data: str, design: Any, options: Any, out: Path | None) -> Any:
+        """Fit or load a model and read the observations to score it on.
+
+        Args:
+            model: the MODEL word.
+            data: the DATA word.
+            design: the `MaskDesign` that will be drawn.
+            options: of the kind.
+            out: a run directory that may hold this run already.
+
+        Returns:
+            The `maskevidence.runs.prepared.Prepared`.
+        """
+        raise NotImplementedError
+
+    def score(self, model: str, data: str, design: Any, options: Any, run: Any) -> Any:
+        """The result of a score that is not one run, such as of pairs; None for one run."""
+        return None
+
+    def train(self, model: str, data: str, options: Any) -> Any:
+        """Train a new model and give the `Result`."""
+        raise NotImplementedError
+
+    def training_page(self, content: Mapping[str, Any]) -> Any:
+        """The page of a finished training from the content of its `train.json`."""
+        raise NotImplementedError
+
+    def check_with(self, options: Any) -> tuple[str, float | None]:
+        """The design whose masks `check` draws, and the tolerance of answers; None for that of their dtype."""
+        return "random-size", None
+
+    def token_scores(self, prepared: Any, scores: Any) -> list[dict[str, Any]]:
+        """The score of each token of a leave-one-out run, with `tells_tokens`."""
+        raise NotImplementedError
+
+    def summary(self, details: Mapping[str, Any], log_evidence: float, curve: Any) -> dict[str, Any]:
+        """Further entries of `estimate.json`, from the details of a run."""
+        return {}
+
+    def read_again(self, manifest: Any, ids: Any) -> Any:
+        """The observations of a run, for a report.
+
+        Returns:
+            A function that gives the content of an observation by its id; or a sentence that says why there is none;
+            None if the data have changed.
+        """
+        return f"The {manifest.data.noun}s cannot be read again."
+
+    def remarks(self, *, has_scores: bool, coloured: bool) -> list[str]:
+        """What a report says of observations whose tokens have no scores or no colours."""
+        return []
+
+    def cell_scores(self, run: Any, ids: Sequence[int]) -> dict[int, Any]:
+        """log p of each token given all others, by observation, for a report of a run without such scores."""
+        return {}
+
+    def unlikely_cells(self, run: Any, places: Sequence[int], values: Any) -> dict[int, str]:
+        """The least likely tokens of outlying observations in words, by place, for a report."""
+        return {}
+
+    def gives_rows(self, data: str) -> bool:
+        """Whether DATA of this kind can be read as a table, by `read_table`."""
+        return False
+
+    def read_table(self, data: str, reading: Any, limit: int | None) -> Any:
+        """DATA as a `Table` of rows, for models of rows."""
+        raise NotImplementedError
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """All kinds that are installed, those of this package first, in the order of their declaration."""
+    found = sorted(entry_points(group=GROUP), key=lambda each: _package(each) != "maskevidence")
+    return tuple(map(_loaded, found))
+
+
+def _package(point: EntryPoint) -> str:
+    return "" if point.dist is None else point.dist.name
+
+
+def _loaded(point: EntryPoint) -> Kind:
+    try:
+        kind = point.load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(
+            f"the kind {point.name!r} of the package {_package(point)!r} cannot be loaded ({reason}); mend or "
+            "uninstall that package"
+        ) from error
+    if not isinstance(kind, Kind):
+        raise InputError(
+            f"the kind {point.name!r} of the package {_package(point)!r} is {kind!r}, no instance of "
+            "maskevidence.core.kind.Kind; mend or uninstall that package"
+        )
+    return kind
+
+
+def kind_named(name: str | None) -> Kind:
+    """The kind with a name.
+
+    Example:
+        >>> kind_named("rows").nouns
+        'models of rows'
+    """
+    for kind in kinds():
+        if kind.name == name:
+            return kind
+    raise InputError(
+        f"no installed package brings the kind {name!r}; install the package that the run was made with"
+    )
+
+
+def named(place: str) -> Any:
+    """What "module:name" stands for."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

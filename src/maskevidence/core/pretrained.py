@@ -1,0 +1,212 @@
+"""Transformers models loaded from a folder or the hub, with one clear line if something is wrong."""
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.files import read_json
+from maskevidence.core.support.hub import check_revision, hub_reachable, not_in_cache
+from maskevidence.core.support.progress import quiet
+from maskevidence.tables.saving import counted_weights
+
+# Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
+# the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.
+_NEVER_READ = re.compile(r"(^|\.)(pooler|seq_relationship|sop_classifier)\.|(^|\.)position_ids$")
+_MAX_LAYERS = 10_000
+_IN_SENTENCES = (
+    OSError,
+    ValueError,
+    ImportError,
+    RuntimeError,
+    SafetensorError,
+)  # as transformers words them
+# Entries of a configuration that decide no log-probability; those that begin with "_" do not either.
+_NOT_NUMBERS = {
+    "architectures",
+    "auto_map",
+    "dtype",
+    "id2label",
+    "label2id",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+}
+
+
+@contextmanager
+def loading(name: str, revision: str | None, *, trust_remote_code: bool = False) -> Iterator[dict[str, Any]]:
+    """Load something with transformers: its reports are silenced, its errors become one clear line.
+
+    Yields:
+        The options for `from_pretrained`; the network is used only if the hub can be reached.
+
+    Raises:
+        InputError: a folder that does not exist or is given a revision, or a model that cannot be loaded.
+    """
+    check_revision(name, revision)
+    is_folder = Path(name).is_dir()
+    if not is_folder and _looks_like_a_path(name):
+        raise InputError(
+            f"there is no folder {name!r}; give a folder that save_pretrained wrote, or OWNER/NAME on the hub"
+        )
+    if is_folder:
+        _check_sizes(Path(name))
+    local_only = is_folder or not hub_reachable()
+    options = {
+        "revision": revision or "main",
+        "local_files_only": local_only,
+        "trust_remote_code": trust_remote_code,  # if it were left out, transformers would ask the user
+    }
+    with quiet():
+        try:
+            yield options
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # transformers fails in any way on a damaged configuration
+            raise _why_not_loaded(error, name, revision, is_folder, local_only) from error
+
+
+def load_network(
+    auto_class: Any, name: str, part: str, *, dtype: str = "float32", **options: Any
+) -> tuple[Any, tuple[str, ...]]:
+    """A model with all its weights, and a note on weights that it does not read, such as a classifier's.
+
+    Args:
+        dtype: of the weights: the name of one, or "auto" for that of the checkpoint.
+    """
+    network, report = auto_class.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise InputError(
+            f"the weights of {name!r} lack {len(missing)} of those of {type(network).__name__}, such as "
+            f"{missing[0]}; give a model that was saved with its {part}"
+        )
+    return network, _unread_note(network, report["unexpected_keys"], name)
+
+
+def _unread_note(network: Any, unexpected: Collection[str], name: str) -> tuple[str, ...]:
+    """A note on weights of a checkpoint that a network does not read; none if there are none.
+
+    Published checkpoints hold weights that no masked-LM head reads, such as BERT's pooler: no note on these.
+    """
+    unread = sorted(weight for weight in unexpected if not _NEVER_READ.search(weight))
+    inside = [weight for weight in unread if _inside(network, weight)]
+    model = type(network).__name__
+    if inside:
+        raise InputError(
+            f"{name!r} holds {counted_weights(inside)} that {model} has no place for; "
+            "give the config.json that they were saved with, or save the model without them"
+        )
+    if not unread:
+        return ()
+    return (f"the checkpoint also holds {counted_weights(unread)} that {model} does not read",)
+
+
+def _inside(network: Any, name: str) -> bool:
+    """Whether a weight belongs into the backbone or the head, and not beside them or beside BERT's head."""
+    part = network
+    for step in name.split(".")[:-1]:
+        child = dict(part.named_children()).get(step)
+        if child is None:
+            break
+        part = child
+    children = list(part.children())
+    wraps_head = (
+        len(children) == 1 and bool(list(children[0].children())) and not list(part.parameters(False))
+    )
+    in_backbone = any(part is module for module in network.base_model.modules())
+    return part is not network and (in_backbone or not wraps_head)
+
+
+def _check_sizes(folder: Path) -> None:
+    """Refuse a configuration of absurdly many layers, which transformers build for hours, or no heads."""
+    try:
+        config = read_json(folder / "config.json")
+    except InputError:  # transformers says what is wrong
+        return
+    for entry, value in config.items() if isinstance(config, dict) else ():
+        if not isinstance(value, int):
+            continue
+        if ("layers" in entry and value > _MAX_LAYERS) or (entry.endswith(("heads", "n_head")) and value < 1):
+            limit = f"at most {_MAX_LAYERS:,} layers" if "layers" in entry else "1 head or more"
+            raise InputError(f"config.json in {str(folder)!r} has {entry}={value}; give a model of {limit}")
+
+
+def _looks_like_a_path(name: str) -> bool:
+    return name.startswith((".", "/", "~", "\\")) or name.count("/") > 1 or name.endswith("/") or not name
+
+
+def _why_not_loaded(
+    error: Exception, name: str, revision: str | None, is_folder: bool, local_only: bool
+) -> InputError:
+    """What a user can do about an error of transformers while it loaded a model."""
+    reason = first_sentence(error)
+    if "trust_remote_code" in str(error):
+        return InputError(
+            f"{name!r} comes with its own code, which is not run unless you allow it; read it, then pass "
+            "--trust-remote-code (trust_remote_code=True)"
+        )
+    if is_folder:
+        if not (Path(name) / "config.json").is_file():
+            return InputError(f"the folder {name!r} has no config.json; give one that save_pretrained wrote")
+        if not any(Path(name).glob("*.safetensors")) and not any(Path(name).glob("*.bin")):
+            return InputError(
+                f"the folder {name!r} has no weights (model.safetensors); give one that save_pretrained wrote"
+            )
+        return InputError(f"the model in {name!r} cannot be loaded: {reason}; save it again")
+    named = repr(name) if revision is None else f"{name!r} of revision {revision!r}"
+    if local_only:
+        return not_in_cache(
+            f"model {named} is not a folder and",
+            "save it with save_pretrained on a machine with network access and give that folder",
+        )
+    return InputError(f"model {named} cannot be loaded from the hub: {reason}; check its name")
+
+
+def first_sentence(error: Exception) -> str:
+    """The first line of an error's message, after the name of its class where that says what it is about.
+
+    Example:
+        >>> first_sentence(ValueError("no such file.\\nTry again.")), first_sentence(KeyError("vocab"))
+        ('no such file', "KeyError: 'vocab'")
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    name = type(error).__name__
+    if not lines:
+        return name
+    line = lines[0].rstrip(".")
+    return line if isinstance(error, _IN_SENTENCES) else f"{name}: {line}"
+
+
+def config_settings(model: Any, ignored: Collection[str] = ()) -> dict[str, Any]:
+    """The architecture of a transformers model, and its configuration where it differs from the default.
+
+    Returns:
+        Content for JSON. It holds no paths, versions or dtypes, and does not change when a later version of
+        transformers adds an entry.
+
+    Example:
+        >>> from transformers import BertConfig, BertForMaskedLM
+        >>> small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> config_settings(BertForMaskedLM(BertConfig(**small, _name_or_path="a/b")))["config"] == small
+        True
+    """
+    default = type(model.config)().to_dict()
+    kept = {
+        name: value
+        for name, value in model.config.to_dict().items()
+        if value != default.get(name)
+        and not name.startswith("_")
+        and name not in _NOT_NUMBERS
+        and name not in ignored
+    }
+    return {"architecture": type(model).__name__, "config": json.loads(json.dumps(kept, default=str))}

@@ -1,0 +1,34 @@
+"""Trainings with transformers, as kinds of `train`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from maskevidence.core.kind import Kind, ModelWord
+from maskevidence.huggingface.options import TextTraining
+
+MASKED_LM = "masked-lm"
+
+
+class MaskedLMTraining(Kind):
+    """Trains new masked language models."""
+
+    name = "masked-lm"
+    nouns = "masked language models"
+    examples: Mapping[str, str] = {"train": MASKED_LM}
+    options: Mapping[str, type] = {"train": TextTraining}
+
+    def claims(self, word: ModelWord) -> bool:
+        return word.text == MASKED_LM
+
+    def train(self, model: str, data: str, options: Any) -> Any:
+        from maskevidence.huggingface.train_masked_lm import train_texts
+
+        return train_texts(data, options)
+
+    def training_page(self, content: Mapping[str, Any]) -> Any:
+        from maskevidence.huggingface.train_masked_lm import page_of_training
+
+        return page_of_training(content)
+
+
+training = MaskedLMTraining()

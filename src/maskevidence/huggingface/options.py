@@ -1,0 +1,44 @@
+"""The options of trainings of transformers."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from maskevidence.command.command_words import Option
+from maskevidence.command.options import Training
+from maskevidence.texts.options import AllowUnknown, BlockSize, Pattern, Text, Tokenizer
+
+
+@dataclass(frozen=True)
+class TransformerTraining(Training):
+    """How a transformer is trained."""
+
+    panel: ClassVar[str] = "Transformers"
+
+    config: Annotated[
+        str | None,
+        Option(
+            "small (the default), base, or a model whose training is continued.",
+            "SIZE|FOLDER|NAME",
+        ),
+    ] = None
+    steps: Annotated[
+        int | None, Option("Optimiser steps; by default 1000 for masked-lm and 5000 for vit-mae.", min=1)
+    ] = None
+
+
+@dataclass(frozen=True)
+class TextTraining(TransformerTraining):
+    """How masked-lm is trained, and its texts and tokenizer."""
+
+    panel: ClassVar[str] = "Texts"
+    kind: ClassVar[str] = "masked-lm"
+
+    text: Text = None
+    block_size: BlockSize = None
+    tokenizer: Tokenizer = None
+    pattern: Pattern = None
+    allow_unknown: AllowUnknown = False
+    vocabulary_size: Annotated[
+        int | None,
+        Option("Word pieces of a new vocabulary, without --tokenizer.", min=1),
+    ] = None

@@ -1,0 +1,209 @@
+"""Train a masked language model on running text: tokenizer, model, blocks, and held-out log evidence."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskevidence.command.result import Result
+from maskevidence.command.training_folder import (
+    RESULT,
+    begin_training,
+    finished_training,
+    page_of_transformer,
+)
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.fingerprints import weights_fingerprint
+from maskevidence.core.masks.sizes import RandomSize
+from maskevidence.core.show.parts import Page, Part
+from maskevidence.core.show.words import typeset
+from maskevidence.core.tokens import Tokens
+from maskevidence.huggingface.options import TextTraining
+from maskevidence.huggingface.processes import is_main_process, main_process_first
+from maskevidence.huggingface.recipe import Recipe
+from maskevidence.huggingface.train_transformers import numbers_of, transformer_job
+from maskevidence.huggingface.training import train_masked_lm as train_in_place
+from maskevidence.runs.folder import locked
+from maskevidence.texts.call_sizes import default_tokens
+from maskevidence.texts.encoding import EncodedTexts
+from maskevidence.texts.fasta import is_fasta
+from maskevidence.texts.loading import load_tokenizer
+from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.new_bert import SIZES, frequency_score, new_bert, word_pieces
+from maskevidence.texts.pieces import reads_residues
+from maskevidence.texts.text_files import Texts, read_texts
+from maskevidence.texts.vocabulary import letter_tokenizer
+
+TEXT_TEST_FRACTION = 0.1
+CHECKPOINT_EVERY = 200
+_TOKENIZER = "tokenizer.json"
+_ENDS = 2  # special tokens around a sequence
+
+_LITTLE = 0.05  # nats per token that a context is worth
+
+
+def train_texts(data: str, options: TextTraining) -> Result | None:
+    """Train a masked language model, save it, and estimate its held-out log evidence.
+
+    The model is a new BERT, by default with word pieces made from the text, or one whose training is
+    continued. The records of a FASTA file are observations of their own, and single letters its tokens. The
+    same call resumes an interrupted training. Started by `torchrun`, all processes train, and
+    the main process writes.
+
+    Returns:
+        The result; None in a process that is not the main one.
+    """
+    job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
+    columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
+    texts = read_texts(data, columns, limit=options.limit, running=not is_fasta(Path(data)))
+    train_texts, test_texts = _parts(
+        texts, TEXT_TEST_FRACTION if options.test_fraction is None else options.test_fraction
+    )
+    given = _given_model(options, job.device)
+    start = {
+        "config": options.config or "small",
+        "weights": None if given is None else weights_fingerprint(given),
+        "tokenizer": options.tokenizer,
+        **({} if options.pattern is None else {"pattern": options.pattern}),
+        "vocabulary_size": options.vocabulary_size,
+        "block_size": options.block_size,
+        "text": texts.fingerprint(),
+    }
+    main, settings = is_main_process(), job.settings(start)
+    with ExitStack() as until_the_end:
+        with main_process_first(job.device):
+            finished = finished_training(options, settings) if main else None
+            if finished is not None or (not main and (options.out / RESULT).exists()):
+                return finished
+            longest = max(map(len, texts.fields[0])) + _ENDS if is_fasta(Path(data)) else 0
+            model = _new_model(options, train_texts, main=main, longest=longest) if given is None else given
+            block_size = None if longest and not options.block_size else _block_size(options, model)
+            encoded, held_out = _encoded(model, train_texts, test_texts, options, block_size)
+            if main:  # nothing is written before the texts are known to fit
+                until_the_end.enter_context(locked(options.out))
+                finished = begin_training(options, settings)
+                if finished is not None:
+                    return finished
+                if given is None:
+                    model.save_tokenizer(options.out)  # for the other processes, and for resuming
+        trained = train_in_place(
+            model,
+            encoded.tokens,
+            job.design,
+            job.recipe,
+            out=options.out,
+            checkpoint_every=job.checkpoint_every,
+            device=job.device,
+        )
+        if not main:
+            return None
+        job.save(model, trained)
+        numbers = None
+        if held_out is not None:
+            # no trial of the size of calls: a resumed training reports the same number, to the last bit
+            model.batch_tokens = model.batch_tokens or default_tokens(model.device)
+            estimate = estimate_evidence(model, held_out, RandomSize(8), seed=options.seed)
+            numbers = numbers_of(estimate)
+            numbers["frequencies_per_token"] = frequency_score(encoded.tokens, held_out, len(model.tokenizer))
+        return job.finish(
+            model,
+            trained,
+            n_train=len(encoded.tokens),
+            n_test=0 if held_out is None else len(held_out),
+            held_out=numbers,
+            of_residues=reads_residues(model.tokenizer),
+            notes=[*texts.notes, *encoded.notes],
+        )
+
+
+def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | None]:
+    """The first rows to train on, and the last rows held out: texts are not shuffled."""
+    if not 0 <= test_fraction < 1:
+        raise InputError(f"--test-fraction {test_fraction:g}; give a share of the text in [0, 1)")
+    rows = list(zip(*texts.fields, strict=True))
+    n_train = len(rows) - round(len(rows) * test_fraction)
+    train, test = ([text for row in part for text in row] for part in (rows[:n_train], rows[n_train:]))
+    if not any(text.strip() for text in train):
+        raise InputError(f"{texts.name!r} has no word to train on; give a text")
+    return train, test if any(text.strip() for text in test) else None
+
+
+def _given_model(options: TextTraining, device: torch.device | None) -> MaskedLM | None:
+    """The model whose training is continued; None for a new one."""
+    config = options.config or "small"
+    if config not in SIZES:
+        if options.vocabulary_size is not None:
+            raise InputError(f"--vocabulary-size belongs to new models; {config!r} has its tokenizer")
+        return MaskedLM.from_pretrained(config, tokenizer=options.tokenizer, device=device)
+    if options.tokenizer is not None and options.vocabulary_size is not None:
+        raise InputError("--tokenizer brings its vocabulary; leave --vocabulary-size out")
+    return None
+
+
+def _new_model(options: TextTraining, texts: list[str], *, main: bool, longest: int) -> MaskedLM:
+    """A new BERT of a named size, with the tokenizer of the training if there is one in the folder."""
+    config = options.config or "small"
+    size = SIZES[config]
+    if (options.out / _TOKENIZER).exists() and not (main and options.overwrite):
+        tokenizer = load_tokenizer(options.out)
+    else:
+        tokenizer = _tokenizer(texts, options, size.vocabulary_size, letters=bool(longest))
+    positions = max(size.block_size, options.block_size or 0, longest)
+    return new_bert(tokenizer, config, positions=positions, seed=options.seed)
+
+
+def _tokenizer(texts: list[str], asked: TextTraining, vocabulary_size: int, *, letters: bool) -> Any:
+    """The tokenizer asked for, or a new one of word pieces, or for sequences of single letters."""
+    if asked.tokenizer is not None:
+        return load_tokenizer(asked.tokenizer, asked.pattern)
+    if asked.pattern is not None:
+        raise InputError("--pattern reads a vocab.txt; name that by --tokenizer")
+    if letters and asked.vocabulary_size is None:
+        return letter_tokenizer(texts)
+    return word_pieces(texts, asked.vocabulary_size or vocabulary_size)
+
+
+def _encoded(
+    model: MaskedLM,
+    train: list[str],
+    test: list[str] | None,
+    options: TextTraining,
+    block_size: int | None,
+) -> tuple[EncodedTexts, Tokens | None]:
+    """Blocks or sequences to train on, with the notes on them, and those held out."""
+    allow_unknown = options.allow_unknown
+    encode = partial(model.encode, block_size=block_size, allow_unknown=allow_unknown)
+    return encode(train), None if test is None else encode(test).tokens
+
+
+def _block_size(options: TextTraining, model: MaskedLM) -> int:
+    """Tokens of a block: as asked for, or as many as the size or the model takes, but at most 512."""
+    if options.block_size is not None:
+        return options.block_size
+    size = SIZES.get(options.config or "small")
+    return min(model.max_tokens or 512, 512 if size is None else size.block_size)
+
+
+def page_of_training(result: Mapping[str, Any]) -> Page:
+    """The held-out evidence of a masked language model, beside what the frequencies of tokens give."""
+    recipe = result["recipe"]
+    noun, token = ("protein", "residue") if result.get("of_residues") else ("text", "token")
+    title = (
+        f"{result['model']} on {result['data']}: {result['n_parameters']:,} parameters, {recipe['steps']:,} "
+        f"steps of {recipe['batch_size']} {noun}s, {result['n_train']:,} {noun}s to train on"
+    )
+    more: list[Part] = []
+    held_out, notes = result["held_out"], []
+    if held_out is not None and "frequencies_per_token" in held_out:
+        frequencies = held_out["frequencies_per_token"]
+        more.append(f"the frequencies of {token}s alone give {typeset(frequencies, 4)} nats per {token}")
+        if held_out["per_token"] < frequencies + _LITTLE:
+            notes.append(
+                "the model does hardly better than these, so that it has not learnt from the context; "
+                "give more --steps or another --learning-rate"
+            )
+    return page_of_transformer(Page("", title, parts=more, notes=notes), result, "held out:", noun, token)

@@ -1,0 +1,36 @@
+"""The options of masked image models."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from maskevidence.command.command_words import Option
+from maskevidence.command.options import BatchTokens, Device, ImageFiles, Revision, Sample, TestFraction
+
+DensityName = Literal["gaussian", "discretised"]
+PatchStatistics = Literal["visible"]
+
+
+@dataclass(frozen=True)
+class ImageOptions(Sample):
+    """How a masked image model is loaded, the images that it scores, and the likelihood of pixels."""
+
+    kind: ClassVar[str] = "images"
+    panel: ClassVar[str] = "Images"
+
+    test_fraction: TestFraction = None
+    reading: ImageFiles = field(default_factory=ImageFiles)
+    density: Annotated[
+        DensityName | None,
+        Option("Pixel likelihood. discretised also gives bits per dimension."),
+    ] = None
+    patch_statistics: Annotated[
+        PatchStatistics | None,
+        Option("Score pixels of normalised patches by the visible patches' mean and variance."),
+    ] = None
+    calibration_fraction: Annotated[
+        float | None,
+        Option("Share (at most 512 images) to fit the pixel variances; by default 0.2 if needed."),
+    ] = None
+    revision: Revision = None
+    device: Device = None
+    batch_tokens: BatchTokens = None

@@ -1,0 +1,209 @@
+"""The options of models of rows and of commands on tables."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from maskevidence.command.command_words import Option
+from maskevidence.command.options import (
+    Device,
+    IdColumn,
+    ImageFiles,
+    Limit,
+    Out,
+    Sample,
+    Seed,
+    TestFraction,
+    Training,
+)
+
+DtypeName = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which columns of a table are used, and how they are read."""
+
+    panel: ClassVar[str] = "Tables"
+
+    id_column: IdColumn = None
+    columns: Annotated[
+        str | None, Option("Use only these columns of the table, in this order.", "COLUMN[,COLUMN...]")
+    ] = None
+    drop: Annotated[str | None, Option("Leave these columns of the table out.", "COLUMN[,COLUMN...]")] = None
+    one_hot: Annotated[
+        str | None,
+        Option(
+            "Columns of categories, to become columns of 0 and 1.",
+            "COLUMN[,COLUMN...]",
+        ),
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        Option("Character between cells, or tab; by default guessed.", "CHARACTER"),
+    ] = None
+    missing: Annotated[
+        str | None,
+        Option(
+            "Missing values, such as ?,-999, beside empty cells, NA, NaN and null.",
+            "WORD[,WORD...]",
+        ),
+    ] = None
+    categories: Annotated[
+        str | None,
+        Option(
+            "For masked-net: columns that are categories; by default those of words.", "COLUMN[,COLUMN...]"
+        ),
+    ] = None
+    numbers: Annotated[
+        str | None,
+        Option("For masked-net: columns that are numbers, even with two values only.", "COLUMN[,COLUMN...]"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RowReading(ImageFiles):
+    """How rows of numbers are read."""
+
+    panel: ClassVar[str] = "Data"
+
+    table: TableOptions = field(default_factory=TableOptions)
+    binarise: Annotated[
+        str | None,
+        Option(
+            "Make values in [0, 1] binary: threshold:0.5, or stochastic (drawn by --seed).",
+            "HOW",
+        ),
+    ] = None
+
+
+Dtype = Annotated[
+    DtypeName | None,
+    Option(
+        "Precision; by default that of the saved model, float64 of a new one, float32 of a VAE.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class RowDevice:
+    """Where a model of rows computes, and in which precision."""
+
+    device: Device = None
+    dtype: Dtype = None
+
+
+@dataclass(frozen=True)
+class ImputeOptions:
+    """How the holes of a table are filled, and where the result is written."""
+
+    out: Annotated[
+        Path,
+        Option("The filled table: a .csv, .csv.gz, .tsv, .parquet or .feather file.", "FILE", writes="file"),
+    ] = Path("filled.csv")
+    draws: Annotated[
+        int | None,
+        Option(
+            "Multiple imputation: this many tables, drawn jointly, one below the other.",
+            min=1,
+            max=10_000,
+        ),
+    ] = None
+    seed: Annotated[int, Option("Random seed of the draws.", min=0, max=2**63 - 1)] = 0
+    limit: Limit = None
+    wrong: Annotated[
+        Path | None, Option("Cells that are called wrong there are holes: cells.csv of cells --out.", "FILE")
+    ] = None
+    overwrite: Annotated[bool, Option("Replace the file in --out.")] = False
+    table: TableOptions = field(default_factory=TableOptions)
+    device: RowDevice = field(default_factory=RowDevice)
+
+
+@dataclass(frozen=True)
+class CellOptions:
+    """How wrong cells are called, and where they are written."""
+
+    trusted: Annotated[
+        str | None, Option("Rows that are known to be right, read as DATA is: they keep the rate.", "DATA")
+    ] = None
+    rate: Annotated[float, Option("Share of the calls that may be false on average.")] = 0.1
+    folds: Annotated[
+        int, Option("Parts of the rows, each judged by a fit to the others.", min=2, max=10_000)
+    ] = 5
+    seed: Annotated[int, Option("Random seed of the folds and draws.", min=0, max=2**63 - 1)] = 0
+    limit: Limit = None
+    out: Annotated[
+        Path | None, Option("Write cells.csv, cells.html and cells.json here.", "DIR", writes="folder")
+    ] = None
+    overwrite: Annotated[bool, Option("Replace other wrong cells in --out.")] = False
+    table: TableOptions = field(default_factory=TableOptions)
+
+
+@dataclass(frozen=True)
+class RowOptions(Sample):
+    """How a model of rows is prepared, and the rows that it scores."""
+
+    kind: ClassVar[str] = "rows"
+    panel: ClassVar[str] = "Data"
+
+    test_fraction: TestFraction = None
+    reading: RowReading = field(default_factory=RowReading)
+    device: RowDevice = field(default_factory=RowDevice)
+    cells: Annotated[bool, Option("Score the mass of each cell over its step, as masked-net does.")] = False
+
+
+@dataclass(frozen=True)
+class ScoredRowOptions(RowOptions):
+    """The options of rows that are scored."""
+
+    batch_size: Annotated[int, Option("Masks in one call of the model.", min=1, panel="Options")] = 1024
+
+
+@dataclass(frozen=True)
+class SelectOptions:
+    """Among which models is chosen, and how they are compared."""
+
+    components: Annotated[
+        str, Option("Numbers of components: 1-20, 2-56-6 (first, last, step) or 1,2,4,8.", "NUMBERS")
+    ] = "1-20"
+    folds: Annotated[
+        int | None,
+        Option(
+            "Parts of the rows, each of which is held out once; by default 5, or 20 below 200 rows.",
+            min=2,
+            max=10_000,
+        ),
+    ] = None
+    seed: Seed = 0
+    limit: Limit = None
+    out: Out = None
+    overwrite: Annotated[bool, Option("Replace another selection in --out.")] = False
+    design: Annotated[
+        str | None,
+        Option(
+            "Masks as for score; by default every-size:2, or none if all have closed forms.",
+            "DESIGN",
+        ),
+    ] = None
+    reading: RowReading = field(default_factory=RowReading)
+
+
+@dataclass(frozen=True)
+class RowTraining(Training):
+    """How a model of rows is trained."""
+
+    panel: ClassVar[str] = "Models of rows"
+    kind: ClassVar[str] = "rows"
+
+    epochs: Annotated[
+        int | None, Option("Passes over the rows; by default 500, for masked-net as many as help.")
+    ] = None
+    patience: Annotated[
+        int | None,
+        Option(
+            "Stop after this many epochs without a better held-out log evidence.",
+            min=1,
+        ),
+    ] = None
+    dtype: Dtype = None
+    reading: RowReading = field(default_factory=RowReading)

@@ -1,0 +1,463 @@
+"""Models of rows: rows are read, a model is fitted to some or loaded, a run's rows are read again."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64
+
+from maskevidence.command.command_words import flag, own_file, parse_words
+from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.kind import Kind, kinds
+from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_of
+from maskevidence.core.show.words import MINUS
+from maskevidence.core.support.checks import join_words
+from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.sources import is_remote
+from maskevidence.core.table import (
+    Table,
+    are_pixels,
+    binarise,
+    column_of,
+    place_of,
+    with_columns_of,
+    with_levels_of,
+)
+from maskevidence.runs import DataSource
+from maskevidence.runs.prepared import Prepared
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import is_network, parse_model
+from maskevidence.tables.cell_mass import CellMass, check_cells
+from maskevidence.tables.network.columns import columns_of, declared_columns
+from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
+from maskevidence.tables.own_model import fingerprint_of_code, own_model
+from maskevidence.tables.table_files import (
+    SUFFIXES,
+    ColumnSelection,
+    RawTable,
+    digits,
+    kind_of_file,
+    read_raw,
+    refuse_empty_columns,
+    to_table,
+)
+
+TEST_FRACTION = 0.2
+_UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
+_MAX_NAMED = 6  # columns that a note names
+_FEW = 5  # known values of a column, from which its two values say something
+# fields of `TableOptions`
+_OF_FILES = ("id_column", "one_hot", "delimiter", "missing", "categories", "numbers")
+DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
+
+
+def prepare(
+    model: str,
+    data: str,
+    options: RowOptions = RowOptions(),
+) -> Prepared:
+    """Read the rows, and fit the model to a training part of them, or load it.
+
+    Args:
+        model: a word such as "ppca:8", the folder of a saved model, or "model.py:make" for a function.
+        data: a file, a data set or images, as `read` takes them.
+        options: which rows are used, how they are read, and where the model computes.
+
+    Raises:
+        InputError: a model, a device or data that cannot be used.
+
+    Example:
+        >>> ready = prepare("gaussian", "digits", RowOptions(limit=100))
+        >>> len(ready.tokens), ready.notes[0]
+        (20, 'fitted to 80 rows, scored on the 20 others')
+    """
+    reading, notes = options.reading, list[str]()
+    code = own_file(model) is not None and not Path(model).is_dir()
+    build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
+    words = takes_words(model, saved)
+    cells = options.cells and not words  # a network gives the mass of cells in any case
+    if isinstance(saved, TableModel):
+        reading, notes = reading_for(saved, data, reading)
+    table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
+    table = replace(table, notes=(*table.notes, *notes))
+    if build is None:
+        if cells:
+            check_cells(saved)
+        ready, train = use_saved(saved, table, options.test_fraction, options.seed), table
+    else:
+        test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
+        ready = fit_held_out(build, table, test_fraction, options.seed, cells=cells)
+        ready.model.read_with = read_with(reading)
+        train, _ = table.split(test_fraction, options.seed)
+    if code:
+        load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
+        ready = replace(ready, code=fingerprint_of_code(model), load=load)
+    if cells:
+        ready = by_cells(ready, table, train)
+    return ready.read_with(data, reading_options(reading, limit=options.limit, words=words))
+
+
+def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
+    """The same with its model scored by the mass of cells, whose steps are those of the training rows."""
+    of_all, of_fit = (with_columns_of(rows, ready.source.columns) for rows in (table, train))
+    columns, load = columns_of(of_fit.values, declared_columns(of_all, of_all.values)), ready.load
+    again = None if load is None else lambda: CellMass(load(), columns)
+    return replace(ready, model=CellMass(ready.model, columns), load=again)
+
+
+def takes_words(word: str, saved: Any) -> bool:
+    """Whether columns of words are read as they are for the model of a MODEL word, new or saved."""
+    return is_network(word) if saved is None else getattr(saved, "takes_words", False)
+
+
+def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowReading, list[str]]:
+    """How a file is read for a saved model: its own columns, and what is not given as for its own table.
+
+    Columns that the model lacks are not read, unless one-hot columns are among its own.
+
+    Returns:
+        The reading, and a note on what was not given.
+    """
+    if saved.columns is None or not is_table_file(data):
+        return reading, []
+    if means_images(data, reading.table) and (are_pixels(saved.columns) or not Path(data).is_file()):
+        return reading, []
+    given = vars(reading.table)
+    known = {name: word for name, word in saved.read_with.items() if name in given and given[name] is None}
+    table = replace(reading.table, **known)
+    categories = [name for name in saved.columns if name in saved.levels]
+    numbers = [name for name in saved.columns if name not in categories]
+    if saved.takes_words:
+        for option, names, has in (("categories", categories, "numbers"), ("numbers", numbers, "words")):
+            for name in parse_words(option, getattr(reading.table, option)):
+                if name in saved.columns and name not in names:
+                    raise InputError(f"--{option} {name}: the model was fitted to {has} there; leave it out")
+        table = replace(table, categories=join_words(categories) or None)
+    if table.one_hot is None:
+        known = {name: known[name] for name in ("missing", "id_column") if name in known}
+        columns = reading.table.columns or join_words(saved.columns)
+        own = join_words(numbers) or None if saved.takes_words else None
+        table = replace(table, columns=columns, drop=reading.table.drop, numbers=own)
+    flags = " ".join(f"{flag(name)} {shlex.quote(str(word))}" for name, word in known.items())
+    note = [f"read as the table that the model was fitted to: {flags}"] if known else []
+    return replace(reading, table=table), note
+
+
+def read_with(reading: RowReading) -> dict[str, str]:
+    """What a model remembers of the reading of its table, for `reading_for`."""
+    return {name: word for name, word in vars(reading.table).items() if word and name != "delimiter"}
+
+
+def reading_options(reading: RowReading, *, limit: int | None, words: bool) -> dict[str, Any]:
+    """The options of a reading that were given, by name, with the two others that `reread` takes."""
+    options = {"limit": limit, "words": words} | vars(reading) | vars(reading.table)
+    return {name: value for name, value in options.items() if value and name != "table"}
+
+
+def reading_from(options: Mapping[str, Any]) -> RowReading:
+    """The reading with these options, as `reading_options` gives them; others are ignored.
+
+    Example:
+        >>> reading_from({"limit": 3, "drop": "a", "binarise": "threshold"}).table.drop
+        'a'
+    """
+
+    def known(group: type) -> dict[str, Any]:
+        names = {option.name for option in fields(group)} - {"table"}
+        return {name: value for name, value in options.items() if name in names}
+
+    return RowReading(**known(RowReading), table=TableOptions(**known(TableOptions)))
+
+
+def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] | None, Any]:
+    """The builder or the saved model that a MODEL word stands for, on a device and in a precision."""
+    choose_device(device.device or "cpu", float64=True)  # before anything is read
+    _check_dtype(device)
+    if own_file(word) is not None and not Path(word).is_dir():
+        raise InputError(f"{word!r} is code of yours, which check and score run; give another model")
+    build, saved = parse_model(word)
+    if build is None:
+        return None, placed(saved, device)
+    return lambda n_features: placed(build(n_features), device), None
+
+
+def placed(model: TableModel, options: RowDevice) -> TableModel:
+    """A model of rows on the device and in the precision of the options, in place.
+
+    Example:
+        >>> import maskevidence as me
+        >>> placed(me.models.PPCA(3, 1), RowDevice(dtype="float32")).dtype
+        torch.float32
+    """
+    _check_dtype(options)
+    device = choose_device(options.device or "cpu", float64=True)
+    dtype = model.dtype if options.dtype is None else getattr(torch, options.dtype)
+    return model.to(device, dtype)
+
+
+def _check_dtype(options: RowDevice) -> None:
+    """Raise an InputError for a precision that models of rows do not compute in."""
+    if options.dtype not in (None, "float32", "float64"):
+        raise InputError(f"models of rows do not compute in {options.dtype}; give float32 or float64")
+
+
+def read(
+    data: str,
+    reading: RowReading = RowReading(),
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    words: bool = False,
+) -> Table:
+    """Read a table, or images as rows of pixels in [0, 1]."""
+    table = _read(data, reading, limit, words)
+    if reading.binarise is None:
+        return table
+    if table.levels:
+        raise InputError(f"--binarise takes numbers, {next(iter(table.levels))!r} holds words; drop it")
+    return binarise(table, reading.binarise, seed)
+
+
+def reread(data: str, options: Mapping[str, Any], seed: int) -> Table:
+    """Read data again with the options that `reading_options` gave; none for a run that Python wrote."""
+    limit, words = options.get("limit"), bool(options.get("words"))
+    return read(data, reading_from(options), limit=limit, seed=seed, words=words)
+
+
+def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Table:
+    bundled = data in DATA_SETS and not Path(data).exists()
+    if not bundled and means_images(data, reading.table):
+        for name, value in vars(reading.table).items():
+            if value is not None:
+                raise InputError(f"{flag(name)} belongs to tables; leave it out for the images {data!r}")
+        kind = _kind_with_rows(data)
+        assert kind is not None
+        return kind.read_table(data, reading, limit)
+    for name in ("column", "resize", "skip_bad"):
+        if getattr(reading, name):
+            raise InputError(f"{flag(name)} belongs to images; leave it out for {data!r}")
+    if bundled:
+        table = _chosen(DATA_SETS[data](), reading.table)
+    elif is_table_file(data):
+        table = to_table(raw_table(data, reading.table), selection_of(reading.table, words=words))
+    else:
+        sources = [
+            *(name for kind in kinds() for name in kind.data_sets),
+            *(f"a {suffix} file" for suffix in SUFFIXES),
+            "a folder of images",
+        ]
+        raise unknown_name("data", data, sources)
+    return table if limit is None else table.head(limit)
+
+
+def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple[Table, Table]:
+    """The rows of a run, read again by the name and with the options that run.json records.
+
+    Args:
+        ids: the rows that the run has scored. They are taken if the options leave another number of rows, as
+            in a run that Python wrote, which records no options.
+
+    Returns:
+        The rows that are scored, with the columns of the model; and all rows that were read.
+    """
+    everything = reread(source.name, source.options, seed)
+    scored = everything if source.test_fraction is None else everything.split(source.test_fraction, seed)[1]
+    if len(scored) != source.n_observations == len(ids) and ids.max() < len(everything):
+        scored = everything.take(np.sort(ids))
+    return with_columns_of(scored, source.columns), everything
+
+
+def means_images(data: str, options: TableOptions) -> bool:
+    """Whether a DATA word means images: not a Parquet file if an option of tables says how to read it."""
+    as_table = Path(data).is_file() and any(vars(options).values())
+    return _kind_with_rows(data) is not None and not as_table
+
+
+def _kind_with_rows(data: str) -> Kind | None:
+    """Another kind, such as images, that gives DATA as a table; None if there is none."""
+    return next((kind for kind in kinds() if kind.gives_rows(data)), None)
+
+
+def is_table_file(data: str) -> bool:
+    """Whether a DATA word that does not mean images is a path or an address of a table."""
+    return is_remote(data) or Path(data).exists() or kind_of_file(data) in SUFFIXES or "/" in data
+
+
+def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelection:
+    """The words of the command line about columns as lists."""
+    columns = None if options.columns is None else parse_words("columns", options.columns)
+    drop, one_hot, missing, categories, numbers = (
+        parse_words(name, getattr(options, name))
+        for name in ("drop", "one_hot", "missing", "categories", "numbers")
+    )
+    return ColumnSelection(columns, drop, options.id_column, one_hot, missing, words, categories, numbers)
+
+
+def raw_table(data: str, options: TableOptions) -> RawTable:
+    """The columns of a file as they are in it."""
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
+        raise InputError(f"--delimiter {options.delimiter!r}; give one character, such as ';', or tab")
+    return read_raw(data, delimiter)
+
+
+def _chosen(table: Table, options: TableOptions) -> Table:
+    """The chosen columns of a table that is not a file."""
+    for name in _OF_FILES:
+        if getattr(options, name) is not None:
+            raise InputError(f"{flag(name)} belongs to files of tables; leave it out for {table.name!r}")
+    selection = selection_of(options)
+    table = table if selection.columns is None else table.select(list(selection.columns))
+    table.select(list(selection.drop))  # refuses unknown columns
+    kept = [column for column in table.columns if column not in selection.drop]
+    if not kept:
+        raise InputError(f"no column of {table.name!r} is left; name one or more that are data")
+    return table.select(kept)
+
+
+def new_model(
+    build: Callable[[int], TableModel], rows: Table, all_rows: Table, purpose: str = "fit"
+) -> tuple[TableModel, list[str]]:
+    """Build a model for the columns of the rows, without those that are constant unless it `keeps_units`.
+
+    Returns:
+        The model, which names its columns, and the columns that were dropped.
+    """
+    refuse_empty_columns(all_rows)
+    model = build(len(rows.columns))
+    dropped = [] if model.keeps_units else rows.constant_columns()
+    kept = [column for column in rows.columns if column not in dropped]
+    if not kept:
+        raise InputError(f"every column of {rows.name} is constant; there is nothing to {purpose}")
+    if dropped:
+        model = build(len(kept))
+    model.columns = kept
+    chosen = all_rows.select(kept)
+    model.declare(chosen)
+    model.refuse_strange_cells(model.tokens(chosen), place=partial(place_of, lines=chosen.lines))
+    return model, dropped
+
+
+def note_on_units(rows: Table) -> list[str]:
+    """A note for PPCA of columns whose spreads differ much, as one sentence or none."""
+    spread = np.nanstd(rows.values, axis=0)
+    if spread.max() < _UNLIKE * spread.min():
+        return []
+    return [
+        "PPCA has one noise variance for all columns, whose standard deviations range from "
+        f"{spread.min():.2g} to {spread.max():.2g}: bring them to one scale, or use factor-analysis, which "
+        "does not depend on units"
+    ]
+
+
+def note_on_pairs(rows: Table, filled: Float64[np.ndarray, "N D"] | None = None) -> list[str]:
+    """A note on columns of two values whose holes a model fills with other numbers, or none.
+
+    Args:
+        filled: the rows with their holes filled, of whose numbers the note gives the range.
+
+    Example:
+        >>> x = np.array([[1.0, 2.0, 1.0, 2.0, 2.0, np.nan]]).T
+        >>> note_on_pairs(Table("t", x, ("sex",), np.arange(6)), np.nan_to_num(x, nan=1.3))[0][:78]
+        'holes of columns with two values are filled with other numbers: sex (1 or 2, f'
+    """
+    of_words = {column_of(name, word) for name, words in rows.categories.items() for word in words}
+    named = []
+    for j, name in enumerate(rows.columns):
+        hole = np.isnan(rows.values[:, j])
+        known = rows.values[~hole, j]
+        pair = np.unique(known)
+        if not hole.any() or len(known) < _FEW or len(pair) != 2 or name in {*rows.levels, *of_words}:
+            continue
+        by = ""
+        if filled is not None:
+            new = filled[hole, j]
+            if np.isin(new, pair).all():
+                continue
+            by = f", filled with {new.min():.3g} to {new.max():.3g}".replace("-", MINUS)
+        named.append(f"{name} ({pair[0]:g} or {pair[1]:g}{by})")
+    if not named:
+        return []
+    return [
+        f"holes of columns with two values are filled with other numbers: {', '.join(named)}; masked-net "
+        "fills in the more probable of the two"
+    ]
+
+
+def fit_held_out(
+    build: Callable[[int], TableModel],
+    table: Table,
+    test_fraction: float = TEST_FRACTION,
+    seed: int = 0,
+    *,
+    cells: bool = False,
+) -> Prepared:
+    """Fit a model to a training part of the rows, and hold the others out for scoring.
+
+    Columns that are constant in the training part are dropped and listed, unless the model `keeps_units`.
+    With `cells`, a model that gives no mass of cells is refused before it is fitted.
+    """
+    train, test = table.split(test_fraction, seed)
+    if cells:
+        check_cells(build(len(table.columns)))
+    model, dropped = new_model(build, train, table)
+    columns = [column for column in table.columns if column not in dropped]
+    model.fit(train.select(columns).values)
+    test = test.select(columns)
+    notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
+    if dropped:
+        more = f" and {len(dropped) - _MAX_NAMED:,} more" if len(dropped) > _MAX_NAMED else ""
+        named = ", ".join(dropped[:_MAX_NAMED])
+        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {named}{more}")
+    if model.bounded:
+        names = ", ".join(columns[j] for j in model.bounded)
+        notes.append(f"noise variance at its lower bound (10⁻⁴ of the column's variance): {names}")
+    prepared = _prepared(model, test, test_fraction, [*notes, *model.fit_notes])
+    source = prepared.source.model_copy(update={"source_fingerprint": table.fingerprint()})
+    return replace(prepared, source=source, fitted=True)
+
+
+def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
+    """Score a saved model on a table's rows, all of them or a held-out part.
+
+    Args:
+        model: a loaded model, or any other; if it knows its columns, these are taken from the table.
+        test_fraction: the share of the rows to hold out and score; None for all rows.
+    """
+    if test_fraction is not None:
+        _, table = table.split(test_fraction, seed)
+        table = replace(table, notes=(*table.notes, f"scored on the {len(table):,} rows held out"))
+    if isinstance(model, TableModel):
+        if model.columns is not None:
+            table = with_columns_of(table, model.columns)
+        model.check_width(len(table.columns))
+    return _prepared(model, table, test_fraction, list(table.notes))
+
+
+def _prepared(model: Any, table: Table, test_fraction: float | None, notes: list[str]) -> Prepared:
+    """The model and the rows to score, after numerical integrals are refined for these rows."""
+    if isinstance(model, TableModel):
+        tokens = with_levels_of(table, model.levels).tokens()
+        model.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))
+    else:
+        tokens = as_tokens(model, table)
+    if isinstance(model, HasNotesOn):
+        notes = [*notes, *model.notes_on(tokens, table)]
+    if isinstance(model, HasRefine):
+        notes = [*notes, model.refine(to_device_of(model, tokens))]
+    source = DataSource(
+        name=table.name,
+        fingerprint=table.fingerprint(),
+        n_observations=len(table),
+        columns=list(table.columns),
+        test_fraction=test_fraction,
+        notes=notes,
+        kind="rows",
+        noun="image" if are_pixels(table.columns) else "row",
+    )
+    return Prepared(model, tokens, source, labels=table.labels)

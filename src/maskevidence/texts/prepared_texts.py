@@ -1,0 +1,266 @@
+"""Masked language models: they are loaded, texts are read and encoded, a run's texts are read again."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.precise import FEWEST
+from maskevidence.core.masks.by_name import DesignWord, parse_design
+from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.sizes import LeaveOneOut
+from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.support.hub import check_revision
+from maskevidence.core.support.progress import progress
+from maskevidence.core.table import place_of
+from maskevidence.core.tokens import Tokens
+from maskevidence.runs import DataSource
+from maskevidence.runs.prepared import Prepared
+from maskevidence.texts.encoding import Joining
+from maskevidence.texts.loading import load_tokenizer
+from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.options import CheckpointOptions, ScoredTextOptions, TextOptions
+from maskevidence.texts.pieces import reads_residues
+from maskevidence.texts.recipes import RECIPES
+from maskevidence.texts.text_files import Texts, read_texts
+from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
+
+
+def prepare(
+    model: str,
+    data: str,
+    design: MaskDesign,
+    options: TextOptions = TextOptions(),
+) -> Prepared:
+    """Load a masked language model, read the texts and encode them.
+
+    Args:
+        model: its folder, or OWNER/NAME on the hub.
+        data: the texts, as `read_texts` takes them.
+        design: how masks will be drawn.
+        options: how the model is loaded, which texts are used, and how they are read and encoded.
+
+    Raises:
+        InputError: options that exclude each other, or a model or texts that cannot be used.
+    """
+    options = _with_recipe(options)
+    _check(model, design, options)
+    texts, scored = read(data, options)
+    loaded = load_text_model(model, options.checkpoint)
+    prepared = _encoded(model, data, loaded, texts, scored, options)
+    for note in _recipe_notes(options, design):
+        prepared = prepared.with_note(note)
+    return prepared
+
+
+def prepare_pairs(
+    model: str, data: str, design: MaskDesign, options: ScoredTextOptions
+) -> tuple[Prepared, Prepared]:
+    """The same for the first and for the second texts of pairs, which have the same ids."""
+    _check(model, design, options)
+    both = [read(data, each) for each in (options, replace(options, text=options.against))]
+    for texts, (column,) in both:
+        for row, text in enumerate(texts[column]):
+            if not text.strip():
+                place = place_of(row, texts.lines)
+                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
+    loaded = load_text_model(model, options.checkpoint)
+    first, second = (_encoded(model, data, loaded, *each, options) for each in both)
+    return first, second
+
+
+def _with_recipe(options: TextOptions) -> TextOptions:
+    """The options with the block size of the recipe, if they have none of their own."""
+    if options.recipe is None or options.block_size is not None:
+        return options
+    return replace(options, block_size=RECIPES[options.recipe].block_size)
+
+
+def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
+    """Refuse options that exclude each other."""
+    check_revision(model, options.checkpoint.revision)
+    if options.hides_words and not isinstance(design, LeaveOneOut):
+        raise InputError(f"{options.hides_words} belongs to --design leave-one-out; add that")
+    if options.whole_words and options.word_l2r:
+        raise InputError("--whole-words and --word-l2r exclude each other; leave one of them out")
+    if options.id_column is not None and options.block_size is not None:
+        joins = "--block-size" if options.recipe is None else f"--recipe {options.recipe}"
+        raise InputError(f"--id-column names single texts, and {joins} joins them; leave one of them out")
+
+
+def _encoded(
+    model: str, data: str, loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
+) -> Prepared:
+    """The texts as tokens of a loaded model."""
+    checkpoint = options.checkpoint
+    recipe = None if options.recipe is None else RECIPES[options.recipe]
+    with progress("encoding texts", len(texts)) as advance:
+        encoded = loaded.encode(
+            texts[scored[0]],
+            second=texts[scored[1]] if len(scored) == 2 else None,
+            context=None if options.context_field is None else texts[options.context_field],
+            long=options.long or "error",
+            block_size=options.block_size,
+            allow_unknown=options.allow_unknown,
+            lines=texts.lines,
+            joining=None
+            if recipe is None or recipe.block_size is None
+            else Joining(recipe.ends, recipe.visible),
+        )
+        advance(len(texts))
+    wrap = None
+    notes = [*loaded.notes, *texts.notes, *encoded.notes]
+    if options.hides_words:
+        wrap = partial(WholeWords, texts=encoded, left_to_right=options.word_l2r)
+        notes.append(HIDDEN_LATER if options.word_l2r else HIDDEN_TOGETHER)
+    if checkpoint.bf16:
+        notes.append("computed under bfloat16 autocast")
+    tokenizer = checkpoint.tokenizer
+    elsewhere = replace(checkpoint, tokenizer=None if tokenizer is None else _full_path(tokenizer))
+    named = None if options.block_size is not None else texts.labels
+    of_residues = reads_residues(loaded.tokenizer)
+    source = DataSource(
+        name=data,
+        fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
+        text_fingerprint=texts.fingerprint(),
+        n_observations=len(encoded.tokens),
+        columns=list(texts.columns),
+        notes=notes,
+        kind="texts",
+        noun="block" if options.block_size is not None else "protein" if of_residues else "text",
+        token="residue" if of_residues else "token",
+    )
+    prepared = Prepared(
+        loaded if wrap is None else wrap(loaded),
+        encoded.tokens,
+        source,
+        load=partial(_load_again, _full_path(model), elsewhere, wrap),
+        revision=checkpoint.revision,
+        tokenizer=loaded.tokenizer,
+        texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
+        labels=None if named is None else tuple(named[row] for row in encoded.source),
+        details={} if recipe is None else {"recipe": recipe.to_dict(str(options.recipe))},
+    )
+    of_reading = {
+        "limit": options.limit,
+        "id_column": options.id_column,
+        "block_size": options.block_size,
+        "context_field": options.context_field,
+    }
+    return prepared.read_with(data, of_reading)
+
+
+def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
+    """Where a recipe is from, and what the user chose in place of it, one sentence each."""
+    if options.recipe is None:
+        return []
+    recipe = RECIPES[options.recipe]
+    notes = [f"recipe {options.recipe}: texts, tokens and masks as in {recipe.source}"]
+    if recipe.apart:
+        notes.append(recipe.apart)
+    if options.block_size != recipe.block_size:
+        chosen = f"blocks of {options.block_size} tokens"
+        notes.append(f"{chosen} in place of the recipe's {recipe.block_size or 'single texts'}")
+    own = parse_design(recipe.design).design
+    draws = {"draws": 0, "replicates": 0}
+    if own.settings() | draws != design.settings() | draws:
+        chosen = design.name if design == FEWEST else str(DesignWord(design))  # which a target extends
+        notes.append(f"the masks of {chosen} in place of the recipe's {recipe.design}")
+    return notes
+
+
+def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
+    """A hash of encoded texts: of the names of their columns, the tokens, their roles and their ids."""
+    digest = hashlib.sha256("\x1f".join(columns).encode())
+    for part in (tokens.ids, tokens.values, tokens.maskable, tokens.context):
+        digest.update(np.ascontiguousarray(part.numpy()).tobytes())
+    return digest.hexdigest()
+
+
+def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
+    """The texts, and the one or two columns of them that are scored."""
+    columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
+    if columns is not None and len(columns) > 2:
+        raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
+    prompts = options.context_field
+    extra = [] if prompts is None else [prompts]
+    texts = read_texts(
+        data,
+        columns,
+        extra=extra,
+        id_column=options.id_column,
+        limit=options.limit,
+        running=options.block_size is not None and options.recipe is None,
+    )
+    scored = [texts.columns[0]] if columns is None else columns
+    if prompts in scored:
+        raise InputError(f"--context-field {prompts!r} is scored too; choose another --text")
+    return texts, scored
+
+
+def reopen(source: DataSource) -> Texts:
+    """The texts of a run, read again by the name and with the options that run.json records."""
+    limit = source.options.get("limit")
+    assert not isinstance(limit, str)
+    return read_texts(source.name, source.columns, limit=limit)
+
+
+def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:
+    """Load a masked language model as the options want it.
+
+    Args:
+        model: its folder, or OWNER/NAME on the hub.
+        checkpoint: its tokenizer, how its weights are read, and where it runs.
+
+    Raises:
+        InputError: a model or a device that cannot be used.
+    """
+    tokenizer: Any = checkpoint.tokenizer
+    if checkpoint.pattern is not None:
+        tokenizer = load_tokenizer(tokenizer or model, checkpoint.pattern)
+    return MaskedLM.from_pretrained(
+        model,
+        tokenizer=tokenizer,
+        device=checkpoint.device,
+        bfloat16=checkpoint.bf16,
+        batch_tokens=checkpoint.batch_tokens,
+        revision=checkpoint.revision,
+        trust_remote_code=checkpoint.trust_remote_code,
+        dtype=checkpoint.dtype,
+        mask_id=checkpoint.mask_id,
+        diffusion=checkpoint.diffusion,
+        attn_implementation=checkpoint.attn_implementation,
+        model_class=checkpoint.model_class,
+    )
+
+
+def _load_again(
+    model: str, checkpoint: CheckpointOptions, wrap: Callable[[MaskedLM], WholeWords] | None
+) -> Any:
+    """The same model in another process; `wrap` is given if other pieces of a word are hidden, too."""
+    loaded = load_text_model(model, checkpoint)
+    return loaded if wrap is None else wrap(loaded)
+
+
+def _full_path(name: str) -> str:
+    """The full path of a file or folder, for processes elsewhere; the name of a model on the hub as it is."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
+
+
+def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
+    """log p of each token given all others, nats, from the scores of a leave-one-out run."""
+    tokens = prepared.tokens
+    row_of_id = {int(number): row for row, number in enumerate(tokens.ids)}
+    columns = [row.nonzero().flatten() for row in tokens.maskable]
+    listed = []
+    for number, draw, score in zip(scores.id, scores.draw, scores.score, strict=True):
+        row = row_of_id[int(number)]
+        token_id = int(tokens.values[row, columns[row][int(draw)]])
+        token = prepared.tokenizer.convert_ids_to_tokens(token_id)
+        listed.append({"id": int(number), "position": int(draw), "token": token, "log_prob": float(score)})
+    return listed

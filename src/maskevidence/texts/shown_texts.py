@@ -1,0 +1,30 @@
+"""The texts of a run, read again for a report."""
+
+from maskevidence.command.pages.reading import Content, Contents, Reason, TextContent
+from maskevidence.runs import Manifest
+from maskevidence.texts.prepared_texts import reopen
+
+
+def read_texts_again(manifest: Manifest) -> Contents | Reason | None:
+    """The texts of a run; None if they have changed."""
+    data = manifest.data
+    if "block_size" in data.options:
+        return "The observations are blocks of running text; the run does not record which text they hold."
+    texts = reopen(data)
+    if texts.fingerprint() != data.text_fingerprint:
+        return None
+    if len(texts) != data.n_observations:
+        return (
+            f"The {data.n_observations:,} observations are parts of {len(texts):,} texts; the run does not "
+            "record which."
+        )
+    context = data.options.get("context_field")
+    scored = [column for column in texts.columns if column != context] or list(texts.columns)
+
+    def content(number: int) -> Content | None:
+        if not 0 <= number < len(texts):
+            return None
+        prompt = texts[context][number] if context in texts.columns and context not in scored else None
+        return TextContent("\n".join(texts[column][number] for column in scored), prompt)
+
+    return content
