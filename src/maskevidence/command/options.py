@@ -136,13 +136,11 @@ class Training:
     ] = "random-size"
     learning_rate: Annotated[
         float | None,
-        Option(
-            "Of Adam; by default 0.02 for rows, 0.002 for VAEs, masked-net and masked-lm, 0.001 for vit-mae."
-        ),
+        Option("Of Adam; by default 0.02 for rows, 0.002 for VAEs, masked-net and masked-lm."),
     ] = None
     batch_size: Annotated[
         int | None,
-        Option("In one step; by default 512 rows, 32 texts or 64 images.", min=1),
+        Option("In one step; by default 512 rows or 32 texts.", min=1),
     ] = None
     test_fraction: Annotated[
         float | None,
@@ -151,7 +149,7 @@ class Training:
     checkpoint_every: Annotated[
         int | None,
         Option(
-            "Epochs (20) or steps (masked-lm: 200, vit-mae: 500) between two checkpoints.",
+            "Epochs (20) or steps (masked-lm: 200) between two checkpoints.",
             min=1,
         ),
     ] = None

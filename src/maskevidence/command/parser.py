@@ -1,7 +1,8 @@
 """Typer commands built from functions whose options are declared as in `maskevidence.command.command_words`.
 
-A command whose options differ by the kind of its MODEL has a parameter that stands for a
-dataclass of each kind (`OptionsOf`). MODEL is looked up first among the words that were typed, and they are parsed with its options.
+A command whose options differ by the kind of its MODEL has a parameter that stands for a dataclass of each
+kind (`OptionsOf`). MODEL is looked up first among the words that were typed, and they are parsed with its
+options.
 """
 
 import inspect

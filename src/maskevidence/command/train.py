@@ -13,10 +13,10 @@ def train(
         Argument(
             "MODEL",
             "masked-net, gaussian, ppca:8, factor-analysis:8, bernoulli-pca:2, vae:20 or bernoulli-vae:20; "
-            "masked-lm or vit-mae for transformers.",
+            "masked-lm for a transformer.",
         ),
     ],
-    data: Annotated[str, Argument("DATA", "Rows, texts or images, as `score` takes them.")],
+    data: Annotated[str, Argument("DATA", "Rows or texts, as `score` takes them.")],
     options: Annotated[Any, OptionsOf("train")],
 ) -> Result | None:  # None where another process has the result
     """Train MODEL on DATA by masked prediction, and write it into a folder that `score` reads.
@@ -31,6 +31,5 @@ def train(
         maskevidence train ppca:8 digits --objective likelihood --out runs/exact
         maskevidence score runs/masked digits --test-fraction 0.2
         maskevidence train masked-lm python-topics --out runs/bert
-        maskevidence train vit-mae mnist:train --out runs/vit-mae
     """
     return kind_named(options.kind).train(model, data, options)

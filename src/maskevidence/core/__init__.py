@@ -1,1 +1,1 @@
-"""The identity and its errors: tokens, models, masks, scores, evidence, comparison, checks and training; knows no kind of data."""
+"""The identity and its errors, for models of any kind of data."""

@@ -72,8 +72,8 @@ def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
         >>> import_extra("no_such_module", "plots", "drawing a curve")
         Traceback (most recent call last):
         ...
-        maskevidence.core.errors.MissingExtraError: drawing a curve needs no_such_module, which is not installed; \
-in the folder of the repository, install it with: pip install '.[plots]'
+        maskevidence.core.errors.MissingExtraError: drawing a curve needs no_such_module, which is not \
+installed; in the folder of the repository, install it with: pip install '.[plots]'
     """
     try:
         return importlib.import_module(module)

@@ -1,7 +1,7 @@
 """Kinds of data: what each brings, and how they are found, by the entry points `maskevidence.kinds`.
 
-A kind is declared without torch, so that names, help pages and refusals come at once: its words and options are
-plain Python, and everything else is named as "module:name" or imported inside a method.
+A kind is declared without torch, so that names, help pages and refusals come at once: its words and options
+are plain Python, and everything else is named as "module:name" or imported inside a method.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ class ModelWord:
 class Kind:
     """A kind of data and its models.
 
-    A wing declares one subclass, and an instance of it as an entry point of the group `maskevidence.kinds`. Every
-    attribute and method has a default, so that a package may bring a mask design or a command alone. docs/plugins.md
-    builds one.
+    A package declares a subclass, and an instance of it as an entry point of the group `maskevidence.kinds`.
+    Every attribute and method has a default, so that a package may bring a mask design or a command alone.
+    docs/plugins.md builds one.
 
     Attributes:
         name: by which options and runs know the kind.
@@ -50,14 +50,15 @@ class Kind:
         files: files that are DATA, for help pages, such as "a .csv table".
         catch_all: whether it takes the MODEL words that no kind claims.
         examples: a MODEL word for each command whose options differ by kind.
-        options: the dataclass of its options by command, such as `{"score": RowOptions}`; its `kind` is `name`.
+        options: the dataclass of its options by command, such as `{"score": RowOptions}`, whose `kind` is
+            `name`.
         design: the word of the mask design that `score` draws by default.
-        may_race: whether `score` draws as many random sizes as an error takes where the default would be slow.
+        may_race: whether `score` draws as many random sizes as an error takes where its default is slow.
         designs: classes of mask designs by name, as "module:Class".
         checks: checks of models beside those of the core, as "module:name".
         commands: functions of its own commands by name, as "module:function".
-        folders: what `report` reads: the file by which a folder is known, its noun, and "module:function", which
-            reads the folder and gives a `Page` or a page of sections.
+        folders: what `report` reads: the file by which a folder is known, its noun, and "module:function",
+            which reads the folder and gives a `Page` or something with sections.
         engines: what scores the blocks of a run, by the first part of its word, as "module:function".
         tells_tokens: whether `leave-one-out:per-token` reports the scores of single tokens.
     """
@@ -123,7 +124,7 @@ class Kind:
         raise NotImplementedError
 
     def check_with(self, options: Any) -> tuple[str, float | None]:
-        """The design whose masks `check` draws, and the tolerance of answers; None for that of their dtype."""
+        """The design of `check`, and the tolerance of answers; None for that of their dtype."""
         return "random-size", None
 
     def token_scores(self, prepared: Any, scores: Any) -> list[dict[str, Any]]:
@@ -138,8 +139,8 @@ class Kind:
         """The observations of a run, for a report.
 
         Returns:
-            A function that gives the content of an observation by its id; or a sentence that says why there is none;
-            None if the data have changed.
+            A function that gives the content of an observation by its id, a sentence that says why there is
+            none, or None if the data have changed.
         """
         return f"The {manifest.data.noun}s cannot be read again."
 
@@ -181,8 +182,8 @@ def _loaded(point: EntryPoint) -> Kind:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(
-            f"the kind {point.name!r} of the package {_package(point)!r} cannot be loaded ({reason}); mend or "
-            "uninstall that package"
+            f"the kind {point.name!r} of the package {_package(point)!r} cannot be loaded ({reason}); mend "
+            "or uninstall that package"
         ) from error
     if not isinstance(kind, Kind):
         raise InputError(

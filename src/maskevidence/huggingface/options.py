@@ -21,9 +21,7 @@ class TransformerTraining(Training):
             "SIZE|FOLDER|NAME",
         ),
     ] = None
-    steps: Annotated[
-        int | None, Option("Optimiser steps; by default 1000 for masked-lm and 5000 for vit-mae.", min=1)
-    ] = None
+    steps: Annotated[int | None, Option("Optimiser steps; by default 1000.", min=1)] = None
 
 
 @dataclass(frozen=True)

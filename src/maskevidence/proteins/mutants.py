@@ -62,8 +62,8 @@ def parse_mutants(
         >>> parse_mutants("MKTA", ["K3R"])
         Traceback (most recent call last):
         ...
-        maskevidence.core.errors.InputError: row 0 (from 0), 'K3R': the wild type has T at 3, not K; give the \
-number of its first letter by --start (start=)
+        maskevidence.core.errors.InputError: row 0 (from 0), 'K3R': the wild type has T at 3, not K; give \
+the number of its first letter by --start (start=)
     """
     parsed = []
     for row, text in enumerate(mutants):

@@ -88,8 +88,7 @@ class ResultFolder:
         >>> folder.refuse(overwrite=False)
         Traceback (most recent call last):
         ...
-        maskevidence.core.errors.InputError: '...' holds another search; give another folder, or --overwrite to
-        replace it
+        maskevidence.core.errors.InputError: '...' holds another search; give another folder, ...
     """
 
     def __init__(

@@ -764,8 +764,7 @@ def check_ending(path: Path) -> None:
         >>> check_ending(Path("filled.xlsx"))
         Traceback (most recent call last):
         ...
-        maskevidence.core.errors.InputError: 'filled.xlsx' has to end in .csv, .tsv, .parquet, .feather; give such
-        a name
+        maskevidence.core.errors.InputError: 'filled.xlsx' has to end in .csv, .tsv, .parquet, .feather; ...
     """
     if kind_of_file(path.name) not in ENDINGS:
         raise InputError(f"{str(path)!r} has to end in {', '.join(ENDINGS)}; give such a name")

@@ -18,7 +18,8 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.fingerprints import marks_of
 from maskevidence.core.masks.by_name import parse_design
 from maskevidence.core.model import HasLogEvidence
-from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.show import parts
+from maskevidence.core.show.parts import Page
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.table import Table
@@ -234,4 +235,4 @@ def page_of_training(result: Mapping[str, Any]) -> Page:
         notes.append(f"{result['stopped']}; the model is that of epoch {result['best_epoch']}")
     if result["resumed_from"] is not None:
         notes.append(f"resumed from the checkpoint after epoch {result['resumed_from']}")
-    return Page("", title, parts=[Table(["rows", "nats per row"], rows)], notes=notes)
+    return Page("", title, parts=[parts.Table(["rows", "nats per row"], rows)], notes=notes)

@@ -81,8 +81,8 @@ class TextKind(Kind):
         if coloured:
             return []
         return [
-            "The run keeps no tokens. Run its command again with --design leave-one-out:per-token, which writes "
-            "them and scores nothing again."
+            "The run keeps no tokens. Run its command again with --design leave-one-out:per-token, which "
+            "writes them and scores nothing again."
         ]
 
 

@@ -145,8 +145,8 @@ def load_tokenizer(place: str | Path, pattern: str | None = None) -> Any:
         >>> load_tokenizer("no/such/vocab.txt")
         Traceback (most recent call last):
         ...
-        maskevidence.core.errors.InputError: there is no tokenizer in 'no/such/vocab.txt'; give a folder that \
-save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
+        maskevidence.core.errors.InputError: there is no tokenizer in 'no/such/vocab.txt'; give a folder \
+that save_pretrained wrote, a vocab.txt, or OWNER/NAME on the hub
     """
     transformers = import_extra("transformers", "hf", "a tokenizer")
     path = Path(place)

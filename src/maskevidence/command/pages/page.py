@@ -60,8 +60,7 @@ def write_report(
     """Write the report of one or more runs, of what a kind has written into a folder, or of a page.
 
     Args:
-        runs: the runs, from `read_runs`; what a kind reads from a folder of its own, such as a selection; or any
-            page.
+        runs: the runs, from `read_runs`; what a kind reads from a folder of its own; or any page.
         path: the page, a file that ends in .html.
         observations: number of hardest, and of easiest, observations to show; 0 for none.
 
@@ -74,7 +73,7 @@ def write_report(
         >>> write_report([], Path(tempfile.mkdtemp()) / "report.txt")
         Traceback (most recent call last):
         ...
-        maskevidence.core.errors.InputError: ...report.txt' is not an .html file; give one, such as report.html
+        maskevidence.core.errors.InputError: ...report.txt' is not an .html file; give ...
     """
     target = Path(path)
     check_report_file(target)

@@ -102,7 +102,7 @@ class ReportedRun:
 
     @property
     def kind(self) -> Kind:
-        """The kind of its observations; one without anything of its own for a run that Python saved without data."""
+        """The kind of its observations; an empty one for a run that Python saved without data."""
         return Kind() if self.manifest.data.kind is None else kind_named(self.manifest.data.kind)
 
     @property

@@ -38,8 +38,7 @@ def check_revision(name: str, revision: str | None) -> None:
         >>> check_revision(".", "main")
         Traceback (most recent call last):
         ...
-        maskevidence.core.errors.InputError: --revision 'main' is of a model on the hub, and '.' is a folder; leave
-        it out
+        maskevidence.core.errors.InputError: --revision 'main' is of a model on the hub, and '.' is ...
     """
     if revision is not None and Path(name).is_dir():
         raise InputError(
