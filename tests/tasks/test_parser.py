@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from maskevidence.inputs import options
+from maskevidence.command import options
 
 from maskevidence.command.command_words import Argument, Option
 from maskevidence.command.parser import with_flat_signature

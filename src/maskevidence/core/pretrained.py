@@ -10,10 +10,10 @@ from typing import Any
 from safetensors import SafetensorError
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
 from maskevidence.core.support.hub import check_revision, hub_reachable, not_in_cache
 from maskevidence.core.support.progress import quiet
-from maskevidence.tables.saving import counted_weights
 
 # Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
 # the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import is_number
 from maskevidence.core.support.files import reading
 from maskevidence.core.table import place_of
 from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES
 from maskevidence.proteins.variant_scores import MIN_PAIRS
-from maskevidence.tables.table_files import is_number
 from maskevidence.texts.fasta import is_fasta, read_fasta
 from maskevidence.texts.text_files import TextColumns, read_text_file
 

@@ -1,6 +1,6 @@
 """Saved models: a folder with config.json (class, arguments, version) and model.safetensors."""
 
-from collections.abc import Collection, Set
+from collections.abc import Set
 from pathlib import Path
 from string import hexdigits
 from typing import Any
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.core.fingerprints import MANY_EQUAL
+from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
 from maskevidence.tables.base import FORMAT, TableModel
 
@@ -77,16 +78,6 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     model.columns, model.fitted_rows = config.get("columns"), config.get("fitted_rows", "")
     model.read_with = config.get("read_with", {})
     return model
-
-
-def counted_weights(names: Collection[str]) -> str:
-    """The number of some weights, and the first of them.
-
-    Example:
-        >>> counted_weights({"c", "b"}), counted_weights(["b"])
-        ('2 weights (the first is b)', '1 weight (the first is b)')
-    """
-    return f"{len(names):,} weight{'s' * (len(names) != 1)} (the first is {min(names)})"
 
 
 def _check_names(model: nn.Module, stored: Set[str], folder: str) -> None:

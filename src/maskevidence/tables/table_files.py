@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, missing_extra
-from maskevidence.core.support.checks import MAX_WHOLE, NUMBER, typed, word_of
+from maskevidence.core.support.checks import MAX_WHOLE, MISSING, NUMBER, is_number, typed, word_of
 from maskevidence.core.support.files import reading, write_atomic
 from maskevidence.core.support.sources import (
     check_distinct,
@@ -31,7 +31,6 @@ from maskevidence.core.table import Table, column_of, note_on_codes, note_on_cop
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 MAX_CATEGORIES = 50
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -340,16 +339,6 @@ def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
             "write all in one way"
         )
     return "," if with_comma is not None else "."
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number in the digits 0 to 9, or a word for a missing one.
-
-    Example:
-        >>> is_number("1e3"), is_number("NA"), is_number("red"), is_number("1_000")
-        (True, True, False, False)
-    """
-    return re.match(NUMBER, cell.strip()) is not None or cell.strip() in MISSING
 
 
 class _Unusable(NamedTuple):

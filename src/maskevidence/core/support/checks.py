@@ -3,7 +3,7 @@
 import operator
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import SupportsIndex
 
 from maskevidence.core.errors import InputError
@@ -11,6 +11,7 @@ from maskevidence.core.support.memory import free_memory
 
 # A number in the digits 0 to 9, in the words of `re` and pyarrow; Python's float takes 1_000 and ١٢٣, too.
 NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 MAX_WHOLE = 2**53  # float64 holds every whole number up to this
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 where a column has holes
 _NEVER_REFUSED = 2**26  # bytes; to ask what is free takes as long as to allocate them
@@ -94,3 +95,23 @@ def typed(words: Iterable[str]) -> str:
         ('a,b', "'patient id'")
     """
     return shlex.quote(join_words(words))
+
+
+def counted_weights(names: Collection[str]) -> str:
+    """The number of some weights, and the first of them.
+
+    Example:
+        >>> counted_weights({"c", "b"}), counted_weights(["b"])
+        ('2 weights (the first is b)', '1 weight (the first is b)')
+    """
+    return f"{len(names):,} weight{'s' * (len(names) != 1)} (the first is {min(names)})"
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number in the digits 0 to 9, or a word for a missing one.
+
+    Example:
+        >>> is_number("1e3"), is_number("NA"), is_number("red"), is_number("1_000")
+        (True, True, False, False)
+    """
+    return re.match(NUMBER, cell.strip()) is not None or cell.strip() in MISSING
