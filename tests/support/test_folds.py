@@ -1,8 +1,20 @@
 """Copies of a row are in one fold; other rows are divided as ever."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
+import maskevidence as me
+from maskevidence.comparing import choosing, wrong_cells
+from maskevidence.data.table import Table
+from maskevidence.integrations.sklearn import PPCA, MaskedNetworkDensity
+from maskevidence.integrations.sklearn.residuals import held_out_residuals
+from maskevidence.masks.design import MaskKey
+from maskevidence.models.by_name import parse_model
+from maskevidence.models.gaussian import kernel_choice
+from maskevidence.models.network import masked_network
 from maskevidence.support.folds import first_copies, folds_of, held_out_first, n_nearly_equal
 
 
@@ -110,3 +122,119 @@ def test_nearly_equal_rows_differ_in_one_cell() -> None:
     other[:, :2] += 1
     assert n_nearly_equal(np.concatenate([rows, twice, near, other])) == 7
     assert n_nearly_equal(rows) == 0
+
+
+Divisions = Iterator[tuple[np.ndarray, np.ndarray]]  # rows that a model is fitted to, and those held out
+
+
+class Divided(Exception):
+    """Ends a fit when its rows are divided."""
+
+
+def stopping(found: dict[str, Any]) -> Callable[..., Any]:
+    def note(*given: Any, **named: Any) -> Any:
+        found.update(named, given=given)
+        raise Divided
+
+    return note
+
+
+def by_select(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    plan, _ = choosing._plan(x, "ppca", (1, 2), 5, None, MaskKey(0, "own"))
+    for fold in plan.folds:
+        yield np.delete(x, fold, axis=0), x[fold]
+
+
+def by_cells(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    given = choosing.as_table(x)
+    build, _ = parse_model("gaussian")
+    _, _, sittings, _ = wrong_cells._by_word(build, given, None, (5, 0), None)
+    for each in sittings:
+        yield np.delete(x, each.places, axis=0), x[each.places]
+
+
+def by_trusted_cells(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    build, _ = parse_model("gaussian")
+    _, _, sittings, _ = wrong_cells._by_word(build, choosing.as_table(x), choosing.as_table(x), (5, 0), None)
+    for number, each in enumerate(sittings):
+        yield np.concatenate([one.clean for k, one in enumerate(sittings) if k != number]), each.clean
+
+
+def by_the_choice_of_kernels(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    found: dict[str, Any] = {}
+    patch.setattr(kernel_choice, "best_shrinkage", stopping(found))
+    with pytest.raises(Divided):
+        kernel_choice.choose_kernels(x)
+    yield from found["given"][0]
+
+
+def by_early_stopping(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    found: dict[str, Any] = {}
+    patch.setattr(masked_network, "fit", stopping(found))
+    with pytest.raises(Divided):
+        me.models.MaskedNetwork(x.shape[1], width=4).fit(x)
+    yield found["given"][1].values.numpy(), found["held_out"].values.numpy()
+
+
+def by_the_gaussian_of_a_network(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    model, found = me.models.MaskedNetwork(x.shape[1], width=4), dict[str, Any]()
+    patch.setattr(masked_network, "fit", stopping(found))
+    with pytest.raises(Divided):
+        model.fit(x, held_out=x)
+    assert model.gaussian is not None
+    fold = np.array([model.gaussian.fold_of[i] for i in range(len(x))])
+    for k in range(10):
+        yield x[fold != k], x[fold == k]
+
+
+def by_the_density_of_scikit_learn(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    found: dict[str, Any] = {}
+    patch.setattr(me.models.MaskedNetwork, "fit", stopping(found))
+    with pytest.raises(Divided):
+        MaskedNetworkDensity(random_state=0).fit(np.tile(x, (1, 9)))
+    yield found["given"][1][:, : x.shape[1]], found["held_out"][:, : x.shape[1]]
+
+
+def by_residuals(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    fitted: list[np.ndarray] = []
+    fit = PPCA.fit
+    patch.setattr(PPCA, "fit", lambda self, rows: (fitted.append(rows), fit(self, rows))[1])
+    held_out_residuals(PPCA(1), x, 5, np.random.default_rng(0))
+    for train in fitted:
+        seen = set(map(tuple, train))
+        # the rows that are left are those held out, if copies are together
+        assert sum(tuple(row) in seen for row in x) == len(train)
+        yield train, np.array([row for row in x if tuple(row) not in seen])
+
+
+def by_a_split(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
+    given = Table("the data", x, tuple("abcde"), np.arange(len(x)))
+    train, test = given.split(0.3, 0)
+    yield train.values, test.values
+
+
+@pytest.mark.parametrize(
+    "divided",
+    [
+        by_select,
+        by_cells,
+        by_trusted_cells,
+        by_the_choice_of_kernels,
+        by_early_stopping,
+        by_the_gaussian_of_a_network,
+        by_the_density_of_scikit_learn,
+        by_residuals,
+        by_a_split,
+    ],
+)
+def test_no_fit_knows_a_copy_of_a_row_that_it_is_judged_by(
+    divided: Callable[[np.ndarray, pytest.MonkeyPatch], Divisions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = table(400)
+    x = np.concatenate([x, x[:120]])[np.random.default_rng(0).permutation(520)]
+    divisions = list(divided(x, monkeypatch))
+    assert divisions
+    for train, out in divisions:
+        known = set(map(tuple, train.round(9)))
+        assert len(out) >= 20
+        assert not any(tuple(row) in known for row in out.round(9))

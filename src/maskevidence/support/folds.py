@@ -138,10 +138,8 @@ def _keys(rows: Rows) -> UInt64[np.ndarray, " N"]:
 
 def _key(j: int, column: Float64[np.ndarray, " N"]) -> UInt64[np.ndarray, " N"]:
     """64 random bits for each cell of column j."""
-    words = (np.where(np.isnan(column), np.nan, column.astype(np.float64)) + 0.0).view(
-        np.int64
-    )  # -0.0 + 0.0 is 0.0
-    return keyed_bits(j, words)
+    one_zero = np.where(np.isnan(column), np.nan, column.astype(np.float64)) + 0.0
+    return keyed_bits(j, one_zero.view(np.int64))
 
 
 def _levelling(load: Int64[np.ndarray, " n"], n_rows: int) -> Int64[np.ndarray, " n"]:

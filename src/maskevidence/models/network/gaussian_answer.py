@@ -49,15 +49,15 @@ class GaussianAnswer(nn.Module):
         self,
         x: Float64[np.ndarray, "N E"],
         ids: Int64[np.ndarray, " N"],
-        first: Int64[np.ndarray, " N"],
         seed: int,
+        first: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
         """Fit it to rows with NaN for what is missing, and once without each fold of them.
 
         Args:
-            first: the id of the first copy of each row, which decides its fold.
+            first: the id of the first copy of each row, which decides its fold; by default its own.
         """
-        of_rows = keyed_bits(seed, 1, first) % np.uint64(_N_FOLDS)
+        of_rows = keyed_bits(seed, 1, ids if first is None else first) % np.uint64(_N_FOLDS)
         self.fold_of = dict(zip(ids.tolist(), of_rows.tolist(), strict=True))
         order = np.argsort(keyed_bits(seed, ids))[:_MOST_ROWS]
         x, fold = x[order], of_rows[order]

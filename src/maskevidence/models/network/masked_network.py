@@ -371,7 +371,7 @@ class MaskedNetwork(TableModel):
         encoded = self.cells.encoded(self._values(train, train.maskable))
         encoded = torch.where(train.maskable[:, self.cells.of_input], encoded, math.nan)
         ids = train.ids.cpu().numpy()
-        self.gaussian.fit(encoded.cpu().numpy(), ids, ids[first_copies(_table(train))], seed)
+        self.gaussian.fit(encoded.cpu().numpy(), ids, seed, ids[first_copies(_table(train))])
 
     def _beside_independent_columns(self, train: Tokens, held_out: Tokens) -> list[str]:
         """A note if the network is not above the distributions of its columns alone on the held-out rows."""
