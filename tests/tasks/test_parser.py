@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from maskevidence.command import options
 
+from maskevidence.command import options
 from maskevidence.command.command_words import Argument, Option
 from maskevidence.command.parser import with_flat_signature
 from maskevidence.core.errors import InputError

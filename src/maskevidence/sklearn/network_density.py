@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64
 
 from maskevidence import Orderings, Tokens, estimate_evidence, models
 from maskevidence.core.errors import import_extra
+from maskevidence.core.support.folds import held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.sklearn.density_base import (
     PURPOSE,
@@ -113,7 +114,7 @@ class MaskedNetworkDensity(TableDensity):
         is_category = self._categories.among(table.shape[1])
         model = models.MaskedNetwork(table.shape[1], **settings)
         model.declare(table, {int(k): "category" for k in np.flatnonzero(is_category)})
-        out = rng.permutation(len(table))[: len(table) // 10]
+        out, _ = held_out_first(table, rng.permutation(len(table)), len(table) // 10)
         left = np.setdiff1d(np.arange(len(table)), out)
         n_residuals = int((~np.isnan(table[np.ix_(out, ~is_category)])).sum())
         self.held_out_: HeldOutResiduals | None = None

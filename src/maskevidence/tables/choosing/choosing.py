@@ -27,6 +27,7 @@ from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_m
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, note_on_codes
 from maskevidence.core.tokens import Tokens, column_names
@@ -244,8 +245,7 @@ def _plan(
         folds = min(len(values), MANY_FOLDS if closed and len(values) < FEW_ROWS else FOLDS)
     if not 2 <= folds <= len(values):
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
-    order = np.random.default_rng(key.seed).permutation(len(values))
-    held = tuple(np.sort(part) for part in np.array_split(order, folds))
+    held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
     notes = [] if isinstance(data, Table) else note_on_codes(values, columns)  # else among the table's notes
     if not all(example.keeps_units for example in examples):
         varies = varying_columns(values, held)

@@ -13,6 +13,7 @@ from maskevidence.core.fingerprints import share_fitted
 from maskevidence.core.model import DENSITY
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.folds import folds_of
 from maskevidence.core.table import Table, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
@@ -163,7 +164,7 @@ def _by_word(
             f"{count(len(base), 'row' if trusted is None else 'trusted row')} for {folds} folds; give more "
             "rows, or fewer folds"
         )
-    parts = np.array_split(np.random.default_rng(seed).permutation(len(base)), folds)
+    parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
     if not example.keeps_units:
         kept = [name for name, other in zip(kept, varying_columns(base.values, parts), strict=True) if other]
