@@ -35,7 +35,7 @@ threadpool_limits(1)
 
 
 # This module subclasses a class of the harness; the tests do without it where that is not installed.
-collect_ignore = [] if find_spec("lm_eval") else ["src/maskevidence/integrations/lm_eval/model.py"]
+collect_ignore = [] if find_spec("lm_eval") else ["src/maskevidence/lm_eval/model.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

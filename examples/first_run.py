@@ -9,7 +9,7 @@ from rich.table import Table
 from sklearn.datasets import load_wine
 
 import maskevidence as me
-from maskevidence.command.pages import write_report
+from maskevidence.report import write_report
 from maskevidence.core.show import print_page
 from maskevidence.huggingface import Recipe, new_modern_bert, train_masked_lm, word_pieces
 

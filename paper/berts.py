@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from maskevidence.integrations import huggingface
+from maskevidence import huggingface
 
 import maskevidence as me
 from maskevidence.huggingface import Recipe, new_bert

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskevidence.core.check import high_rates
+from maskevidence.texts import high_rates
 from maskevidence.core.check.findings import Finding
 from maskevidence.core.check.trial import new_trial
 from maskevidence.core.tokens import Tokens

@@ -11,7 +11,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from maskevidence.core.errors import InputError
-from maskevidence.data import image_files
+from maskevidence.images import image_files
 from maskevidence.images.image_files import is_image_source, read_images
 
 RANDOM = np.random.default_rng(0)

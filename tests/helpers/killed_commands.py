@@ -84,12 +84,14 @@ def prepare() -> None:
     from transformers import BertConfig, BertForMaskedLM, Trainer, ViTMAEConfig
 
     import maskevidence as me
-    from maskevidence.command import scoring, train_masked_lm, train_rows, train_vit_mae
+    from maskevidence.command import scoring
     from maskevidence.core.show import draw
     from maskevidence.huggingface import word_pieces
+    from maskevidence.huggingface.train_masked_lm import train_texts
+    from maskevidence.tables import train_rows
     from paper.vit_mae import random_vit_mae
 
-    assert all((Trainer, draw, train_vit_mae, train_rows, train_masked_lm, scoring))
+    assert all((Trainer, draw, train_rows, train_texts, scoring))
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 6)) @ rng.normal(size=(6, 6))

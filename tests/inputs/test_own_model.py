@@ -8,7 +8,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.command.pages import read_runs, write_report
+from maskevidence.report import read_runs, write_report
 from maskevidence.core.errors import InputError
 from maskevidence.data import read_table
 from maskevidence.runs import read_run

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from maskevidence.integrations import sklearn as estimators
+from maskevidence import sklearn as estimators
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV, cross_val_score

@@ -19,7 +19,7 @@ from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.show.pictures import Histogram
 from maskevidence.core.show.words import typeset
-from maskevidence.tables.outlying import outliers
+from maskevidence.command.pages.shown_observations import outliers
 from report_runs import command, text_of, write_table, write_texts
 from text_models import save_bert
 

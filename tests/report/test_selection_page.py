@@ -10,7 +10,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.command.pages import read_selection
+from maskevidence.tables.selection_page import read_selection
 from maskevidence.data import read_table
 
 pytest.importorskip("matplotlib", reason="the extra plots is not installed")

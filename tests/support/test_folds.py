@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.core.comparing import choosing, wrong_cells
+from maskevidence.tables.choosing import choosing
+from maskevidence.tables.wrong_cells import wrong_cells
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.support.folds import first_copies, folds_of, held_out_first, n_nearly_equal
 from maskevidence.core.table import Table

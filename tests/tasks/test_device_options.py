@@ -66,7 +66,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pyt
 @pytest.mark.parametrize("model", ["vae:1", "masked-lm"])
 def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str) -> None:
     """The first part is said to be of another device, as the checkpoint records it."""
-    from maskevidence.command import train_transformers
+    from maskevidence.huggingface import train_transformers
     from maskevidence.core.training import loop
     from maskevidence.huggingface import training
 
