@@ -9,9 +9,9 @@ from rich.table import Table
 from sklearn.datasets import load_wine
 
 import maskevidence as me
-from maskevidence.report import write_report
 from maskevidence.core.show import print_page
 from maskevidence.huggingface import Recipe, new_modern_bert, train_masked_lm, word_pieces
+from maskevidence.report import write_report
 
 MODELS = "masked-net:64x1,factor-analysis:3,ppca:3,gaussian"
 RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)  # shares of hidden tokens

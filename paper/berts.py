@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from maskevidence import huggingface
 
 import maskevidence as me
+from maskevidence import huggingface
 from maskevidence.huggingface import Recipe, new_bert
 from paper.bert_curves import Curves, rate_curve
 from paper.figures import current_device, pretrained, put

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskevidence.texts import high_rates
 from maskevidence.core.check.findings import Finding
 from maskevidence.core.check.trial import new_trial
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts import high_rates
 
 N_VALUES, N_TEXTS = 50, 60
 SHARES = 1 / np.arange(1, N_VALUES + 1) / (1 / np.arange(1, N_VALUES + 1)).sum()

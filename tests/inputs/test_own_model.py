@@ -8,9 +8,9 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.report import read_runs, write_report
 from maskevidence.core.errors import InputError
 from maskevidence.data import read_table
+from maskevidence.report import read_runs, write_report
 from maskevidence.runs import read_run
 
 CODE = """

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from maskevidence import sklearn as estimators
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -15,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 import maskevidence as me
+from maskevidence import sklearn as estimators
 from maskevidence.sklearn import PPCA, BernoulliPCA, FactorAnalysis, GaussianDensity
 from oracles import condition
 

@@ -12,14 +12,13 @@ from maskevidence.command.pages.figures import figures_of_curves, y_window
 from maskevidence.command.pages.layout import Figure, side_by_side
 from maskevidence.command.pages.page import provenance, render
 from maskevidence.command.pages.reading import ReportedRun, read_runs
-from maskevidence.command.pages.shown_observations import find_extremes, spread_of
+from maskevidence.command.pages.shown_observations import find_extremes, outliers, spread_of
 from maskevidence.core.comparing.comparison import answer
 from maskevidence.core.evidence.curve import curve_lines
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.show.pictures import Histogram
 from maskevidence.core.show.words import typeset
-from maskevidence.command.pages.shown_observations import outliers
 from report_runs import command, text_of, write_table, write_texts
 from text_models import save_bert
 

@@ -10,8 +10,8 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.tables.selection_page import read_selection
 from maskevidence.data import read_table
+from maskevidence.tables.selection_page import read_selection
 
 pytest.importorskip("matplotlib", reason="the extra plots is not installed")
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.tables.choosing import choosing
-from maskevidence.tables.wrong_cells import wrong_cells
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.support.folds import first_copies, folds_of, held_out_first, n_nearly_equal
 from maskevidence.core.table import Table
 from maskevidence.sklearn import PPCA, MaskedNetworkDensity
 from maskevidence.sklearn.residuals import held_out_residuals
 from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.choosing import choosing
 from maskevidence.tables.gaussian import kernel_choice
 from maskevidence.tables.network import masked_network
+from maskevidence.tables.wrong_cells import wrong_cells
 
 
 def table(n: int, seed: int = 0, width: int = 5) -> np.ndarray:

@@ -66,9 +66,8 @@ def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pyt
 @pytest.mark.parametrize("model", ["vae:1", "masked-lm"])
 def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str) -> None:
     """The first part is said to be of another device, as the checkpoint records it."""
-    from maskevidence.huggingface import train_transformers
     from maskevidence.core.training import loop
-    from maskevidence.huggingface import training
+    from maskevidence.huggingface import train_transformers, training
 
     Path("x.txt").write_text("the rain falls on the roof and the dog sings\n" * 40)
     words: tuple[Any, ...] = ("train", "vae:1", "rows.npy", "--out", "b", "--epochs")

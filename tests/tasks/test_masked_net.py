@@ -9,8 +9,8 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.tables import train_rows
 from maskevidence.core.table import held_out_rows
+from maskevidence.tables import train_rows
 from maskevidence.tables.network import masked_network
 from maskevidence.tables.network.masked_network import MaskedNetwork
 

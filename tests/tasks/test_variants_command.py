@@ -9,9 +9,9 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.proteins.variants_page import read_variants
 from maskevidence.core.show.parts import Table
 from maskevidence.core.show.pictures import ColourGrid
+from maskevidence.proteins.variants_page import read_variants
 from protein_models import protein_model
 
 WILD_TYPE = "MSIQHFRVALIPFF"

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from maskevidence import models
+import maskevidence as me
 from maskevidence.sklearn.density_base import (
     LatentDensity,
     TableDensity,
@@ -76,7 +76,7 @@ class PPCA(_LowRank):
         ((200, 1), 0.01)
     """
 
-    _model_class = models.PPCA
+    _model_class = me.models.PPCA
 
     @property
     def noise_variance_(self) -> float:
@@ -116,7 +116,7 @@ class FactorAnalysis(_LowRank):
         [0.01, 0.01, 0.01, 0.96]
     """
 
-    _model_class = models.FactorAnalysis
+    _model_class = me.models.FactorAnalysis
     noise_variance_ = fitted_array("noise_variances", "ψ, shape (D,).")
 
     @property
@@ -160,7 +160,7 @@ class GaussianDensity(TableDensity):
         [[0.5, 0.0], [0.0, 4.5]]
     """
 
-    _model_class = models.Gaussian
+    _model_class = me.models.Gaussian
     mean_ = fitted_array("mean", "μ, shape (D,).")
     covariance_ = fitted_array("covariance", "Σ, shape (D, D).")
 
@@ -197,7 +197,7 @@ class KernelGaussianDensity(TableDensity):
         (True, (2, 2))
     """
 
-    _model_class = partial(models.KernelGaussian, n_centres=1)
+    _model_class = partial(me.models.KernelGaussian, n_centres=1)
 
     shrinkage: float | None = None
     bandwidth: float | None = None
@@ -242,7 +242,7 @@ class BernoulliPCA(LatentDensity):
         (100, 3)
     """
 
-    _model_class = models.BernoulliPCA
+    _model_class = me.models.BernoulliPCA
     intercept_ = fitted_array("bias", "b, shape (D,).")
 
     n_components: int | None = None

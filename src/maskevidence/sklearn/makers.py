@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from maskevidence import RowsModel, models
+from maskevidence import RowsModel
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.model import DENSITY, MASS, Conditionals
 from maskevidence.sklearn.density_base import PURPOSE
@@ -49,9 +49,9 @@ class GaussianProcessRows:
             raise InputError("normalize_y=True looks at hidden rows; subtract a constant from y yourself")
         self.kernel, self.alpha = kernel, regressor.alpha
 
-    def __call__(self, x: Any) -> models.Gaussian:
+    def __call__(self, x: Any) -> me.models.Gaussian:
         covariance = self.kernel(x) + np.diag(np.broadcast_to(self.alpha, len(x)))
-        return models.Gaussian(torch.zeros(len(x), dtype=torch.float64), torch.from_numpy(covariance))
+        return me.models.Gaussian(torch.zeros(len(x), dtype=torch.float64), torch.from_numpy(covariance))
 
 
 def _has_densities(estimator: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Float64
 
-from maskevidence import Orderings, Tokens, estimate_evidence, models
+from maskevidence import Orderings, Tokens, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.folds import held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits
@@ -112,7 +112,7 @@ class MaskedNetworkDensity(TableDensity):
         if self.learning_rate is not None:
             options["learning_rate"] = self.learning_rate
         is_category = self._categories.among(table.shape[1])
-        model = models.MaskedNetwork(table.shape[1], **settings)
+        model = me.models.MaskedNetwork(table.shape[1], **settings)
         model.declare(table, {int(k): "category" for k in np.flatnonzero(is_category)})
         out, _ = held_out_first(table, rng.permutation(len(table)), len(table) // 10)
         left = np.setdiff1d(np.arange(len(table)), out)
