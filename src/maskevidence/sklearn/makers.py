@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
+import maskevidence as me
 from maskevidence import RowsModel
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.model import DENSITY, MASS, Conditionals

@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Float64
 
+import maskevidence as me
 from maskevidence import Orderings, Tokens, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.folds import held_out_first
