@@ -7,10 +7,11 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from maskevidence.command import options
-from maskevidence.command.command_words import Argument, Option
+from maskevidence.command import options, parser
+from maskevidence.command.command_words import Argument, Option, OptionsOf
 from maskevidence.command.parser import with_flat_signature
 from maskevidence.core.errors import InputError
+from maskevidence.core.kind import Kind
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 DECLARED = (Argument, Option)
@@ -78,8 +79,17 @@ class OfTexts(Inner):
 
 
 class TestKinds:
-    def command(self, model: Annotated[str, Argument("MODEL", "Which.")], how: OfRows | OfTexts) -> Any:
+    def command(
+        self, model: Annotated[str, Argument("MODEL", "Which.")], how: Annotated[Any, OptionsOf("greet")]
+    ) -> Any:
         return model, how
+
+    @pytest.fixture(autouse=True)
+    def two_kinds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        both = [Kind(), Kind()]
+        for kind, options in zip(both, (OfRows, OfTexts), strict=True):
+            kind.name, kind.options = options.kind, {"greet": options}  # type: ignore[misc]
+        monkeypatch.setattr(parser, "kinds", lambda: tuple(both))
 
     @pytest.mark.parametrize(
         ("which", "names"),

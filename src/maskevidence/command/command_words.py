@@ -73,24 +73,22 @@ def kind_of_training(word: str) -> Kind:
         >>> kind_of_training("ppca:8").name
         'rows'
     """
-    trainers = [kind for kind in kinds() if "train" in kind.options]
-    claimed = [kind for kind in trainers if not kind.catch_all and kind.trains(word)]
-    return next(iter(claimed), None) or next(kind for kind in trainers if kind.catch_all)
+    return _claimed(ModelWord(word), "train")
 
 
 def kind_of_model(word: str) -> Kind:
     """The kind of model that a MODEL word names.
 
-    The kinds are asked one after the other, with the config.json of a folder or of a name on the hub.
-
     Example:
         >>> kind_of_model("ppca:8").name, kind_of_model("google-bert/bert-base-uncased").name
         ('rows', 'texts')
     """
-    asked = _looked_up(word)
-    scorers = [kind for kind in kinds() if "score" in kind.options]
-    claimed = [kind for kind in scorers if not kind.catch_all and kind.claims(asked)]
-    return next(iter(claimed), None) or next(kind for kind in scorers if kind.catch_all)
+    return _claimed(_looked_up(word), "score")
+
+
+def _claimed(word: ModelWord, command: str) -> Kind:
+    """The last declared kind that claims a word: those of other packages are asked first, rows last."""
+    return next(kind for kind in reversed(kinds()) if command in kind.options and kind.claims(word))
 
 
 def _looked_up(word: str) -> ModelWord:

@@ -48,7 +48,6 @@ class Kind:
         data: DATA words for help pages, such as "digits".
         data_sets: names of data sets, for refusals of unknown words.
         files: files that are DATA, for help pages, such as "a .csv table".
-        catch_all: whether it takes the MODEL words that no kind claims.
         examples: a MODEL word for each command whose options differ by kind.
         options: the dataclass of its options by command, such as `{"score": RowOptions}`, whose `kind` is
             `name`.
@@ -69,7 +68,6 @@ class Kind:
     data: Sequence[str] = ()
     data_sets: Sequence[str] = ()
     files: Sequence[str] = ()
-    catch_all: bool = False
     examples: Mapping[str, str] = {}
     options: Mapping[str, type] = {}
     design: str = "random-size"
@@ -82,12 +80,8 @@ class Kind:
     tells_tokens: bool = False
 
     def claims(self, word: ModelWord) -> bool:
-        """Whether a MODEL word is of this kind."""
+        """Whether a MODEL word is of this kind; kinds that are declared later are asked first."""
         return word.text.partition(":")[0] in {model.partition(":")[0] for model in self.models}
-
-    def trains(self, word: str) -> bool:
-        """Whether `train` makes a model of this kind for a MODEL word."""
-        return "train" in self.options and self.claims(ModelWord(word))
 
     def check_words(self, model: str | None, data: str) -> None:
         """Refuse unknown words before torch is loaded; `model` is None in a command without MODEL."""
@@ -167,7 +161,7 @@ class Kind:
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """All kinds that are installed, those of this package first, in the order of their declaration."""
+    """All kinds that are installed: those of this package in the order of their declaration, then the others."""
     found = sorted(entry_points(group=GROUP), key=lambda each: _package(each) != "maskevidence")
     return tuple(map(_loaded, found))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.command.command_words import own_file
-from maskevidence.core.kind import Kind
+from maskevidence.core.kind import Kind, ModelWord
 from maskevidence.tables.options import RowOptions, RowTraining, ScoredRowOptions
 
 
@@ -26,7 +26,6 @@ class Rows(Kind):
     data = ("digits",)
     data_sets = ("digits",)
     files = ("a .csv, .parquet or .npy table or its address",)
-    catch_all = True
     examples: Mapping[str, str] = {"score": "ppca:8", "check": "ppca:8", "train": "ppca:8"}
     options: Mapping[str, type] = {"score": ScoredRowOptions, "check": RowOptions, "train": RowTraining}
     design = "every-size"
@@ -40,6 +39,9 @@ class Rows(Kind):
         "selection.json": ("selection", "maskevidence.tables.selection_page:read_selection"),
         "cells.json": ("table of wrong cells", "maskevidence.tables.cells:read_page"),
     }
+
+    def claims(self, word: ModelWord) -> bool:
+        return True  # it is asked last, and says what the words are
 
     def check_words(self, model: str | None, data: str) -> None:
         from maskevidence.tables.by_name import parse_model
