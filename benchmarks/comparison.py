@@ -111,7 +111,7 @@ class ByMask(torch.nn.Module):
         return torch.where(masked, self.table[tokens.ids, code][:, None], 0.0)
 
 
-def pairs_of_models(design: me.masks.design.MaskDesign, masks: str, n_seeds: int) -> dict[str, float]:
+def pairs_of_models(design: me.MaskDesign, masks: str, n_seeds: int) -> dict[str, float]:
     """Coverage, power and width of the difference of two models over new models, rows and masks."""
     n_rows, width, n_held, n_found, widths = 200, 6, 0, 0, []
     tokens = me.Tokens.from_array(np.zeros((n_rows, width)))

@@ -63,5 +63,7 @@ from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells as wrong_cel
 
 from . import data as data
 from . import models as models
+from .core import errors as errors
+from .core import model as model
 
 __version__: str

@@ -81,7 +81,7 @@ def test_a_lower_bound_shows_the_score_at_low_rates() -> None:
     assert low["up_to"] == 0.2
     assert low["score"] == pytest.approx(-1.0, abs=0.02)
     assert "nats per hidden token, mean up to 20 % hidden" in " ".join(
-        me.show.terminal.page_text(estimate.page()).split()
+        me.core.show.terminal.page_text(estimate.page()).split()
     )
     exact = me.estimate_evidence(ByRate(-1.0, -5.0, "exact"), tokens, "random-size:16", check=False)
     assert "low_rates" not in exact.to_dict()

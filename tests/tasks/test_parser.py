@@ -87,8 +87,8 @@ class TestKinds:
     @pytest.fixture(autouse=True)
     def two_kinds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         both = [Kind(), Kind()]
-        for kind, options in zip(both, (OfRows, OfTexts), strict=True):
-            kind.name, kind.options = options.kind, {"greet": options}  # type: ignore[misc]
+        for kind, group in zip(both, (OfRows, OfTexts), strict=True):
+            kind.name, kind.options = group.kind, {"greet": group}  # type: ignore[misc]
         monkeypatch.setattr(parser, "kinds", lambda: tuple(both))
 
     @pytest.mark.parametrize(

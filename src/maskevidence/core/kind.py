@@ -161,7 +161,7 @@ class Kind:
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """All kinds that are installed: those of this package in the order of their declaration, then the others."""
+    """All installed kinds: those of this package in the order of their declaration, then the others."""
     found = sorted(entry_points(group=GROUP), key=lambda each: _package(each) != "maskevidence")
     return tuple(map(_loaded, found))
 

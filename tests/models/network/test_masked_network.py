@@ -258,7 +258,7 @@ def test_training_is_deterministic_and_resumes_to_the_same_bits(tmp_path: Path) 
     class Stopped(Exception):
         pass
 
-    def stop(record: me.training.history.EpochRecord, model: object) -> None:
+    def stop(record: me.core.training.history.EpochRecord, model: object) -> None:
         if record.epoch == 3:
             raise Stopped
 
@@ -286,7 +286,7 @@ def test_a_fit_finds_its_pace_and_resumes_to_the_same_bits(
     class Stopped(Exception):
         pass
 
-    def stop(record: me.training.history.EpochRecord, model: object) -> None:
+    def stop(record: me.core.training.history.EpochRecord, model: object) -> None:
         if record.epoch == 3:
             raise Stopped
 

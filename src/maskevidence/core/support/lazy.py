@@ -29,7 +29,8 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     def get(name: str) -> Any:
         module = modules.get(name, ".")
         if module != ".":
-            return getattr(import_module(module, package), name)
+            found = getattr(import_module(module, package), name, None)
+            return import_module(f"{module}.{name}", package) if found is None else found
         if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
             return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -1,0 +1,70 @@
+"""The plug-in of `examples/plugin`, installed beside the package: its kind, its design, and what commands make of them."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskevidence as me
+from command_line import PROGRAM
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the plug-in is installed from its wheel."""
+    folder = tmp_path_factory.mktemp("plugin")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=EXAMPLE, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_a_kind_and_a_design_of_another_package(site: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = ["".join(rng.choice(["a", "b", "c"], size=rng.integers(4, 9))) for _ in range(40)]
+    (tmp_path / "x.seq").write_text("\n".join(lines))
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [*PROGRAM, *words], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("score", "markov", "x.seq", "--out", "all", "--design", "exhaustive")
+    run("score", "markov", "x.seq", "--out", "some", "--design", "random-size:64")
+    run("score", "markov", "x.seq", "--out", "half", "--design", "odd-even")
+    whole, some, half = (me_run(tmp_path / name) for name in ("all", "some", "half"))
+    assert (whole.kind, some.kind, half.kind) == ("exact", "unbiased", "pseudo")
+    low, high = some.interval(0.999)
+    assert low < whole.log_evidence < high
+    assert "20 sequences" in run("compare", "all", "some")
+    run("report", "all", "--out", "page.html")
+    assert any(line in (tmp_path / "page.html").read_text() for line in lines[20:])
+    assert "context" in run("check", "markov", "x.seq")
+    assert "Markov chains (markov)" in " ".join(run("score", "--help").split())
+    refused = subprocess.run(
+        [*PROGRAM, "score", "markov", "y.seq"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def me_run(folder: Path) -> me.EvidenceEstimate:
+    """The estimate of a run that kinds of this process can read."""
+    from maskevidence.core.masks import by_name
+    from maskevidence.runs import read_run
+
+    return read_run(folder).estimate
