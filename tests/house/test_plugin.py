@@ -1,4 +1,4 @@
-"""The plug-in of `examples/plugin`, installed beside the package: its kind and its design in every command."""
+"""The plug-in of `examples/plugin`, installed beside the package: its kind and design in every command."""
 
 import json
 import os
