@@ -183,6 +183,8 @@ def pretended_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
         patched.setattr(torch.random, "fork_rng", without_devices)
         patched.setattr(torch.cuda, "is_available", lambda: True)
         patched.setattr(torch.cuda, "_lazy_init", _no_cuda)
+        patched.setattr(torch.cuda, "_initialized", False)  # also where a test before used a GPU
+        patched.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # Adam before torch 2.13
         patched.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
         torch.__future__.set_overwrite_module_params_on_conversion(True)
         try:
