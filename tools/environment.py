@@ -26,7 +26,7 @@ USES = (
     ("uv run --no-sync maskevidence --help", "if you use uv"),
 )
 TORCH_FOR_GPUS = (
-    "pip finds torch for GPUs alone, which brings 4 GB of libraries: 6.3 GB of disk and a download of 3 GB.\n"
+    "pip finds torch for GPUs alone: 5.6 to 6.3 GB of disk, and a download of 3 GB.\n"
     "For the smaller torch for CPUs install uv, or let pip find its wheel (PIP_FIND_LINKS); then start again."
 )
 FREE, FREE_FOR_GPUS = 3, 10  # GiB that an installation needs, with what is downloaded
@@ -68,25 +68,27 @@ def run(command: list[str], progress: Progress) -> None:
     """
     seen: list[str] = []
     packages, for_gpus = 0, False
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
-    assert process.stdout is not None
-    for line in process.stdout:
-        seen.append(line)
-        if match := COLLECTING.match(line):
-            if not for_gpus and match[1].startswith(FOR_GPUS):
-                for_gpus = True
-                progress.note(TORCH_FOR_GPUS)
-                if reason := too_little(FREE_FOR_GPUS):
-                    process.terminate()
-                    sys.exit(reason)
-            packages += 1
-            progress.say(f"package {packages}: {match[1]}")
-        elif line.lstrip().startswith("Downloading") and len(parts := line.split()) > 2:
-            progress.say(f"package {packages}: {' '.join(parts)}")
-        elif match := INSTALLING.match(line):
-            watch = Thread(target=watch_unpacking, args=(len(match[1].split(",")), progress), daemon=True)
-            watch.start()
-    if process.wait():
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            seen.append(line)
+            if match := COLLECTING.match(line):
+                if not for_gpus and match[1].startswith(FOR_GPUS):
+                    for_gpus = True
+                    progress.note(TORCH_FOR_GPUS)
+                    if reason := too_little(FREE_FOR_GPUS):
+                        process.terminate()
+                        sys.exit(reason)
+                packages += 1
+                progress.say(f"package {packages}: {match[1]}")
+            elif line.lstrip().startswith("Downloading") and len(parts := line.split()) > 2:
+                progress.say(f"package {packages}: {' '.join(parts)}")
+            elif match := INSTALLING.match(line):
+                watch = Thread(target=watch_unpacking, args=(len(match[1].split(",")), progress), daemon=True)
+                watch.start()
+    if process.returncode:
         progress.end()
         sys.exit(
             f"{''.join(seen)}\n{' '.join(command)} failed with exit code {process.returncode}, see above"
@@ -113,7 +115,9 @@ def too_little(needed: int) -> str | None:
     free = shutil.disk_usage(ROOT).free / GIB
     if free >= needed:
         return None
-    return f"setting up needs {needed} GB of free disk, and {ROOT} has {free:.1f} GB; free some, and start again"
+    return (
+        f"setting up needs {needed} GB of free disk, and {ROOT} has {free:.1f} GB; free some, and start again"
+    )
 
 
 def python_of(environment: Path) -> Path:
@@ -163,7 +167,11 @@ def main() -> None:
     if not ENVIRONMENT.exists():
         if reason := too_little(FREE):
             sys.exit(reason)
-        print("The first time this takes 1 to 6 minutes, and 1.9 GB of disk.", flush=True)
+        print(
+            "The first time this takes 1 to 6 minutes; 1.9 to 2.6 GB of disk with torch for CPUs, "
+            "5.6 to 6.3 GB with torch for GPUs.",
+            flush=True,
+        )
     try:
         tool = install(sys.argv[1])
     except subprocess.CalledProcessError as error:
