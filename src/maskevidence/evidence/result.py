@@ -25,9 +25,11 @@ from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Lines
 from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import (
+    BOUND,
     ENUMERATED,
     NOT_KNOWN,
     OF_A_DENSITY,
+    PSEUDO,
     capital,
     count,
     data_error,
@@ -193,7 +195,10 @@ class EvidenceEstimate(Shown):
 
     @property
     def perplexity_bound(self) -> float:
-        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it."""
+        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it.
+
+        For a pseudo-likelihood it is a pseudo-perplexity, which bounds nothing.
+        """
         return math.exp(-self.per_token)
 
     @cached_property
@@ -325,7 +330,7 @@ class EvidenceEstimate(Shown):
         )
         values = {name: getattr(self, name) for name in names.split()}
         if self.n_bytes is not None:
-            values["perplexity_bound"] = self.perplexity_bound
+            values[PSEUDO if self.kind == "pseudo" else BOUND] = self.perplexity_bound
         values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
         if self.kind == "lower_bound" and self.curve.low_rates.any():
             score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
