@@ -419,12 +419,15 @@ def summarize_scores(
     """The estimate that follows from a record of scores; `unknown_tails` as in `Drops.tails`."""
     scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
     ids, lengths = scores.ids, scores.n_tokens
-    _, per_observation, mean, by_row = mean_of_scores(scores, design, key, unknown_tails, conditionals)
+    found = mean_of_scores(scores, design, key, unknown_tails, conditionals)
+    mean, by_row = found.mean, found.by_row
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:
         notes += _note_on_rows(by_row, ids, labels)
     notes += _note_on_weights(scores, design)
+    if found.note is not None:
+        notes.append(found.note)
     if conditionals == "approximate":
         notes.append(f"there is no interval: {no_interval}" if mean.mask_se == 0.0 else MASKS_ALONE)
     estimate = EvidenceEstimate(
@@ -439,7 +442,7 @@ def summarize_scores(
         n_model_calls=n_model_calls,
         how=how,
         ids=ids,
-        per_observation=per_observation,
+        per_observation=found.per_observation,
         record=scores,
         notes=tuple(notes),
         no_interval=no_interval,

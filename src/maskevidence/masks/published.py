@@ -107,8 +107,8 @@ class RandomTime(RandomSize):
     def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
         if self.eps == 0.0:
             return (
-                f"{self.name} without eps has weights 1/t of infinite variance; give eps=0.001, or random-size "
-                "for the same sum over sizes"
+                f"{self.name} without eps has weights 1/t of infinite variance; give eps=0.001, or the "
+                "design random-size for the same sum over sizes"
             )
         return super().unknown_error(n_tokens, masks)
 

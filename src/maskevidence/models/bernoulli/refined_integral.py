@@ -48,7 +48,7 @@ def integrate(
     while (n_nodes := rule.n_nodes_over(n_components)) <= most_nodes:
         evidence = log_evidence(decoder, rule, tokens)
         change = _difference(evidence, earlier) if len(earlier) == 1 + sampled else math.inf
-        if isinstance(rule, Importance) and change <= tolerance:  # one change of a sample can be small by luck
+        if isinstance(rule, Importance) and change <= tolerance:
             other = log_evidence(decoder, replace(rule, seed=rule.seed + 1), tokens)
             change = max(change, _difference(evidence, [other]))
         reached = min(reached, change)
