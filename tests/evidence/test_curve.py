@@ -224,7 +224,7 @@ class TestCsv:
 
 @pytest.mark.parametrize(("n_components", "last_above"), [(2, 14), (5, 13), (10, 11)])
 def test_one_rate_lies_above_the_area_up_to_a_crossing(n_components: int, last_above: int) -> None:
-    """D·S(x; M) falls from the pseudo-log-likelihood to the sum of the marginals, and the area is its mean."""
+    """D·S(x; M) falls from the pseudo-log-likelihood to the marginals; the area is its mean."""
     n_tokens, noise, sizes = 20, 0.3, np.arange(1, 21)
     loadings = np.random.default_rng(0).normal(size=(n_tokens, n_components))
     model = me.models.PPCA.from_parameters(torch.from_numpy(loadings), noise)
