@@ -208,3 +208,10 @@ def test_options_for_another_loss_are_refused(tmp_path: Path) -> None:
     model = new_model()
     with pytest.raises(me.InputError, match="label_smoothing_factor is 0"):
         trainer_of(model, features(model, 4), tmp_path, label_smoothing_factor=0.1)
+    with pytest.raises(me.InputError, match="compute_metrics needs a prediction for each token"):
+        EvidenceTrainer(
+            model.network,
+            train_dataset=features(model, 4),
+            data_collator=MaskSizeCollator(model.tokenizer),
+            compute_metrics=lambda _: {},
+        )

@@ -37,6 +37,20 @@ def pairs(tmp_path: Path) -> Path:
     return file
 
 
+def test_equal_sentences_are_ties_in_bfloat16_too(run: CommandLine, tmp_path: Path) -> None:
+    """Batches differ between the columns, and with them the rounding of the same sentence."""
+    model = save_bert(tmp_path / "model", num_hidden_layers=1)
+    others = [" ".join(GOOD[k % 5 :] + BAD[: k % 4]) for k in range(9)]
+    texts = [GOOD[k % 5] for k in range(9)] + others
+    lines = [f"{text},{text if k % 2 else BAD[k % 5]}\n" for k, text in enumerate(texts)]
+    (tmp_path / "pairs.csv").write_text("sentence_good,sentence_bad\n" + "".join(lines))
+    words = ("score", model, tmp_path / "pairs.csv", *COLUMNS, "--design", "leave-one-out", "--json", "-")
+    for options in ((), ("--bf16",)):
+        found = json.loads(run(*words, *options).out)["pairs"]
+        assert {row["more_probable"] for row in found[1::2]} == {"tie"}
+        assert {row["more_probable"] for row in found[10::2]} == {"sentence_bad"}
+
+
 def test_pairs_are_the_difference_of_their_texts(
     run: CommandLine, model: Path, pairs: Path, tmp_path: Path
 ) -> None:

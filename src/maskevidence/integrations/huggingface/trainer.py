@@ -106,6 +106,11 @@ class EvidenceTrainer(BaseTrainer):
             )
         if self.compute_loss_func is not None:
             raise InputError("compute_loss_func is another loss than the evidence; leave it out")
+        if self.compute_metrics is not None:
+            raise InputError(
+                "compute_metrics needs a prediction for each token, which this loss does not make; leave it "
+                "out, and add an EvidenceCallback for numbers of the evaluation"
+            )
         self._masked_lm = MaskedLM(self.model, tokenizer)
         self._train_collator = self.data_collator
         if isinstance(self.data_collator, MaskSizeCollator):
