@@ -146,8 +146,8 @@ class MaskSizeCollator:
     def __call__(self, features: Features) -> dict[str, torch.Tensor]:
         """The batch, as the class describes it."""
         rows = [dict(f) if isinstance(f, Mapping) else {"input_ids": _ids_of(f)} for f in features]
-        for row in rows:
-            _check_numbers(row)
+        for each in rows:
+            _check_numbers(each)
         numbers = [row.pop(ID, None) for row in rows]
         special = [row.pop("special_tokens_mask", None) for row in rows]
         batch = dict(self._padded(rows))

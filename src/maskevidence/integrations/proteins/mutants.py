@@ -15,7 +15,6 @@ from jaxtyping import Int64
 from maskevidence.data.table import place_of
 from maskevidence.errors import InputError
 from maskevidence.integrations.proteins.conventions import Base, Pair, Side
-from maskevidence.models.text.pieces import reads_residues
 from maskevidence.scores import Reads
 from maskevidence.show import count
 
@@ -23,6 +22,7 @@ _SUBSTITUTION = re.compile(r"(?:p\.)?([^\W\d_])(-?\d+)([^\W\d_])")
 _OF_HGVS = re.compile(r"(?:p\.)?\(?([A-Za-z]{3})(-?\d+)([A-Za-z]{3})\)?")  # p.Lys2Arg
 _NAMES = "AlaCysAspGluPheGlyHisIleLysLeuMetAsnProGlnArgSerThrValTrpTyr"
 _THREE_LETTERS = {_NAMES[3 * k : 3 * k + 3].lower(): x for k, x in enumerate("ACDEFGHIKLMNPQRSTVWY")}
+_BASES = "ACGTUN"
 _SEVERAL = "BJXZ"  # letters of an unknown residue, or of one of two
 _INSERTED = 2**32  # above every position of a wild type
 WILD_TYPE = ("WT", "wt", "_wt")
@@ -261,7 +261,7 @@ def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[lis
         sites = tuple([site - first for site in mutant.sites]) if first else mutant.sites
         filled = {site: token[letter] for site, letter in zip(sites, mutant.residues, strict=True)}
         pairs.append(Pair(sites, Side(base, filled), Side(base, {})))
-    notes = _notes_on(mutants) if reads_residues(model.tokenizer) else []
+    notes = _notes_on(mutants, wild_type)
     if room is not None and n > room:
         notes.append(
             f"the wild type has {n:,} letters and the model reads {room:,}: each mutant is scored in a "
@@ -270,11 +270,11 @@ def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[lis
     return pairs, notes
 
 
-def _notes_on(mutants: Sequence[Mutant]) -> list[str]:
+def _notes_on(mutants: Sequence[Mutant], wild_type: str) -> list[str]:
     """Notes on letters that are no residue, and on mutants that are listed again."""
     notes = []
     unclear = [each.name for each in mutants if set(each.sequence or each.residues) & {*_SEVERAL}]
-    if unclear:
+    if unclear and set(wild_type) - {*_BASES}:
         notes.append(
             f"{count(len(unclear), 'mutant')} with B, J, X or Z, an unknown residue or one of two (first: "
             f"{_short(unclear[0])!r}): the score is that of the letter, not of a mutation"

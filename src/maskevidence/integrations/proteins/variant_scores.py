@@ -215,7 +215,7 @@ def variants(
     of_sums = tuple(conventions) if any(lengths) else ()  # which indels alone leave in the list
     if of_sums:
         notes.append(
-            f"{count(np.count_nonzero(lengths), 'mutant')} of {len(pairs):,} shorter or longer than the wild "
+            f"{count(sum(map(bool, lengths)), 'mutant')} of {len(pairs):,} shorter or longer than the wild "
             f"type: {' and '.join(of_sums)} are sums over the residues, in which a deletion looks harmless; "
             f"{' and '.join(name + PER_RESIDUE for name in of_sums)}, mean minus mean, compares lengths"
         )
