@@ -4,6 +4,10 @@ from maskevidence.core.check.run_checks import check_model as check_model
 from maskevidence.core.comparing.comparison import Comparison as Comparison
 from maskevidence.core.comparing.comparison import Difference as Difference
 from maskevidence.core.comparing.comparison import compare as compare
+from maskevidence.core.comparing.pairs import SetDifference as SetDifference
+from maskevidence.core.comparing.pairs import TextPairs as TextPairs
+from maskevidence.core.comparing.pairs import pair_texts as pair_texts
+from maskevidence.core.comparing.pairs import subtract_sets as subtract_sets
 from maskevidence.core.errors import CollapsedWeightsWarning as CollapsedWeightsWarning
 from maskevidence.core.errors import ConvergenceWarning as ConvergenceWarning
 from maskevidence.core.errors import InputError as InputError

@@ -14,6 +14,7 @@ from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import Curve, curve_lines
 from maskevidence.core.evidence.data_set import EvidenceOfRows
+from maskevidence.core.evidence.gains import ORDERS_DIFFER
 from maskevidence.core.evidence.result import EvidenceEstimate, Kind
 from maskevidence.core.evidence.standard_errors import Tails, interval_with_tails
 from maskevidence.core.show.arviz import elpd_data
@@ -427,6 +428,12 @@ def compare(
     if len(estimates) < 2:
         raise InputError(f"{len(estimates)} estimate(s) given; give two or more to compare")
     notes = check_comparable(estimates)
+    notes += [
+        f"{name}: {note}"
+        for name, estimate in estimates.items()
+        for note in estimate.notes
+        if note.startswith(ORDERS_DIFFER)
+    ]
     unit = _common_unit(estimates, per_byte=per_byte)
     value = {name: _mean(estimate, unit) for name, estimate in estimates.items()}
     names = tuple(sorted(value, key=lambda name: -value[name]))
