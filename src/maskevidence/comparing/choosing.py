@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.comparing.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
 from maskevidence.comparing.selection import Candidate, Selection
-from maskevidence.data.table import Table, note_on_codes
+from maskevidence.data.table import Table, note_on_codes, note_on_copies
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.result import EvidenceEstimate, HowScored, Kind, summarize_scores
@@ -44,7 +44,7 @@ from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.words import kind_name
 from maskevidence.support.checks import whole_number
-from maskevidence.support.folds import folds_of
+from maskevidence.support.folds import first_copies, folds_of
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
 
@@ -93,6 +93,7 @@ class _Plan:
     table: Table  # N rows of D columns, without columns that do not vary in some fold
     words: tuple[_Word, ...]  # the candidates
     folds: tuple[Held, ...]  # the rows of each fold
+    first: Held  # the first copy of each row, which stands for all when rows are scored
     design: MaskDesign | None  # the mask design; None to use the closed form
     key: MaskKey  # of the masks
     columns: tuple[Column, ...] | None  # kinds of the columns if a network is among the candidates
@@ -101,6 +102,11 @@ class _Plan:
     def values(self) -> _Rows:
         """Shape (N, D)."""
         return self.table.values
+
+    @property
+    def scored(self) -> Held:
+        """The rows that are scored: one of those that are copies of each other."""
+        return np.unique(self.first)
 
     def build(self, word: _Word) -> TableModel:
         """A new model for the columns, of which it sees all rows if it takes words."""
@@ -129,7 +135,7 @@ def select(
 
     The rows are divided at random into folds. Every candidate is fitted to all folds but one and scored on
     the rows of that one, so that every row is held out once. The choice is the candidate with the highest
-    log evidence of the held-out rows.
+    log evidence of the held-out rows. Copies of a row are in one fold, and are scored once.
 
     The candidates are also compared on the same rows, pair by pair: `smallest` is the one with the fewest
     parameters among those that no other candidate beats, and its `behind` is what it gives up. The tests of
@@ -200,7 +206,7 @@ def select(
         model=model,
         kind=kinds[ranked[0].name],
         base_measure=base_measure_of(plan.measured(plan.build(best), plan.values)),
-        n_observations=len(plan.values),
+        n_observations=len(plan.scored),
         folds=len(plan.folds),
         design=None if plan.design is None else plan.design.settings(),
         seed=seed,
@@ -240,7 +246,8 @@ def _plan(
     if not 2 <= folds <= len(values):
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
     held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
-    notes = [] if isinstance(data, Table) else note_on_codes(values, columns)  # else among the table's notes
+    # a table has them among its own notes
+    notes = [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
     if not all(example.keeps_units for example in examples):
         varies = varying_columns(values, held)
         if not varies.all():
@@ -266,7 +273,7 @@ def _plan(
         cells = tuple(declared_columns(table, table.values))
         if len({example.base_measure for example in examples}) > 1:
             notes.append(f"every candidate is scored by the {base_measure(cells)}, as masked-net is")
-    return _Plan(table, words, held, design, key, cells), notes
+    return _Plan(table, words, held, first_copies(given.values), design, key, cells), notes
 
 
 def as_table(data: object) -> Table:
@@ -361,6 +368,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
         warnings.simplefilter("always", ConvergenceWarning)
         for fold, rows in enumerate(plan.folds, 1):
             train = np.delete(plan.values, rows, axis=0)
+            rows = rows[plan.first[rows] == rows]
             tokens = Tokens.from_array(plan.values[rows], ids=rows)
             of_fold = f"fold {fold} of {len(plan.folds)}"
             for word, model in _fits(plan, train, failed, advance, of_fold):
@@ -424,8 +432,8 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
             str(word): "exact" if plan.build(word).conditionals == "exact" else "approximate"
             for word in scores
         }
-        by_row = {str(word): score.by_row for word, score in scores.items()}
-        n = len(plan.values)
+        by_row = {str(word): score.by_row[plan.scored] for word, score in scores.items()}
+        n = len(plan.scored)
         values = {
             name: (float(x.mean()), 0.0, float(x.std(ddof=1) / np.sqrt(n))) for name, x in by_row.items()
         }

@@ -18,6 +18,7 @@ from maskevidence.models.gaussian.maximum_likelihood import (
     smallest_correlation_eigenvalue,
 )
 from maskevidence.models.gaussian.quasi_newton import Evaluation, Point, maximise
+from maskevidence.support.spread import spreads
 
 
 class MissingRows(NamedTuple):
@@ -59,7 +60,7 @@ def gather_rows(table: DataRows) -> MissingRows:
         ([[1.0, 0.0], [1.0, 1.0]], [2.0, 2.0], [3.0, 3.0])
     """
     observed = ~np.isnan(table)
-    shift, scale = np.nanmean(table, axis=0), np.nanstd(table, axis=0)
+    shift, scale = np.nanmean(table, axis=0), spreads(table)
     scale = np.where(scale > 0, scale, 1.0)
     values = np.where(observed, (table - shift) / scale, 0.0)
     patterns, which, counts = np.unique(observed, axis=0, return_inverse=True, return_counts=True)
