@@ -18,6 +18,7 @@ from maskevidence.data.table import Table
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.models.by_name import parse_components
 from maskevidence.models.gaussian.factor_analysis import fit_each_rank
+from maskevidence.models.network.columns import columns_of, declared_columns
 from maskevidence.show.pictures import Lines
 
 
@@ -217,6 +218,54 @@ def test_names_and_holes_and_constant_columns() -> None:
         "left out columns that do not vary in all folds: same",
         "left out ppca:8, ppca:9: components are fewer than the columns and the rows of a fit",
     )
+
+
+def test_beside_a_network_densities_are_scored_by_the_mass_of_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `CellMass` gives it for fits to the other fold: the density of a narrow column is far above it."""
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    x[:, 1] = np.random.default_rng(1).choice([7, 8, 9], 60, p=[0.9, 0.06, 0.04])
+    fit = me.models.MaskedNetwork.fit
+    monkeypatch.setattr(me.models.MaskedNetwork, "fit", lambda self, rows: fit(self, rows, epochs=1))
+    design = me.EverySize(masks_per_size=2)
+    selection = me.select(x, "gaussian,masked-net:4x1", folds=2, design=design)
+    (found,) = (each for each in selection.candidates if each.name == "gaussian")
+    order = np.array_split(np.random.default_rng(0).permutation(60), 2)
+    expected, densities = [], []
+    for out in map(np.sort, order):
+        train = np.delete(x, out, axis=0)
+        model, tokens = me.models.Gaussian(n_features=2).fit(train), me.Tokens.from_array(x[out], ids=out)
+        cells = columns_of(train, declared_columns(x, x))
+        for scored, values in ((me.models.CellMass(model, cells), expected), (model, densities)):
+            values.append(me.estimate_evidence(scored, tokens, design).log_evidence)
+    assert abs(found.log_evidence - np.mean(expected)) < 1e-9
+    assert np.mean(densities) - np.mean(expected) > 0.05
+
+
+def test_copies_of_rows_are_scored_once_and_noted() -> None:
+    """The numbers of a table and of one with copies of the last 20 rows, which are held out together."""
+    x = rows(120)
+    with_copies = np.concatenate([x, x[100:], x[:1] + (np.arange(8) == 7)])
+    selection = me.select(with_copies, "ppca", (1, 2, 3), folds=5)
+    assert selection.n_observations == 121
+    copies, near = (note for note in selection.notes if "an earlier row" in note)
+    assert copies.startswith("20 of 141 rows equal an earlier row")
+    assert near.startswith("1 of 141 rows differs from an earlier row in a single cell")
+    by_row = [each.data_se for each in selection.candidates]
+    assert min(by_row) > 0
+    assert not any("earlier row" in note for note in me.select(x, "ppca", (1, 2), folds=5).notes)
+
+
+def test_an_overfitted_model_is_not_chosen_where_a_third_of_the_rows_are_copies() -> None:
+    """A mixture of kernels remembers rows; it was chosen 10 times in 10, and the truth called worse."""
+    chosen = []
+    for seed in range(3):
+        x = rows(84, k=2, seed=seed)
+        selection = me.select(np.concatenate([x, x[:36]]), "ppca,kernel-gaussian", (1, 2), seed=seed)
+        chosen.append(selection.choice)
+        assert {each.name: each.beaten_by for each in selection.candidates}["ppca:2"] is None
+    assert "kernel-gaussian" not in chosen
 
 
 def test_binary_tables_have_their_own_families() -> None:
