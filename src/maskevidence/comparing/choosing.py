@@ -10,7 +10,14 @@ from typing import NamedTuple, SupportsIndex
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.comparing.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
+from maskevidence.comparing.comparison import (
+    LEVEL,
+    Comparison,
+    Difference,
+    compare,
+    difference_by_rows,
+    held_together,
+)
 from maskevidence.comparing.selection import Candidate, Selection
 from maskevidence.data.table import Table, note_on_codes, note_on_copies
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
@@ -21,6 +28,7 @@ from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize
 from maskevidence.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.models.base import TableModel
+from maskevidence.models.bernoulli.bernoulli_pca import BernoulliPCA
 from maskevidence.models.by_name import (
     FAMILIES,
     LOW_RANK,
@@ -81,9 +89,11 @@ class _Scores(NamedTuple):
     """What is known of a candidate after some folds."""
 
     n_parameters: int  # free parameters of its models
-    by_row: Float64[np.ndarray, " N"]  # the log evidence of each row in closed form, NaN where not known yet
+    # the log evidence of each row in closed form or as an integral, NaN where it is not known
+    by_row: Float64[np.ndarray, " N"]
     estimates: list[EvidenceEstimate]  # of each fold, if it is scored by masks
     fit_notes: tuple[str, ...]  # of the first fold
+    errors: list[float]  # of the integrals of each fold, if they are beside numbers by masks
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,8 @@ def select(
     nats where it was measured, which the tests do not see.
 
     The log evidence of a row is that of the closed form if every candidate has one. Otherwise, and if a
-    design is given, the area under the curve estimates it, with the same masks for all candidates. Beside a
+    design is given, the area under the curve estimates it, with the same masks for all candidates; intervals
+    are then wider by what the approximate areas of "bernoulli-pca" are off their integrals. Beside a
     network, densities of numbers are scored by the mass of the network's cells (`me.models.CellMass`).
 
     Args:
@@ -374,7 +385,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
             for word, model in _fits(plan, train, failed, advance, of_fold):
                 if word not in scores:
                     scores[word] = _Scores(
-                        model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes
+                        model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes, []
                     )
                 if plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
@@ -382,11 +393,23 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
                     key, scored = plan.key, plan.measured(model, train)
                     estimate = estimate_evidence(scored, tokens, plan.design, seed=key.seed, masks=key.masks)
                     scores[word].estimates.append(estimate)
+                    if isinstance(model, BernoulliPCA):
+                        _integrate(model, tokens, scores[word], rows)
     slow = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
     for warning in caught:
         if warning not in slow:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return {word: score for word, score in scores.items() if word not in failed}, failed, len(slow)
+
+
+def _integrate(model: BernoulliPCA, tokens: Tokens, scores: _Scores, rows: Held) -> None:
+    """Add what the approximate numbers of some rows stand for, with its error, if it can be known."""
+    try:
+        integral = model.integrate(tokens)
+    except NumericalError:
+        return
+    scores.by_row[rows] = integral.log_evidence.cpu().double().numpy()
+    scores.errors.append(integral.error)
 
 
 def _fits(
@@ -426,7 +449,14 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
         kinds = {name: estimate.kind for name, estimate in estimates.items()}
         if len(estimates) > 1:
             comparison = compare(estimates)
-            behind, between = comparison.behind, comparison.between
+            off = {
+                str(word): abs(values[str(word)][0] - float(score.by_row[plan.scored].mean()))
+                + max(score.errors, default=math.nan)
+                for word, score in scores.items()
+                if kinds[str(word)] == "approximate"
+            }
+            between = partial(_widened, comparison, off)
+            behind = held_together([between(each.first, each.second) for each in comparison.behind])
     else:
         kinds = {
             str(word): "exact" if plan.build(word).conditionals == "exact" else "approximate"
@@ -449,6 +479,13 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
         ranked.append(Candidate(name, word.family, word.k, score.n_parameters, *values[name], *compared))
     ranked.sort(key=lambda candidate: (-candidate.log_evidence, candidate.n_parameters))
     return tuple(ranked), kinds
+
+
+def _widened(comparison: Comparison, off: Mapping[str, float], first: str, second: str) -> Difference:
+    """The difference of two candidates, wider by what approximate numbers are off where that is known."""
+    error = sum(off.get(name, 0.0) for name in (first, second))
+    known = None if math.isnan(error) else error
+    return replace(comparison.between(first, second), n_pairs=1, integral_error=known)
 
 
 def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second: str) -> Difference:

@@ -108,9 +108,10 @@ class Selection(Shown):
     def smallest(self) -> Candidate:
         """The candidate with the fewest parameters among those that no other one beats.
 
-        It cannot be told apart from the chosen one; its `behind` is what it gives up.
+        It cannot be told apart from the chosen one; its `behind` is what it gives up. A candidate whose
+        order with the chosen one proves nothing is not among them.
         """
-        near = (each for each in self.candidates if each.beaten_by is None)
+        near = (each for each in self.candidates if each.beaten_by is None and not _unproved(each.behind))
         return min(near, key=lambda each: (each.n_parameters, -each.log_evidence))
 
     def answer(self, write: Write = number) -> str:
@@ -178,9 +179,12 @@ def answer_of_selection(result: _Entry, write: Write = number) -> str:
     closed = " in closed form" if result["design"] is None else ""
     words = f"chosen: {result['choice']}, highest held-out {name}{closed}"
     smallest = _smallest(result)
-    if smallest["behind"] is None:
-        fewer = any(each["n_parameters"] < smallest["n_parameters"] for each in result["candidates"])
+    fewer = [each for each in result["candidates"] if each["n_parameters"] < smallest["n_parameters"]]
+    unproved = [each["name"] for each in fewer if _proves_nothing(each)]
+    if smallest["behind"] is None and not unproved:
         return words + ("; every smaller model is worse" if fewer else "")
+    if smallest["behind"] is None:
+        return f"{words}; the order of it and {' and '.join(unproved)} proves nothing"
     error = smallest["behind"]["standard_error"]
     gives_up = plus_minus(smallest["behind"]["difference"], error, digits_for(error), write)
     return (
@@ -269,7 +273,7 @@ def _smallest(result: _Entry) -> _Entry:
 
 def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     """A row of the table, with or without the error of the masks."""
-    behind, verdict = "best", "worse" if each["beaten_by"] else ""
+    behind, verdict = "best", "worse" if each["beaten_by"] else "proves nothing" * _proves_nothing(each)
     if each["behind"] is not None:
         error = each["behind"]["standard_error"]
         behind = plus_minus(each["behind"]["difference"], error, digits, typeset)
@@ -285,6 +289,16 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     ]
 
 
+def _unproved(behind: Difference | None) -> bool:
+    return behind is not None and behind.verdict == "proves nothing"
+
+
+def _proves_nothing(each: _Entry) -> bool:
+    """Whether the order of a candidate that is not beaten and the best one proves nothing."""
+    behind = each["behind"]
+    return not each["beaten_by"] and behind is not None and behind.get("verdict") == "proves nothing"
+
+
 def _worse(each: _Entry) -> str:
     """Behind the best, or worse than another candidate: what a candidate that is beaten is called."""
     ends = each["behind"]["interval_95"]
@@ -296,6 +310,8 @@ def _distances(listed: Sequence[_Entry]) -> Values:
     values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
     for each in listed[1:]:
         group, number = (_worse(each), 1) if each["beaten_by"] else ("not told apart from the best", 0)
+        if _proves_nothing(each):
+            group, number = "the order proves nothing", 3
         ends = each["behind"]["interval_95"]
         difference, between = each["behind"]["difference"], None if ends is None else (ends[0], ends[1])
         values.append(Value(each["name"], difference, between, group=group, number=number))
