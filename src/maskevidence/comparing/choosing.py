@@ -18,7 +18,7 @@ from maskevidence.comparing.comparison import (
     difference_by_rows,
     held_together,
 )
-from maskevidence.comparing.selection import Candidate, Selection
+from maskevidence.comparing.selection import Candidate, Fill, Selection
 from maskevidence.data.table import Table, note_on_codes, note_on_copies
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence.estimate import estimate_evidence
@@ -59,6 +59,7 @@ from maskevidence.tokens import Tokens, column_names
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
+_MOST_FILLED = 1_000  # known values of a column that are hidden and filled
 _ROUNDING = 1e-9  # a difference that rounding can feign
 
 _Rows = Float64[np.ndarray, "N D"]
@@ -94,6 +95,7 @@ class _Scores(NamedTuple):
     estimates: list[EvidenceEstimate]  # of each fold, if it is scored by masks
     fit_notes: tuple[str, ...]  # of the first fold
     errors: list[float]  # of the integrals of each fold, if they are beside numbers by masks
+    models: list[TableModel]  # of each fold, if the table has holes
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,32 @@ def select(
         seed=seed,
         column_names=plan.table.columns,
         notes=tuple(notes),
+        fills=_fills(plan, scores[best].models),
     )
+
+
+def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
+    """For each column with holes, how well models of the other folds fill known values, 1,000 at most."""
+    fills, rng = {}, np.random.default_rng(plan.key.seed)
+    for j in np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist():
+        known, name = np.flatnonzero(~np.isnan(plan.values[:, j])), plan.table.columns[j]
+        some = np.sort(rng.permutation(known)[:_MOST_FILLED])
+        truth, filled = plan.values[:, j], np.full(len(plan.values), np.nan)
+        for rows, model in zip(plan.folds, models, strict=True):
+            these = np.intersect1d(rows, some)
+            hidden = plan.values[these].copy()
+            hidden[:, j] = np.nan
+            if len(these):
+                filled[these] = model.impute(hidden).values[:, j]
+        in_words = name in plan.table.levels
+        if in_words:
+            commonest = float(np.unique(truth[known], return_counts=True)[1].max())
+            quality, without = float(np.mean(filled[some] == truth[some])), commonest / len(known)
+        else:
+            quality = float(np.sqrt(np.mean((filled[some] - truth[some]) ** 2)))
+            without = float(truth[known].std())
+        fills[name] = Fill(len(plan.values) - len(known), quality, without, in_words)
+    return fills
 
 
 def _numbers(components: int | str | Sequence[int]) -> list[int]:
@@ -372,6 +399,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
     """The scores of every candidate, those that cannot be fitted, and how many fits did not converge."""
     scores: dict[_Word, _Scores] = {}
     failed: dict[_Word, str] = {}
+    holes = bool(np.isnan(plan.values).any())
     with (
         warnings.catch_warnings(record=True) as caught,
         progress("fits", len(plan.folds) * len(plan.words)) as advance,
@@ -385,8 +413,10 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
             for word, model in _fits(plan, train, failed, advance, of_fold):
                 if word not in scores:
                     scores[word] = _Scores(
-                        model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes, []
+                        model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes, [], []
                     )
+                if holes:
+                    scores[word].models.append(model)
                 if plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
                 else:

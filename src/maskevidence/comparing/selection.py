@@ -1,8 +1,8 @@
 """The result of choosing a model by held-out evidence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,6 +66,15 @@ class Candidate:
         return values | {"behind": None if self.behind is None else self.behind.to_dict()}
 
 
+class Fill(NamedTuple):
+    """How well models of other folds fill known values of a column that are hidden one at a time."""
+
+    holes: int  # missing values of the column
+    quality: float  # root mean square error; of words, the share filled right
+    without: float  # the same of the column's mean, or of the most frequent word
+    words: bool  # whether the column holds words
+
+
 @dataclass(frozen=True, repr=False)
 class Selection(Shown):
     """Candidates ranked by held-out evidence; the first one is chosen.
@@ -81,6 +90,8 @@ class Selection(Shown):
         seed: of the division of the rows and of the masks.
         column_names: the columns that were modelled.
         notes: what a reader needs to know, one sentence each.
+        fills: by the name of each column with holes, how well the chosen model fills known values of rows
+            that it was not fitted to.
     """
 
     candidates: tuple[Candidate, ...]
@@ -93,6 +104,7 @@ class Selection(Shown):
     seed: int
     column_names: tuple[str, ...]
     notes: tuple[str, ...]
+    fills: Mapping[str, Fill] = field(default_factory=dict)
 
     @property
     def chosen(self) -> Candidate:
@@ -153,6 +165,7 @@ class Selection(Shown):
             "columns": list(self.column_names),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
+            "fills": {name: fill._asdict() for name, fill in self.fills.items()},
         }
 
     def to_csv(self) -> str:
@@ -212,8 +225,26 @@ def page_of_selection(result: _Entry) -> Page:
     parts: list[Part] = [Table(headings, rows, title, words=(0, 1))]
     if len(candidates) > 1:
         parts.append(_distances(listed[:_MOST_DRAWN]))
+    if result["fills"]:
+        parts.append(_filled(result["fills"]))
     line = f"Selection of {len(candidates)} candidates; {answer_of_selection(result)}"
     return Page(line, sentence(answer_of_selection(result, typeset)), parts=parts, notes=result["notes"])
+
+
+def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = []
+    for name, fill in fills.items():
+        of_each = (
+            f"{100 * x:.0f} % right" if fill["words"] else f"{x:.3g}"
+            for x in (fill["quality"], fill["without"])
+        )
+        rows.append([name, f"{fill['holes']:,}", *of_each])
+    title = (
+        "Holes: known values were hidden and filled by the chosen model, fitted to the other folds. The root "
+        "mean square error (RMSE), beside that of the column's mean; for words, the share filled right, "
+        "beside that of the most frequent word."
+    )
+    return Table(["column", "holes", "RMSE or share right", "without a model"], rows, title)
 
 
 def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
