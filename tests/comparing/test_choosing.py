@@ -334,6 +334,23 @@ def test_candidates_that_cannot_be_fitted_are_left_out() -> None:
     assert any("could not be fitted, and left out: ppca:3, ppca:4" in note for note in selection.notes)
 
 
+def test_messages_name_columns_as_the_file_does() -> None:
+    """It said "leave out column 2" of a table whose columns have names."""
+    x = rows(80, d=4, missing=0.2)
+    x[:, 2] = x[:, 1] * 2
+    frame = pd.DataFrame(x, columns=["age", "height", "length", "weight"])
+    notes = me.select(frame, "gaussian,ppca", (1, 2), folds=3).notes
+    assert any("leave out column 'height'" in note or "leave out column 'length'" in note for note in notes)
+    assert not any("column 1" in note or "column 2" in note for note in notes)
+    with pytest.raises(me.NumericalError, match="leave out column '(height|length)'"):
+        me.models.Gaussian(n_features=4).fit(frame)
+    with pytest.raises(me.NumericalError, match=r"leave out column (1|2),"):
+        me.models.Gaussian(n_features=4).fit(x)
+    huge = frame.assign(age=frame["age"] * 1e300)
+    with pytest.raises(me.InputError, match="column 'age' reaches"):
+        me.select(huge, "ppca", (1, 2), folds=3)
+
+
 def test_fits_that_do_not_converge_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maskevidence.models.gaussian.factor_analysis.MAX_ITERATIONS", 2)
     monkeypatch.setattr("maskevidence.models.gaussian.factor_analysis.TOLERANCE", 1e-13)

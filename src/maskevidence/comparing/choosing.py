@@ -108,6 +108,7 @@ class _Plan:
     first: Held  # the first copy of each row, which stands for all when rows are scored
     design: MaskDesign | None  # the mask design; None to use the closed form
     key: MaskKey  # of the masks
+    names: list[str] | None  # of the columns, if the data have names for them
     columns: tuple[Column, ...] | None  # kinds of the columns if a network is among the candidates
 
     @property
@@ -124,6 +125,7 @@ class _Plan:
         """A new model for the columns, of which it sees all rows if it takes words."""
         model = word.build(len(self.table.columns))
         model.declare(self.table)
+        model.columns = self.names
         return model
 
     def measured(self, model: TableModel, train: _Rows) -> MaskedModel:
@@ -208,7 +210,6 @@ def select(
         notes.append(f"the numbers are of several kinds: {of_each}")
     best = next(word for word in scores if str(word) == ranked[0].name)
     model = plan.build(best).fit(plan.values)
-    model.columns = list(plan.table.columns) if column_names(data) is not None else None
     if len(ranked) > 2:
         notes.append(
             f"the comparisons of all pairs hold together at {100 * LEVEL:.0f} % (step-down Bonferroni over "
@@ -311,7 +312,8 @@ def _plan(
         cells = tuple(declared_columns(table, table.values))
         if len({example.base_measure for example in examples}) > 1:
             notes.append(f"every candidate is scored by the {base_measure(cells)}, as masked-net is")
-    return _Plan(table, words, held, first_copies(given.values), design, key, cells), notes
+    named = list(table.columns) if column_names(data) is not None else None
+    return _Plan(table, words, held, first_copies(given.values), design, key, named, cells), notes
 
 
 def as_table(data: object) -> Table:
@@ -450,7 +452,7 @@ def _fits(
         words = sorted((word for word in plan.words if word.family == family), key=lambda word: word.k or 0)
         chain = None
         if family in LOW_RANK:
-            chain = fit_each(family, train, [word.k or 0 for word in words])
+            chain = fit_each(family, train, [word.k or 0 for word in words], plan.names)
         for word in words:
             advance(1, f"fits: {word}, {of_fold}")
             try:

@@ -115,7 +115,7 @@ class Gaussian(GaussianFamily):
                 "correlations"
             )
         if np.isnan(table).any():
-            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations)
+            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations, self.columns)
         else:
             if len(table) <= ddof:
                 raise InputError(f"{len(table)} rows are too few for ddof={ddof}; give more rows")
