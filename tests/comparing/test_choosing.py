@@ -342,7 +342,7 @@ def test_messages_name_columns_as_the_file_does() -> None:
     notes = me.select(frame, "gaussian,ppca", (1, 2), folds=3).notes
     assert any("leave out column 'height'" in note or "leave out column 'length'" in note for note in notes)
     assert not any("column 1" in note or "column 2" in note for note in notes)
-    with pytest.raises(me.NumericalError, match="leave out column '(height|length)'"):
+    with pytest.raises(me.NumericalError, match=r"leave out column '(height|length)'"):
         me.models.Gaussian(n_features=4).fit(frame)
     with pytest.raises(me.NumericalError, match=r"leave out column (1|2),"):
         me.models.Gaussian(n_features=4).fit(x)
