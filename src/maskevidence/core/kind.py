@@ -57,7 +57,7 @@ class Kind:
         checks: checks of models beside those of the core, as "module:name".
         commands: functions of its own commands by name, as "module:function".
         folders: what `report` reads: the file by which a folder is known, its noun, and "module:function",
-            which reads the folder and gives a `Page` or something with sections.
+            which reads the folder and gives a `Page`.
         engines: what scores the blocks of a run, by the first part of its word, as "module:function".
         tells_tokens: whether `leave-one-out:per-token` reports the scores of single tokens.
     """

@@ -18,6 +18,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import plain_number, word_of
 from maskevidence.core.support.files import reading as reading_file
 from maskevidence.core.support.provenance import origin
+from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
@@ -356,7 +357,7 @@ def _result(
         elif filling.deviation is not None and not in_words:
             sd = float(np.sqrt((filling.deviation[holes[:, j], j] ** 2).mean()))
         if probability is None and not in_words and not holes[:, j].all():
-            spread = float(np.nanstd(table.values[:, j]))
+            spread = float(spreads(table.values[:, [j]])[0])
         filled = {
             "name": table.columns[j],
             "n_filled": int(holes[:, j].sum()),

@@ -6,6 +6,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.core.model import DENSITY
+from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 
@@ -38,7 +39,7 @@ class Reshaped(nn.Module):
 
     def __init__(self, model: TableModel, rows: Float64[np.ndarray, "N D"]) -> None:
         super().__init__()
-        self.centre, self.scale = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
+        self.centre, self.scale = np.nanmean(rows, axis=0), spreads(rows)
         u = (rows - self.centre) / self.scale
         slopes = np.nanmean(np.sign(u) * np.log1p(np.abs(u)), axis=0)
         fits = [(power - 1) * slopes - np.log(np.nanstd(_bent(u, power), axis=0)) for power in _POWERS]

@@ -19,6 +19,7 @@ from maskevidence.core.show.words import MINUS
 from maskevidence.core.support.checks import join_words
 from maskevidence.core.support.devices import choose_device
 from maskevidence.core.support.sources import is_remote
+from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
     Table,
     are_pixels,
@@ -345,7 +346,7 @@ def new_model(
 
 def note_on_units(rows: Table) -> list[str]:
     """A note for PPCA of columns whose spreads differ much, as one sentence or none."""
-    spread = np.nanstd(rows.values, axis=0)
+    spread = spreads(rows.values)
     if spread.max() < _UNLIKE * spread.min():
         return []
     return [

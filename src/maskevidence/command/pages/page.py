@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from maskevidence.command.pages.figures import figures_of_curves
 from maskevidence.command.pages.layout import (
@@ -39,28 +38,16 @@ N_SHOWN = 5
 _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds that are areas under curves
 
 
-@runtime_checkable
-class Reported(Protocol):
-    """What a kind has read from a folder of its own, for a report."""
-
-    @property
-    def title(self) -> str:
-        """The title of the page."""
-
-    def sections(self, observations: int) -> list[Section]:
-        """The sections of the page, with this many of the hardest and of the easiest observations."""
-
-
 def write_report(
-    runs: Sequence[ReportedRun] | Reported | Page,
+    runs: Sequence[ReportedRun] | Page,
     path: str | Path,
     *,
     observations: int = N_SHOWN,
 ) -> None:
-    """Write the report of one or more runs, of what a kind has written into a folder, or of a page.
+    """Write the report of one or more runs, or the page of another result.
 
     Args:
-        runs: the runs, from `read_runs`; what a kind reads from a folder of its own; or any page.
+        runs: the runs, from `read_runs`; or any page, such as what a kind reads from a folder of its own.
         path: the page, a file that ends in .html.
         observations: number of hardest, and of easiest, observations to show; 0 for none.
 
@@ -88,7 +75,7 @@ def check_report_file(path: Path) -> None:
         raise InputError(f"{str(path)!r} is not an .html file; give one, such as report.html")
 
 
-def render(reported: Sequence[ReportedRun] | Reported | Page, observations: int = N_SHOWN) -> str:
+def render(reported: Sequence[ReportedRun] | Page, observations: int = N_SHOWN) -> str:
     """The page as HTML; see `write_report`."""
     if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
         import_extra("matplotlib", "plots", "the report")
@@ -99,9 +86,7 @@ def render(reported: Sequence[ReportedRun] | Reported | Page, observations: int 
         return document(
             reported.headline, [Section("numbers", "", parts), Section("made", "How it was made", [made])]
         )
-    if isinstance(reported, Reported):
-        return document(reported.title, reported.sections(observations))
-    return document(title_of(reported), _sections_of_runs(reported, observations))
+    return document(_title(reported), _sections_of_runs(reported, observations))
 
 
 def _sections_of_runs(runs: Sequence[ReportedRun], observations: int) -> list[Section]:
@@ -115,10 +100,10 @@ def _sections_of_runs(runs: Sequence[ReportedRun], observations: int) -> list[Se
     else:
         numbers = Section("numbers", "Each run’s number", [*map(caution, remarks), *_tables(runs, noun)])
     return [
-        Section("numbers", numbers.title, [*numbers.parts, *meanings(runs, noun)]),
+        Section("numbers", numbers.title, [*numbers.parts, *_meanings(runs, noun)]),
         *_curves(runs, comparison),
         *section_of_observations(shown, observations, noun, several=len(runs) > 1),
-        how_made(runs, noun),
+        _how_made(runs, noun),
     ]
 
 
@@ -198,7 +183,7 @@ def _caution(run: ReportedRun, noun: str) -> str | None:
     return None
 
 
-def meanings(runs: Sequence[ReportedRun], noun: str) -> list[Block]:
+def _meanings(runs: Sequence[ReportedRun], noun: str) -> list[Block]:
     """What the numbers and their errors mean."""
     kinds = dict.fromkeys(run.estimate.kind for run in runs if run.estimate is not None)
     if not kinds:
@@ -226,17 +211,15 @@ def _curves(runs: Sequence[ReportedRun], comparison: Comparison | None) -> list[
     return [Section("curves", "Curves", [words, *figures_of_curves(runs, comparison)])]
 
 
-def how_made(
-    runs: Sequence[ReportedRun], noun: str, more: dict[str, str] | None = None, remarks: Sequence[str] = ()
-) -> Section:
+def _how_made(runs: Sequence[ReportedRun], noun: str) -> Section:
     """What decides the numbers of all runs, and the notes on them."""
-    made = {run.name: provenance(run, noun) | (more or {}) for run in runs}
+    made = {run.name: provenance(run, noun) for run in runs}
     of_notes: dict[str, list[str]] = {}
     for run in runs:
         found = [] if run.estimate is None else run.numbers["notes"]
         for each in dict.fromkeys([*run.manifest.data.notes, *found]):
             of_notes.setdefault(each, []).append(run.name)
-    listed = remarks or [
+    listed = [
         words if len(names) == len(runs) else f"{', '.join(names)}: {words}"
         for words, names in of_notes.items()
     ]
@@ -287,7 +270,7 @@ def _setting(value: object) -> str:
     return str(value)
 
 
-def title_of(runs: Sequence[ReportedRun]) -> str:
+def _title(runs: Sequence[ReportedRun]) -> str:
     if len(runs) == 1:
         return _subject(runs[0])
     data = {run.manifest.data.name for run in runs}

@@ -13,6 +13,7 @@ from maskevidence.core.model import DENSITY, Conditionals
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import Tokens, called
 from maskevidence.tables.base import TableModel, keeping_dtype
 from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
@@ -116,7 +117,7 @@ class GaussianFamily(TableModel):
     def units(
         self, values: Float64[np.ndarray, "N D"]
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
-        spread = np.nanstd(values, axis=0)
+        spread = spreads(values)
         if not spread.all():
             column = called(self.columns, int(np.argmin(spread)))
             raise InputError(f"column {column} does not vary; leave it out")

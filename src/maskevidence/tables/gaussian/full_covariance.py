@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.gaussian.family import GaussianFamily, expected_score
 from maskevidence.tables.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
@@ -114,12 +115,13 @@ class Gaussian(GaussianFamily):
                 "correlations"
             )
         if np.isnan(table).any():
-            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations)
+            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations, self.columns)
         else:
             if len(table) <= ddof:
                 raise InputError(f"{len(table)} rows are too few for ddof={ddof}; give more rows")
             mean = table.mean(0)
-            covariance = (table - mean).T @ (table - mean) / (len(table) - ddof)
+            centred = np.where(spreads(table) > 0, table - mean, 0.0)  # no rounding error in equal numbers
+            covariance = centred.T @ centred / (len(table) - ddof)
         with torch.no_grad():
             self.mean.copy_(torch.from_numpy(mean))
             self._set_covariance(torch.from_numpy(covariance), n_rows=len(table))

@@ -6,6 +6,7 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.spread import spreads
 from maskevidence.tables.gaussian.kernel_choice import SHRINKAGES, best_shrinkage
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
 
@@ -62,7 +63,7 @@ class GaussianAnswer(nn.Module):
         order = np.argsort(keyed_bits(seed, ids))[:_MOST_ROWS]
         x, fold = x[order], of_rows[order]
         with np.errstate(invalid="ignore"):
-            shift, scale = np.nanmean(x, 0), np.nanstd(x, 0)
+            shift, scale = np.nanmean(x, 0), spreads(x)
         scale = np.where(scale > 0, scale, 1.0)
         x = (x - shift) / scale
         parts = [(x[fold != k], x[fold == k]) for k in range(_N_FOLDS)]
