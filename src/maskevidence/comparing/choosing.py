@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.comparing.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
 from maskevidence.comparing.selection import Candidate, Selection
-from maskevidence.data.table import Table, note_on_codes
+from maskevidence.data.table import Table, as_table, note_on_codes
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.result import EvidenceEstimate, HowScored, Kind, summarize_scores
@@ -35,10 +35,8 @@ from maskevidence.models.network.columns import (
     MIXED,
     Column,
     base_measure,
-    coded,
     columns_of,
     declared_columns,
-    levels_of,
 )
 from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.scores.record import ScoreTable
@@ -267,18 +265,6 @@ def _plan(
         if len({example.base_measure for example in examples}) > 1:
             notes.append(f"every candidate is scored by the {base_measure(cells)}, as masked-net is")
     return _Plan(table, words, held, design, key, cells), notes
-
-
-def as_table(data: object) -> Table:
-    """The data as a table, in which words are positions among the words of their column."""
-    if isinstance(data, Table):
-        return data
-    names, levels = column_names(data), levels_of(data)
-    tokens = Tokens.from_array(coded(data, names, levels) if names and levels else data, empty_rows=True)
-    values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
-    columns = tuple(names or [f"c{j}" for j in range(values.shape[1])])
-    words = {name: tuple(of_column) for name, of_column in levels.items()}
-    return Table("the data", values, columns, np.arange(len(values)), levels=words)
 
 
 def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[TableModel]) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.comparing.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
-from maskevidence.comparing.choosing import as_table, varying_columns
+from maskevidence.comparing.choosing import varying_columns
 from maskevidence.comparing.found_cells import WrongCell, WrongCells, name_of_row, value_of
-from maskevidence.data.table import Table, with_columns_of, with_levels_of
+from maskevidence.data.table import Table, as_table, with_columns_of, with_levels_of
 from maskevidence.errors import InputError
 from maskevidence.evidence.imputation import HasDrawMissing
 from maskevidence.model import DENSITY

@@ -2,17 +2,19 @@
 
 import hashlib
 import math
+import numbers
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.support.checks import plain_number
+from maskevidence.support.checks import plain_number, word_of
 from maskevidence.support.keyed_random import keyed_bits
 
 if TYPE_CHECKING:
@@ -117,6 +119,11 @@ class Table:
         levels = {name: self.levels[name] for name in columns if name in self.levels}
         kinds = {name: self.kinds[name] for name in columns if name in self.kinds}
         return replace(self, values=self.values[:, where], columns=tuple(columns), levels=levels, kinds=kinds)
+
+    def words(self, name: str) -> set[str]:
+        """The different words that rows have in a column."""
+        codes = self.values[:, self.columns.index(name)]
+        return {self.levels[name][int(code)] for code in np.unique(codes[~np.isnan(codes)])}
 
     def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
         """Split off held-out rows, chosen at random; both parts keep their order.
@@ -313,6 +320,38 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
     return whole.select(list(columns))
 
 
+def as_table(data: Any, words: Collection[str] = ()) -> Table:
+    """Any rows as a table, in which words are positions among the words of their column.
+
+    Words are read from a data frame: a column with one, or of pandas' dtype "category".
+
+    Args:
+        words: columns that hold words, whatever a data frame has there.
+
+    Example:
+        >>> import pandas
+        >>> table = as_table(pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["red", None, "blue"]}))
+        >>> table.levels, table.values[:, 1].tolist()
+        ({'b': ('blue', 'red')}, [1.0, nan, 0.0])
+    """
+    from maskevidence.tokens import Tokens, column_names
+
+    if isinstance(data, Table):
+        return data
+    names, levels, cells = column_names(data), dict[str, tuple[str, ...]](), data
+    for name in names or ():
+        _check_cells(name, data[name])
+        if name in words or is_words(data[name]):
+            levels[name] = tuple(sorted({*_words(data[name])} - {""}))
+    if names is not None and levels:
+        columns = [_as_numbers(data[name], levels.get(name)) for name in names]
+        cells = np.column_stack(columns)
+    tokens = Tokens.from_array(cells, empty_rows=True)
+    values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
+    columns_of = tuple(names or [f"c{j}" for j in range(values.shape[1])])
+    return Table("the data", values, columns_of, np.arange(len(values)), levels=levels)
+
+
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
     """Words as positions among the words of a model; unknown words get the next number.
 
@@ -337,6 +376,41 @@ def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
         values[seen, number] = codes[values[seen, number].astype(np.int64)]
     own = {name: tuple(levels[name]) for name in table.columns if name in levels}
     return replace(table, values=values, levels=own)
+
+
+def is_words(column: Any) -> bool:
+    """Whether a column of a data frame holds something other than numbers, truth values and missing ones."""
+    if getattr(column.dtype, "kind", "O") in "biuf":
+        return False
+    return any(isinstance(cell, str) for cell in column) or str(column.dtype) == "category"
+
+
+def _words(column: Any) -> list[str]:
+    """The cells of a column of a data frame as words; "" where a value is missing."""
+    return ["" if missing else word_of(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+
+
+def _as_numbers(column: Any, levels: Sequence[str] | None) -> Float64[np.ndarray, " N"]:
+    """A column of a data frame in float64: words as their positions among the levels."""
+    if levels is None:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    position = {word: float(code) for code, word in enumerate(levels)}
+    return np.array([position.get(word, np.nan) for word in _words(column)])
+
+
+def _check_cells(name: str, column: Any) -> None:
+    """Refuse a column of a data frame with a cell that is neither a number nor a word, such as a date."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "biuf" or str(column.dtype) == "category":
+        return
+    known = (str, numbers.Real, np.bool_, Decimal)
+    cells = zip(column, column.isna(), strict=True)
+    strange = next((cell for cell, missing in cells if not missing and not isinstance(cell, known)), None)
+    if strange is not None or kind in "mM":
+        raise InputError(
+            f"column {name!r} of the data holds {str(strange)!r:.60}, which is neither a number nor a word; "
+            "leave it out, or make it numbers or words"
+        )
 
 
 def _check_categories(table: Table, name: str, of_model: Sequence[str]) -> str:
