@@ -12,7 +12,7 @@ from torch import Generator, Tensor, device, nn
 
 from maskevidence.errors import InputError, NumericalError, unknown_name
 from maskevidence.moments import GaussianMoments
-from maskevidence.tokens import Tokens
+from maskevidence.tokens import Tokens, columns_among
 
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 Placed = TypeVar("Placed", Tokens, GaussianMoments)
@@ -44,6 +44,34 @@ def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens
     if like is None:
         return Tokens.from_array(data)
     return Tokens.from_array(data, dtype=like.dtype).to(like.device)
+
+
+def columns_read(model: object, data: object) -> list[int] | None:
+    """The position in the data of each column of a model, by name; None where columns go by position.
+
+    Example:
+        >>> import maskevidence as me, pandas as pd
+        >>> model = me.models.Gaussian(n_features=2)
+        >>> model.columns = ["a", "b"]
+        >>> columns_read(model, pd.DataFrame([[1.0, 2.0, 3.0]], columns=["b", "c", "a"]))
+        [2, 0]
+    """
+    return columns_among(getattr(model, "columns", None), getattr(model, "n_features", 0), data)
+
+
+def moments_of(model: object, moments: GaussianMoments) -> GaussianMoments:
+    """Moments with the columns of a model, in its order.
+
+    Example:
+        >>> import maskevidence as me, pandas as pd
+        >>> moments = GaussianMoments.from_rows(pd.DataFrame({"b": [1.0, 3.0], "a": [5.0, 5.0]}))
+        >>> model = me.models.Gaussian(n_features=2)
+        >>> model.columns = ["a", "b"]
+        >>> moments_of(model, moments).mean.tolist()
+        [5.0, 2.0]
+    """
+    places = columns_read(model, moments)
+    return moments if places is None else moments.select(places)
 
 
 def device_of(model: object) -> device | None:

@@ -78,6 +78,16 @@ class Table:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.values, dtype=dtype, copy=copy)
 
+    def to_frame(self) -> Any:
+        """The rows as a data frame of pandas, with words as words; its index are the labels, or the ids."""
+        from pandas import DataFrame
+
+        index = self.ids if self.labels is None else list(self.labels)
+        frame = DataFrame(self.values, columns=list(self.columns), index=index)
+        for name, words in self.levels.items():
+            frame[name] = [None if np.isnan(code) else words[int(code)] for code in frame[name]]
+        return frame
+
     def tokens(self) -> "Tokens":
         """The rows as tokens, with NaN as absent."""
         from maskevidence.tokens import Tokens
@@ -323,7 +333,7 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
 def as_table(data: Any, words: Collection[str] = ()) -> Table:
     """Any rows as a table, in which words are positions among the words of their column.
 
-    Words are read from a data frame: a column with one, or of pandas' dtype "category".
+    Words are read from a data frame: a column with one, or of pandas' dtype "category". Its index names rows.
 
     Args:
         words: columns that hold words, whatever a data frame has there.
@@ -338,18 +348,21 @@ def as_table(data: Any, words: Collection[str] = ()) -> Table:
 
     if isinstance(data, Table):
         return data
-    names, levels, cells = column_names(data), dict[str, tuple[str, ...]](), data
-    for name in names or ():
-        _check_cells(name, data[name])
-        if name in words or is_words(data[name]):
-            levels[name] = tuple(sorted({*_words(data[name])} - {""}))
-    if names is not None and levels:
-        columns = [_as_numbers(data[name], levels.get(name)) for name in names]
-        cells = np.column_stack(columns)
-    tokens = Tokens.from_array(cells, empty_rows=True)
+    names, levels, labels = column_names(data), dict[str, tuple[str, ...]](), None
+    if names is not None and hasattr(data, "iloc"):
+        columns = {name: data.iloc[:, place] for place, name in enumerate(names)}
+        for name, column in columns.items():
+            _check_cells(name, column)
+            if name in words or is_words(column):
+                levels[name] = tuple(sorted({*_words(column)} - {""}))
+        if not np.array_equal(data.index, np.arange(len(data))):
+            labels = tuple(map(str, data.index))
+        if levels:
+            data = np.column_stack([_as_numbers(columns[name], levels.get(name)) for name in names])
+    tokens = Tokens.from_array(data, empty_rows=True)
     values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
     columns_of = tuple(names or [f"c{j}" for j in range(values.shape[1])])
-    return Table("the data", values, columns_of, np.arange(len(values)), levels=levels)
+    return Table("the data", values, columns_of, np.arange(len(values)), labels=labels, levels=levels)
 
 
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:

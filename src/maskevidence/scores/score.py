@@ -30,7 +30,9 @@ from maskevidence.model import (
     HasScoreOrderings,
     MaskedModel,
     as_tokens,
+    columns_read,
     conditionals_of,
+    moments_of,
     refuse_training_mode,
     to_device_of,
 )
@@ -64,7 +66,8 @@ def score_masks(
         model: any `MaskedModel`.
         tokens: B observations, as `Tokens` or what the model's `tokens` reads; they follow the model to its
             device.
-        masked: shape (B, D); a subset of `tokens.maskable` with at least one True in each row.
+        masked: shape (B, D); a subset of `tokens.maskable` with at least one True in each row. Its
+            columns are those of the data, in their order.
         scored: shape (B, D); the masked tokens that the mean is over, at least one in each row; by default
             all.
 
@@ -83,6 +86,9 @@ def score_masks(
         >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
+    places = columns_read(model, tokens)
+    if places is not None:
+        masked, scored = masked[:, places], None if scored is None else scored[:, places]
     tokens = to_device_of(model, as_tokens(model, tokens))
     masked = masked.to(tokens.maskable.device)
     return mean_score(conditionals_of(model, tokens, masked), tokens, masked if scored is None else scored)
@@ -290,7 +296,7 @@ def score_shared_moments(
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
     if not scoring.design.is_area:
         raise InputError(f"moments give the area alone, not {scoring.design}; give the rows themselves")
-    moments = to_device_of(model, moments)
+    moments = to_device_of(model, moments_of(model, moments))
     masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
     score = np.empty(len(masks))
     with torch.no_grad(), progress("scoring masks", len(masks)) as advance:

@@ -18,6 +18,7 @@ from maskevidence.model import (
     HasScoreOrderings,
     as_tokens,
     how_to_wrap,
+    moments_of,
     to_device_of,
 )
 from maskevidence.moments import GaussianMoments
@@ -183,7 +184,7 @@ class MaskedObjective:
                 "moments do not tell rows apart, so that all rows share their masks; give masks='shared', or "
                 "the rows themselves"
             )
-        moments = to_device_of(model, moments)
+        moments = to_device_of(model, moments_of(model, moments))
         masked, weight = shared_masks(self.design, key, len(moments.mean))
         device = moments.mean.device
         return -(weight.to(device) * model.score_moments(moments, masked.to(device))).sum()

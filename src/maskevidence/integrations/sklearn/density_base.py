@@ -82,12 +82,7 @@ def with_names(X: Any) -> Any:
     """
     if not isinstance(X, Table):
         return without_mask(X)
-    import pandas
-
-    frame = pandas.DataFrame(X.values, columns=list(X.columns))
-    for name, words in X.levels.items():
-        frame[name] = [None if np.isnan(code) else words[int(code)] for code in frame[name]]
-    return frame
+    return X.to_frame()
 
 
 def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:

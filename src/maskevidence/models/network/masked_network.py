@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
-from maskevidence.data.table import as_table, with_levels_of
+from maskevidence.data.table import as_table
 from maskevidence.errors import InputError
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.design import BoolMatrix, Integers, MaskKey, Plan, Positions
@@ -203,7 +203,7 @@ class MaskedNetwork(TableModel):
     def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
         """A note on each column with categories that training has not seen."""
         notes = []
-        given = None if not self.levels or column_names(data) is None else as_table(data, self.levels)
+        given = None if not self.levels or column_names(data) is None else self.table(data)
         for k in self.cells.category:
             codes = tokens.values[tokens.maskable[:, k], k].double().cpu().numpy()
             words = None if self.columns is None else self.levels.get(self.columns[k])
@@ -430,22 +430,12 @@ class MaskedNetwork(TableModel):
         if self._declared is None:
             self.declare(x)
         assert self._declared is not None
-        table = self._table(self._coded(x))
+        table = self._table(self._own_columns(x))
         columns = columns_of(table, self._declared)
         like, self._declared, self.fitted = self._like(), None, True
         self._build(columns, len(table))
         self.network.bias.data.copy_(self.cells.marginals(table))
         self.to(like.device, like.dtype)
-
-    def _own_columns(self, x: object) -> object:
-        """The model's columns of a table with names, words as the numbers of their categories."""
-        return self._coded(super()._own_columns(x))
-
-    def _coded(self, x: object) -> object:
-        """Words of a data frame or a `Table` as positions among the model's categories."""
-        if column_names(x) is None or not self.levels:
-            return x
-        return with_levels_of(as_table(x, self.levels), self.levels)
 
     # Missing values and samples
 
