@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -779,6 +780,44 @@ def is_text(path: Path) -> bool:
         (True, False)
     """
     return kind_of_file(path.name) in (".csv", ".tsv")
+
+
+def with_new_types(table: Any, before: Any) -> Any:
+    """A table whose pandas metadata name the types that its columns have now; pandas reads no other.
+
+    Args:
+        before: the same columns, of the types that the metadata name.
+
+    Example:
+        >>> import pandas, pyarrow as pa
+        >>> before = pa.Table.from_pandas(pandas.DataFrame({"n": pandas.array([1, None], "Int64")}))
+        >>> table = before.set_column(0, "n", pa.array([1.0, 2.5]))
+        >>> str(with_new_types(table, before).to_pandas()["n"].dtype)
+        'Float64'
+    """
+    import pyarrow as pa
+
+    stored = table.schema.pandas_metadata
+    changed = {
+        field.name
+        for field in before.schema
+        if field.name in table.column_names and table.schema.field(field.name).type != field.type
+    }
+    if not stored or not changed:
+        return table
+    for column in stored["columns"]:
+        name = column.get("field_name") or column.get("name")
+        if name in changed:
+            text, old = pa.types.is_string(table.schema.field(name).type), str(column["numpy_type"])
+            kind = (
+                "double[pyarrow]" if old.endswith("[pyarrow]") else "float64" if old.islower() else "Float64"
+            )
+            kind = "Float64" if old == "boolean" else kind
+            of_text = {"pandas_type": "unicode", "numpy_type": "object"}
+            column |= of_text if text else {"pandas_type": "float64", "numpy_type": kind}
+            column["metadata"] = None
+    schema = {**table.schema.metadata, b"pandas": json.dumps(stored).encode()}
+    return table.replace_schema_metadata(schema)
 
 
 def write_table(table: Any, path: Path, delimiter: str = ",") -> None:

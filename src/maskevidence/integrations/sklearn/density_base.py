@@ -187,7 +187,8 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         Args:
             X: shape (N, D), NaN where a value is missing.
         """
-        return self.model_.impute(self._fitted_table(X))
+        filled = self.model_.impute(self._fitted_table(X))
+        return replace(filled, given=X if hasattr(X, "columns") else None)
 
     def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n N D"]:
         """Tables whose missing values are drawn jointly given the observed values of their row.
