@@ -9,8 +9,8 @@ from maskevidence.check.findings import CheckReport, Finding
 from maskevidence.check.trial import Trial, new_trial, raised
 from maskevidence.check.weights import weights
 from maskevidence.errors import InputError
-from maskevidence.model import HasLogDistributions, as_tokens
-from maskevidence.scores.score import check_tokens, rounding
+from maskevidence.model import HasLogDistributions, as_tokens, rounding
+from maskevidence.scores.score import check_tokens
 from maskevidence.support.checks import whole_number
 from maskevidence.support.threads import seeded
 
