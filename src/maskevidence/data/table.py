@@ -25,6 +25,9 @@ PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: r
 _MAX_NAMED = 6  # columns in a note
 _FEW_VALUES, _PAIRS_BY_CHANCE = 20, 0.01  # of a column; of equal rows, if columns were independent
 _NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
+_CODES = [-round(10.0**n - 10.0**-d, d) for n in range(1, 8) for d in range(3)]  # -9, -9.9, -9.99, -99, ...
+_FEWEST_OF_CODE, _TIMES_AS_OFTEN = 5, 5
+_FAR = "stands far {} all other values of"
 
 
 @dataclass(frozen=True)
@@ -179,32 +182,47 @@ def cell_value(value: float, words: Sequence[str] | None) -> float | str:
 
 
 def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
-    """A sentence on each value that stands far from all others of its column and may mean "missing".
+    """A sentence on each value that stands apart from all others of its column and may mean "missing".
 
-    Far: the nearest other value of the column is farther away than the range of all its other values. Such a
-    value is noted if its digits are nines, as in -999 and 99, or if it is negative and not alone.
+    It stands far from them if the nearest one is farther away than the range of all of them. Such a value is
+    noted if its digits are nines, as in -999 and 99, or if it is negative and not alone. Whatever the range,
+    a code such as -999 in several cells is noted if no other value is negative, or if it is in 5 cells or
+    more and in 5 times as many as any other value.
 
     Example:
         >>> note_on_codes(np.array([[1.0, 99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:54]
         "-99 stands far below all other values of 'a': if it me"
+        >>> note_on_codes(np.array([[300.0], [900], [4000], [-999], [-999]]), ["rent"])[0][:43]
+        "-999 is the only negative value of 'rent': "
     """
-    far: dict[tuple[float, str], list[str]] = {}
+    apart: dict[tuple[float, str], list[str]] = {}
     n_cells: Counter[float] = Counter()
     for name, column in zip(columns, values.T, strict=True):
-        observed = column[~np.isnan(column)]
-        for code, side in ((observed.min(), "below"), (observed.max(), "above")) if observed.size else ():
-            others = observed[observed != code]
-            if len(np.unique(others)) > 2 and np.abs(others - code).min() > np.ptp(others):
-                far.setdefault((float(code), side), []).append(name)
-                n_cells[float(code)] += len(observed) - len(others)
+        different, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+        if len(different) < 3:
+            continue
+        low, high, inner = different[0], different[-1], different[1:-1]
+        found = {}
+        if len(inner) > 1 and inner[0] - low > high - inner[0]:
+            found[0] = _FAR.format("below")
+        if len(inner) > 1 and high - inner[-1] > inner[-1] - low:
+            found[len(different) - 1] = _FAR.format("above")
+        for place in np.flatnonzero(np.isin(different, _CODES) & (counts > 1)).tolist():
+            many = max(_FEWEST_OF_CODE, _TIMES_AS_OFTEN * int(np.delete(counts, place).max()))
+            if place == 0 and inner[0] >= 0:
+                found.setdefault(place, "is the only negative value of")
+            elif counts[place] >= many:
+                found.setdefault(place, "is in more cells than all other values of")
+        for place, how in found.items():
+            apart.setdefault((float(different[place]), how), []).append(name)
+            n_cells[float(different[place])] += int(counts[place])
     notes = []
-    for (code, side), names in far.items():
+    for (code, how), names in apart.items():
         word = np.format_float_positional(code, trim="-")
         if _NINES.fullmatch(word) or (code < 0 and n_cells[code] > 1):
             listed = ", ".join(map(repr, names[:_MAX_NAMED])) + (", ..." if len(names) > _MAX_NAMED else "")
             notes.append(
-                f"{word} stands far {side} all other values of {listed}: if it means missing, give "
-                f"--missing={word} (in Python, NaN)"
+                f"{word} {how} {listed}: if it means missing, give --missing={word} (in Python, NaN)"
             )
     return notes
 

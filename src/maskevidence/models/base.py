@@ -419,7 +419,7 @@ class TableModel(HasPage, nn.Module, ABC):
         Raises:
             InputError: not a table, or a table without a column of the model.
         """
-        if isinstance(x, Table) and self.columns is not None:
+        if isinstance(x, Table) and x.categories and self.columns is not None:
             return with_columns_of(x, self.columns)
         places = columns_read(self, x)
         rows = as_table(x if places is None else self._cut(x, places), self.levels)
