@@ -81,8 +81,7 @@ def check_model(
         >>> report.ok, report["leak"].status
         (True, 'passed')
     """
-    if whole_number("seed", seed) < 0:
-        raise InputError(f"seed={seed}; give a whole number of 0 or more")
+    seed = whole_number("seed", seed, 0)
     name, word = type(model).__name__, answers.word(model)
     if word.status == "failed":
         return CheckReport(name, (word,), 0, seed)

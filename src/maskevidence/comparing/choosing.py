@@ -41,7 +41,7 @@ from maskevidence.models.network.columns import (
 from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.words import kind_name
-from maskevidence.support.checks import whole_number
+from maskevidence.support.checks import some_of, whole_number
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
 
@@ -166,8 +166,7 @@ def select(
     """
     numbers = _numbers(components)
     folds = None if folds is None else whole_number("folds", folds)
-    if whole_number("seed", seed) < 0:
-        raise InputError(f"seed={seed}; give a whole number of 0 or more")
+    seed = whole_number("seed", seed, 0)
     if design is not None:
         drawn = as_design(design, masks).without_tokens("select")
         design, masks = drawn.design, drawn.masks
@@ -331,9 +330,7 @@ def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[
     largest = min(width, n_rows) - 1
     kept = tuple(word for word in words if word.family not in LOW_RANK or (word.k or 0) <= largest)
     out = [str(word) for word in words if word not in kept]
-    return kept, ", ".join(out[:_MAX_NAMED]) + (
-        f" and {len(out) - _MAX_NAMED} more" if len(out) > _MAX_NAMED else ""
-    )
+    return kept, some_of(out, _MAX_NAMED)
 
 
 def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
@@ -386,8 +383,8 @@ def _fits(
 
 def _note_on_failures(failed: Mapping[_Word, str]) -> str:
     names = [str(word) for word in failed]
-    shown = ", ".join(names[:_MAX_NAMED]) + (" and others" if len(names) > _MAX_NAMED else "")
-    return f"could not be fitted, and left out: {shown} ({next(iter(failed.values()))})"
+    shown, reason = some_of(names, _MAX_NAMED), next(iter(failed.values()))
+    return f"could not be fitted, and left out: {shown} ({reason})"
 
 
 def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Mapping[str, Kind]]:

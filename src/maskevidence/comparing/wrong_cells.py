@@ -82,8 +82,7 @@ def wrong_cells(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
-    if whole_number("seed", seed) < 0 or whole_number("folds", folds) < 2:
-        raise InputError(f"seed={seed}, folds={folds}; give a seed of 0 or more and 2 folds or more")
+    seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
         given, coded, sittings, notes = _by_model(fitted, table, trusted, batch_size)

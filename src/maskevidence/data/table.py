@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
-from maskevidence.support.checks import plain_number, word_of
+from maskevidence.support.checks import plain_number, some_of, whole_number, word_of
 from maskevidence.support.keyed_random import keyed_bits
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 BINARISE = ("threshold:0.5", "stochastic")
 PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: row, column, colour
-_MAX_NAMED = 6  # columns in a note
 _FEW_VALUES, _PAIRS_BY_CHANCE = 20, 0.01  # of a column; of equal rows, if columns were independent
 _NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
 _CODES = [-round(10.0**n - 10.0**-d, d) for n in range(1, 8) for d in range(3)]  # -9, -9.9, -9.99, -99, ...
@@ -108,9 +107,7 @@ class Table:
 
     def head(self, limit: int) -> "Table":
         """The first `limit` rows."""
-        if limit < 1:
-            raise InputError(f"limit={limit}; give a whole number of 1 or more")
-        return self.take(np.arange(min(limit, len(self))))
+        return self.take(np.arange(min(whole_number("limit", limit, 1), len(self))))
 
     def take(self, rows: Int64[np.ndarray, " n"]) -> "Table":
         """The rows at these positions, in this order."""
@@ -220,7 +217,7 @@ def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) ->
     for (code, how), names in apart.items():
         word = np.format_float_positional(code, trim="-")
         if _NINES.fullmatch(word) or (code < 0 and n_cells[code] > 1):
-            listed = ", ".join(map(repr, names[:_MAX_NAMED])) + (", ..." if len(names) > _MAX_NAMED else "")
+            listed = some_of(list(map(repr, names)))
             notes.append(
                 f"{word} {how} {listed}: if it means missing, give --missing={word} (in Python, NaN)"
             )

@@ -27,7 +27,7 @@ from maskevidence.data.sources import (
 )
 from maskevidence.data.table import Table, column_of, note_on_codes, note_on_copies, place_of
 from maskevidence.errors import InputError, missing_extra
-from maskevidence.support.checks import MAX_WHOLE, NUMBER, typed, word_of
+from maskevidence.support.checks import MAX_WHOLE, NUMBER, some_of, typed, word_of
 from maskevidence.support.files import reading, write_atomic
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
@@ -37,7 +37,6 @@ MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 MAX_CATEGORIES = 50
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _HEAD = 2**13  # characters, or cells, that are looked at to see how a CSV file is written
-_MAX_NAMED = 6  # columns in an error, each with a cell
 _MAX_TYPED = 30  # columns in an option that an error shows
 _FEW_WORDS = 3  # among numbers, which may stand for missing values
 _ENOUGH_ROWS = 5  # to call a column an index
@@ -531,10 +530,8 @@ def _guesses(table: Table) -> list[str]:
         guessed["categories" if name in table.levels else "yes/no" if two else "numbers"].append(name)
     parts = []
     for kind, names in guessed.items():
-        if len(names) > _MAX_NAMED:
-            parts.append(f"{kind}: {len(names)} columns")
-        elif names:
-            parts.append(f"{kind}: {', '.join(names)}")
+        if names:
+            parts.append(f"{kind}: {some_of(names)}")
     return [f"{'; '.join(parts)} (say --categories or --numbers if that is wrong)"] if parts else []
 
 
@@ -623,9 +620,8 @@ def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) ->
     if len(columns) == 1:
         cause = f"text in column {names[0]!r}, {columns[0].where}"
     else:
-        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        each = "; ".join(f"{column.name!r}, {column.where}" for column in columns[:_MAX_NAMED])
-        cause = f"text in {len(columns)} columns ({each}{more})"
+        each = [f"{column.name!r}, {column.where}" for column in columns]
+        cause = f"text in {len(columns)} columns ({some_of(each, between='; ')})"
     if {*names} <= {*selection.numbers}:
         return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
     remedies = []

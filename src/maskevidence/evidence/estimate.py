@@ -32,6 +32,7 @@ from maskevidence.scores.score import (
     score_in_memory,
     score_shared_moments,
 )
+from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens
 
 
@@ -101,8 +102,7 @@ def estimate_evidence(
         design, masks = word.design, word.masks
         per_token = word.per_token and not isinstance(design, LeaveOneOut)
     check_conditionals(model)
-    if batch_size < 1:
-        raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")
+    batch_size = whole_number("batch_size", batch_size, 1)
     key = MaskKey(seed, "shared" if isinstance(data, GaussianMoments) else masks)
     if isinstance(design, Precise):
         check_own_masks(key)

@@ -65,7 +65,7 @@ class TableModel(HasPage, nn.Module, ABC):
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
-        self.n_features = n_features
+        self.n_features = whole_number("n_features", n_features, 1)
         self.columns: list[str] | None = None
         self.levels: Mapping[str, Sequence[str]] = {}
         self.read_with: Mapping[str, str] = {}
@@ -129,8 +129,7 @@ class TableModel(HasPage, nn.Module, ABC):
         Raises:
             InputError: n is below 0.
         """
-        if n < 0:
-            raise InputError(f"n={n}; give a whole number of rows, 0 or more")
+        n = whole_number("n", n, 0)
         refuse_training_mode(self)
         with torch.no_grad():
             return self._draw_rows(n, seed).cpu().double().numpy()
@@ -182,10 +181,9 @@ class TableModel(HasPage, nn.Module, ABC):
         Raises:
             InputError: `draws` is below 1, or a bootstrap sample cannot be fitted.
         """
-        if draws < 1:
-            raise InputError(f"draws={draws}; give a whole number of 1 or more")
+        draws = whole_number("draws", draws, 1)
         tokens = self._with_holes(x)
-        n_bytes = 16 * whole_number("draws", draws) * tokens.values.numel()
+        n_bytes = 16 * draws * tokens.values.numel()
         check_memory(n_bytes, f"{draws:,} draws of a table", "draw fewer at a time")
         tables = []
         with torch.no_grad():

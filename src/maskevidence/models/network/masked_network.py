@@ -117,11 +117,10 @@ class MaskedNetwork(TableModel):
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if min(n_features, width, layers) < 1 or not (dropout is None or 0 <= dropout < 1):
-            raise InputError(
-                f"n_features={n_features}, width={width}, layers={layers}, dropout={dropout}; give at least "
-                "one of each and a dropout in [0, 1)"
-            )
+        counts = {"n_features": n_features, "width": width, "layers": layers}
+        n_features, width, layers = (whole_number(name, count, 1) for name, count in counts.items())
+        if not (dropout is None or 0 <= dropout < 1):
+            raise InputError(f"dropout={dropout}; give a share in [0, 1)")
         super().__init__(n_features)
         self.width, self.layers, self.dropout, self.with_gaussian = width, layers, dropout, gaussian
         self.seed = whole_number("seed", seed)
