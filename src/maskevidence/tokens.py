@@ -219,8 +219,9 @@ def columns_among(names: Sequence[str] | None, width: int, data: object) -> list
         [2, 0]
     """
     given = column_names(data)
-    listed = range(np.shape(data)[1] if given is None and hasattr(data, "iloc") else 0)  # type: ignore[arg-type]
-    position = {name: place for place, name in enumerate(given or map(str, listed))}
+    nameless = given is None and hasattr(data, "iloc")
+    listed = map(str, range(len(data.columns))) if nameless else ()  # type: ignore[attr-defined]
+    position = {name: place for place, name in enumerate(given or listed)}
     own = [str(k) for k in range(width)] if names is None else names
     lacking = [name for name in own if name not in position]
     if not lacking:

@@ -58,10 +58,11 @@ class Imputation(Shown):
             cells.append([f"{row}"])
             for column in columns:
                 code, words = self.values[row, column], self._words(column, self.given)
-                known = words is not None and code < len(words)
-                value = words[int(code)] if known else f"{code:.4g}".replace("-", MINUS)
+                value = f"{code:.4g}".replace("-", MINUS)
+                if words is not None:
+                    value = words[int(code)] if code < len(words) else "another word"
                 if missing[row, column]:
-                    value += "" if known else f" ± {np.sqrt(self.variance[row, column]):.2g}"
+                    value += "" if words else f" ± {np.sqrt(self.variance[row, column]):.2g}"
                     bold.add((k, len(cells[-1])))
                 cells[-1].append(value)
         words = "Filled values are bold, with one standard deviation of the conditional distribution."

@@ -151,9 +151,10 @@ class TableModel(HasPage, nn.Module, ABC):
             mean, variance = self._missing_moments(tokens)
         values = torch.where(tokens.maskable, tokens.values, mean)
         variance = torch.where(tokens.maskable, 0.0, variance)
-        names, filled = self.columns or column_names(x), (values, variance)
+        names = self.columns or column_names(x)
         return Imputation(
-            *(each.cpu().double().numpy()[:, order] for each in filled),
+            values.cpu().double().numpy()[:, order],
+            variance.cpu().double().numpy()[:, order],
             None if names is None else tuple(names[k] for k in order),
             {name: tuple(words) for name, words in self.levels.items()},
             x if column_names(x) is not None or hasattr(x, "iloc") else None,

@@ -415,8 +415,11 @@ def response_tokens(y: object) -> Tokens:
         raise InputError(f"y has shape {array.shape}; give one number or class for each row, shape (N,)")
     words = _words_of(y)
     if words:
-        position = {word: float(code) for code, word in enumerate(sorted({*words} - {None}))}
-        array = np.array([position.get(word, math.nan) for word in words])
+        position = {
+            word: float(code)
+            for code, word in enumerate(sorted({word for word in words if word is not None}))
+        }
+        array = np.array([math.nan if word is None else position[word] for word in words])
     return Tokens.from_array(array[None])
 
 
