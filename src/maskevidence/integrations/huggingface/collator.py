@@ -13,6 +13,7 @@ from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.processes import rank
 from maskevidence.integrations.huggingface.recipe import ID
 from maskevidence.masks.design import drawn_masks
+from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits, kronecker, scaled
 
 WEIGHT = "mask_weight"
@@ -133,9 +134,7 @@ class MaskSizeCollator:
             [2, 9, 7, 5]
             [4, 2, 9, 7]
         """
-        if epoch < 0:
-            raise InputError(f"epoch={epoch}; give a whole number of 0 or more")
-        self._epoch.fill_(epoch)
+        self._epoch.fill_(whole_number("epoch", epoch, 0))
 
     def at_epoch(self, epoch: int) -> "MaskSizeCollator":
         """A copy with an epoch of its own."""

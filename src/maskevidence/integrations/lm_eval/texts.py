@@ -20,6 +20,7 @@ from maskevidence.models.text.pieces import Frame, frame_of
 from maskevidence.scores import Answer, Asker
 from maskevidence.scores.policies import most_urgent, steps
 from maskevidence.scores.score import Scoring, score_by
+from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits
 
 _ONE_CALL = 2**40  # tokens: the user's number of texts per call decides alone
@@ -244,9 +245,8 @@ class Decoding:
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "block_length", "steps"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(f"{name}={value!r}; give a whole number of 1 or more")
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1)
         if not self.temperature >= 0:
             raise InputError(f"temperature={self.temperature!r}; give 0 or more")
 
