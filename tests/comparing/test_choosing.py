@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.core.comparing import choosing
 from maskevidence.core.comparing.comparison import difference_by_rows
 from maskevidence.core.evidence.standard_errors import student_t_quantile
 from maskevidence.core.show.pictures import Lines
 from maskevidence.core.table import Table
 from maskevidence.tables.by_name import parse_components
+from maskevidence.tables.choosing import choosing
 from maskevidence.tables.choosing.choosing import beaten_candidates
 from maskevidence.tables.choosing.selection import below_picture, page_of_selection, picture_of_selection
 from maskevidence.tables.gaussian.factor_analysis import fit_each_rank

@@ -13,9 +13,9 @@ import torch
 from maskevidence import __version__
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import check_n_masks, n_masks
-from maskevidence.core.model import HasLogEvidence, device_of, to_device_of
+from maskevidence.core.model import HasLogEvidence, device_of, rounding, to_device_of
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring, check_scorable, rounding
+from maskevidence.core.scores.score import Scoring, check_scorable
 from maskevidence.core.support.progress import progress
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs.blocks import Engine, Piece, Scorer, Work, block_rows, local_engine

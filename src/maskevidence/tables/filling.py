@@ -45,6 +45,7 @@ from maskevidence.tables.table_files import (
     is_text,
     names_of,
     to_table,
+    with_new_types,
     write_table,
 )
 from maskevidence.tables.wrong_cells.found_cells import value_of
@@ -285,7 +286,9 @@ def _one(
             new = _cells_of(source.column(number), table.values[:, of_column], values[:, of_column], raw)
             column = _filled(source.column(number), holes, new)
         elif of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
-            column = pa.array(np.ascontiguousarray(values[:, of_column]))
+            column = _as_type(
+                pa.array(np.ascontiguousarray(values[:, of_column])), source.column(number).type
+            )
         elif holes.any():
             if in_words:
                 new = [
@@ -298,7 +301,19 @@ def _one(
         else:
             continue
         whole = whole.set_column(number, source.column_names[number], column)
-    return whole
+    return with_new_types(whole, source)
+
+
+def _as_type(numbers: Any, kind: Any) -> Any:
+    """Filled numbers in the type of their column; in float64 if they are not whole, and its numbers are."""
+    import pyarrow as pa
+
+    if pa.types.is_floating(kind):
+        return numbers.cast(kind, safe=False)  # the filled ones are rounded
+    try:
+        return numbers.cast(kind) if pa.types.is_integer(kind) else numbers
+    except pa.ArrowInvalid:
+        return numbers
 
 
 def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> Any:

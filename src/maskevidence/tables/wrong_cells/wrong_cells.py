@@ -14,11 +14,11 @@ from maskevidence.core.model import DENSITY
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import folds_of
-from maskevidence.core.table import Table, with_columns_of, with_levels_of
+from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import parse_model
-from maskevidence.tables.choosing.choosing import as_table, varying_columns
+from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.wrong_cells.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
@@ -83,13 +83,12 @@ def wrong_cells(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
-    if whole_number("seed", seed) < 0 or whole_number("folds", folds) < 2:
-        raise InputError(f"seed={seed}, folds={folds}; give a seed of 0 or more and 2 folds or more")
-    rows, known = as_table(table), None if trusted is None else as_table(trusted)
+    seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        given, coded, sittings, notes = _by_model(fitted, rows, known, batch_size)
+        given, coded, sittings, notes = _by_model(fitted, table, trusted, batch_size)
     else:
+        rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
     judged = Judged(*(np.zeros(coded.values.shape, kind) for kind in (np.float64, np.bool_, np.int64)))
     for each in sittings:
@@ -107,7 +106,21 @@ def wrong_cells(
     found = WrongCells(
         (), given, judged.suspicion, p_values, _called(p_values, rate), rate, n_trusted, tuple(notes)
     )
-    return replace(found, cells=_described(found, coded, sittings, judged, seed))
+    return _as_given(replace(found, cells=_described(found, coded, sittings, judged, seed)), table)
+
+
+def _as_given(found: WrongCells, table: object) -> WrongCells:
+    """The same with its columns in the order of a table."""
+    place = {name: k for k, name in enumerate(column_names(table) or ())}
+    names = sorted(found.table.columns, key=lambda name: place.get(name, len(place)))
+    order = [found.table.columns.index(name) for name in names]
+    return replace(
+        found,
+        table=found.table.select(names),
+        suspicion=found.suspicion[:, order],
+        p_values=found.p_values[:, order],
+        called=found.called[:, order],
+    )
 
 
 class _Sitting(NamedTuple):
@@ -122,7 +135,7 @@ class _Sitting(NamedTuple):
 _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 
-def _by_model(model: Any, table: Table, trusted: Table | None, batch_size: int | None) -> _Prepared:
+def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
     """The table as a fitted model reads it, which judges all rows."""
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
@@ -193,14 +206,13 @@ def _by_word(
     return rows, coded, [_Sitting(judge(part), other, base.values[part]) for part, other in pairs], notes
 
 
-def _columns_of(model: Any, table: Table) -> Table:
+def _columns_of(model: Any, table: object) -> Table:
     """A table with the columns of a model."""
-    names = getattr(model, "columns", None)
-    if names is not None and column_names(table) is not None:
-        return with_columns_of(table, names)
-    if isinstance(model, TableModel):
-        model.check_width(len(table.columns))
-    return table if names is None else replace(table, columns=tuple(names))
+    if not isinstance(model, TableModel):
+        return as_table(table)
+    rows = model.table(table)
+    model.check_width(len(rows.columns))
+    return rows
 
 
 def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:
