@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.table import Table, as_table, with_levels_of
-from maskevidence.tables.base import TableModel
 
 if TYPE_CHECKING:
     from maskevidence.runs.manifest import DataSource
@@ -58,7 +57,7 @@ def save_run(
     from maskevidence.runs.summary import read_run, write_summary
 
     name = Path(folder).name if name is None else name
-    table = None if data is None else model.table(data) if isinstance(model, TableModel) else as_table(data)
+    table = None if data is None else getattr(model, "table", as_table)(data)
     tokens = None
     if table is not None:
         tokens = with_levels_of(table, getattr(model, "levels", table.levels)).tokens()
