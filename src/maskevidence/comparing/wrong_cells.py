@@ -23,7 +23,7 @@ from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number
 from maskevidence.tokens import Tokens, column_names
 
-_MOST_LISTED = 1000
+_MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
@@ -247,7 +247,7 @@ def _described(
     """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there."""
     listed = (found.called | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
-    order = np.argsort(-judged.suspicion[listed], kind="stable")[:_MOST_LISTED]
+    order = np.argsort(-judged.suspicion[listed], kind="stable")
     row, column = places[order].T
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
@@ -255,16 +255,17 @@ def _described(
     drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
     suggestions = [""] * len(row)
     for each in sittings:
-        these, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
-        is_number[these] = each.judge.facts.numbers[column[these]]
-        if len(these) and isinstance(model, HasDrawMissing):
-            (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
-            of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
-            drawn[these] = of_cells.reshape(-1, _DRAWS)
-        these = these[is_number[these] & found.called[row[these], column[these]]]
-        made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
-        for k, suggestion in zip(these.tolist(), made, strict=True):
-            suggestions[k] = suggestion
+        of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
+        is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
+        for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
+            if len(these) and isinstance(model, HasDrawMissing):
+                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
+                drawn[these] = of_cells.reshape(-1, _DRAWS)
+            these = these[is_number[these] & found.called[row[these], column[these]]]
+            made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
+            for k, suggestion in zip(these.tolist(), made, strict=True):
+                suggestions[k] = suggestion
     cells, table = [], found.table
     for k, (i, j) in enumerate(zip(row.tolist(), column.tolist(), strict=True)):
         known = not np.isnan(drawn[k]).any()

@@ -27,7 +27,7 @@ from maskevidence.data.sources import (
 from maskevidence.data.table import Table, column_of, note_on_codes, note_on_copies, place_of
 from maskevidence.errors import InputError, missing_extra
 from maskevidence.support.checks import MAX_WHOLE, NUMBER, typed, word_of
-from maskevidence.support.files import reading, write_atomic
+from maskevidence.support.files import CsvText, reading, write_atomic
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
@@ -804,9 +804,10 @@ def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
                 raise pa.ArrowInvalid(f"column {nested[0]!r} holds lists or structures")
             compression = _COMPRESSIONS.get(path.suffix.lower())
             frame = table.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
-            text = frame.to_csv(sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\n")
+            text = CsvText()
+            frame.to_csv(text, sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\r\n")
             with sink if compression is None else pa.CompressedOutputStream(sink, compression) as stream:
-                stream.write(text.encode())
+                stream.write(text.getvalue().encode())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{str(path)!r} cannot hold this table: {reason}; write a .parquet file") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -24,7 +24,7 @@ from maskevidence.errors import (
     UntrustedFileWarning,
 )
 from maskevidence.inputs.command_words import kind_of_model, kind_of_training, own_file
-from maskevidence.inputs.options import Json, Threads
+from maskevidence.inputs.options import Json, OverwriteFiles, Threads
 from maskevidence.show.terminal import print_page, write_readably
 from maskevidence.show.words import plain
 from maskevidence.support import files
@@ -59,7 +59,7 @@ _TRAINED = Models(kind_of_training, ("ppca:8", "masked-lm", "vit-mae"))
 
 
 def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
-    """A command as the application runs it: with --json and --threads, and its result printed or dumped.
+    """A command with --json, --threads and --overwrite, and its result printed or dumped.
 
     Args:
         function: gives a result, or None where another process has it.
@@ -68,22 +68,27 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
         A function that gives the exit code.
     """
     own = inspect.signature(function)
-    added = {"threads": Threads, "json": Json}
-    if any(hasattr(each.annotation, "threads") for each in own.parameters.values()):
-        del added["threads"]  # the options of a run have them, for its workers
+    added = {"threads": (Threads, None), "json": (Json, None), "overwrite": (OverwriteFiles, False)}
+    for name in ("threads", "overwrite"):
+        if name in own.parameters or any(
+            hasattr(each, name)
+            for parameter in own.parameters.values()
+            for each in (parameter.annotation, *get_args(parameter.annotation))
+        ):
+            del added[name]  # the options of a run have threads, for its workers
 
     @wraps(function)
-    def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
+    def command(*, json: str | None = None, **options: Any) -> int:
         with redirect_stdout(sys.stderr):  # output of a user's model is not part of the result
-            result = function(**options)
+            result = function(**{name: options[name] for name in own.parameters})
         if result is None:
             return 0
         show(result, json)
         return result.code
 
     parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in added.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in added.items()
     ]
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
     command.__signature__ = inspect.Signature([*keywords, *parameters])  # type: ignore[attr-defined]
