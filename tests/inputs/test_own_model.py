@@ -66,6 +66,11 @@ class Ends(Plain):
         raise SystemExit(0)
 
 
+class Pipe(Plain):
+    def log_conditionals(self, tokens, masked):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
 class Prints(Plain):
     def log_conditionals(self, tokens, masked):
         print("asked")
@@ -248,6 +253,7 @@ def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
         ("model.py:Waits", "log_conditionals of Waits is an async method; write def instead of async def"),
         ("model.py:Agrees", "log_conditionals of Agrees answers yes or no; log-probabilities are real"),
         ("model.py:Ends", "SystemExit in {place}/model.py"),
+        ("model.py:Pipe", "BrokenPipeError in {place}/model.py"),
     ],
 )
 def test_wrong_words_and_code_that_fails(run: CommandLine, place: Path, word: str, message: str) -> None:

@@ -93,6 +93,7 @@ def network(**sizes: int) -> Change:
         (edited(fitted_rows="xyz"), "fitted_rows are no hashes in hexadecimal; save the model"),
         (edited(fitted_rows=3), "fitted_rows are no hashes in hexadecimal; save the model"),
         (network(width=10**9), "width=1000000000"),
+        (network(columns=[{"kind": "category", "values": [0.0, 1.0], "unseen": 0.0}] * 4), "cannot be a column"),
         (network(layers=10**9), "layers=1000000000"),
     ],
 )

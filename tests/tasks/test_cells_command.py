@@ -13,6 +13,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.data.table_files import read_table
 from maskevidence.errors import InputError
+from maskevidence.runs.folder import write_sealed
 from maskevidence.support.files import csv_text, write_atomic
 from maskevidence.tasks.filling import _without_wrong
 
@@ -84,10 +85,18 @@ def test_a_saved_model_remembers_how_its_table_was_read(folder: Path, run: Comma
 
 
 def test_another_folder_is_not_overwritten(folder: Path, run: CommandLine) -> None:
-    assert run(*WORDS, "--out", "found").code == 0
-    again = run(*WORDS, "--out", "found")
-    assert again.code == 2
-    assert "holds another search for wrong cells" in again.err
+    first = run(*WORDS, "--out", "found", "--json", "first.json")
+    assert first.code == 0
+    before = {path: path.read_bytes() for path in (folder / "found").iterdir()}
+    again = run(*WORDS, "--out", "found", "--json", "again.json")  # as after a kill behind the last file
+    assert "was finished before" in " ".join(again.out.split())
+    assert again.out.splitlines()[:20] == first.out.splitlines()[:20]
+    assert (folder / "again.json").read_text() == (folder / "first.json").read_text()
+    assert before == {path: path.read_bytes() for path in (folder / "found").iterdir()}
+    assert "holds another search for wrong cells" in run(*WORDS, "--rate", "0.2", "--out", "found").error
+    frame = pd.read_csv("t.csv")
+    frame.assign(a=frame["a"] + 0.01).round(2).to_csv("t.csv", index=False)
+    assert "holds another search for wrong cells" in run(*WORDS, "--out", "found").error
     assert run(*WORDS, "--out", "found", "--overwrite").code == 0
     (folder / "other").mkdir()
     (folder / "other" / "thesis.tex").write_text("x")
@@ -156,10 +165,13 @@ def test_a_report_on_wrong_cells_is_their_page(folder: Path, run: CommandLine) -
     assert run("report", "found", "--out", "page.html").code == 0
     assert (folder / "page.html").read_bytes() == (folder / "found" / "cells.html").read_bytes()
     assert "a page of its own" in run("report", "found", "found").error
-    (folder / "found" / "cells.html").unlink()
-    assert "cells.html" in run("report", "found").error
+    (folder / "found" / "cells.html").write_text("<script>alert(1)</script>")
+    assert run("report", "found", "--out", "again.html").code == 0
+    assert (folder / "again.html").read_bytes() == (folder / "page.html").read_bytes()  # made from the data
     (folder / "found" / "cells.json").write_text("{}")
     assert "was changed after it was written; find the cells again" in run("report", "found").error
+    write_sealed(folder / "found" / "cells.json", {"page": 1})
+    assert "holds no page of wrong cells; find the cells again" in run("report", "found").error
 
 
 ODD = (

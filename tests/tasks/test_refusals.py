@@ -320,6 +320,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--json thesis": "'thesis' is a folder; give a file",
         "--json red.csv": "'red.csv' exists; give another file, or --overwrite to replace it",
     },
+    "score gaussian": {"'https://[::1'": "'https://[::1' is not an address (Invalid IPv6 URL); check it"},
     "check gaussian red.csv": {"--json red.csv": "'red.csv' exists; give another file, or --overwrite"},
     "train gaussian red.csv --out m": {"--json red.csv": "'red.csv' exists; give another file, or"},
     "impute gaussian red.csv": {"--json red.csv": "'red.csv' exists; give another file, or --overwrite"},

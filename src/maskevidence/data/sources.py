@@ -244,7 +244,11 @@ def name_in(address: str) -> str:
         >>> name_in("https://example.org/a/table.csv?raw=1")
         'table.csv'
     """
-    return urlsplit(address).path.rsplit("/", 1)[-1] or urlsplit(address).netloc
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise InputError(f"{address!r} is not an address ({error}); check it") from error
+    return parts.path.rsplit("/", 1)[-1] or parts.netloc
 
 
 def read_remote(address: str) -> bytes:

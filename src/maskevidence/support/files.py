@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import math
@@ -58,17 +59,39 @@ def _replace(target: Path, data: Iterable[bytes]) -> None:
     temporary = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(TEMPORARY, ".", target.parent)
+        handle, temporary = tempfile.mkstemp(TEMPORARY, _prefix(target), target.parent)
         with os.fdopen(handle, "wb") as file:
+            _lock(handle)
             file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         _replace_file(Path(temporary), target)
         sync_folder(target.parent)
-    except OSError:
+    except BaseException:  # an interruption, too
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _prefix(target: Path) -> str:
+    """How the names of the temporary files of a target begin."""
+    return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
+
+
+def _lock(handle: int) -> None:
+    """Mark a temporary file as in use while it is open; OSError if another process uses it."""
+    with suppress(ImportError):  # on Windows, which removes no open file
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the temporary files of a target that killed processes left."""
+    for leftover in target.parent.glob(f"{_prefix(target)}*{TEMPORARY}"):
+        with suppress(OSError), leftover.open("rb") as file:
+            _lock(file.fileno())
+            leftover.unlink()
 
 
 def _replace_file(new: Path, target: Path) -> None:
@@ -130,6 +153,8 @@ def check_place(path: str | Path, *, folder: bool = False, replaces: bool = True
         target = Path(os.path.realpath(path))
         if not folder and target.is_dir():
             raise InputError(f"{str(path)!r} is a folder; give a file")
+        if not folder:
+            _remove_leftovers(target)
         if not replaces and target.exists():
             raise InputError(f"{str(path)!r} exists; give another file, or --overwrite to replace it")
         candidates = [target, *target.parents] if folder else target.parents
