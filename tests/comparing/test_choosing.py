@@ -299,7 +299,7 @@ def test_progress_names_candidate_and_fold(monkeypatch: pytest.MonkeyPatch) -> N
 
     @contextmanager
     def listening(*_: object, **__: object) -> Iterator[Any]:
-        yield lambda _steps, description=None: told.append(description)
+        yield lambda _steps, description=None, _total=None: told.append(description)
 
     monkeypatch.setattr("maskevidence.comparing.choosing.progress", listening)
     x = np.random.default_rng(0).normal(size=(30, 3))

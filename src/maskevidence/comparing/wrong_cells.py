@@ -21,6 +21,7 @@ from maskevidence.models.fingerprints import share_fitted
 from maskevidence.models.reshaped import Reshaped
 from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number
+from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
 
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
@@ -173,7 +174,7 @@ def _by_word(
     rows, base = table.select(kept), base.select(kept)
     coded = with_levels_of(rows, base.levels)
 
-    def judge(out: Int64[np.ndarray, " n"]) -> CellJudge:
+    def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
         """A judge that was fitted to all rows but these."""
         model, train = build(len(kept)), np.delete(base.values, out, axis=0)
         model.columns = kept
@@ -181,15 +182,19 @@ def _by_word(
         filled = train[~np.isnan(train).all(axis=1)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
         fitted = Reshaped(model, filled) if reshapes else model.fit(filled)
+        advance(1)
         facts = facts_of(fitted, train, [kept.index(name) for name in base.levels])
         return CellJudge(fitted, facts, batch_size)
 
+    with progress("fits", folds, parts=True) as advance:
+        judges = [judge(part, advance) for part in parts]
     if trusted is None:
-        return rows, coded, [_Sitting(judge(part), part, base.values[:0]) for part in parts], notes
+        sittings = zip(judges, parts, strict=True)
+        return rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes
     # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
     others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), folds)
-    pairs = zip(parts, others, strict=True)
-    return rows, coded, [_Sitting(judge(part), other, base.values[part]) for part, other in pairs], notes
+    triples = zip(judges, parts, others, strict=True)
+    return rows, coded, [_Sitting(each, other, base.values[part]) for each, part, other in triples], notes
 
 
 def _columns_of(model: Any, table: Table) -> Table:

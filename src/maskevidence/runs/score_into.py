@@ -23,7 +23,7 @@ from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, is_whole, read_part, write_part
 from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import Scoring, check_scorable, rounding, score_repeats
-from maskevidence.support.progress import progress
+from maskevidence.support.progress import progress, silent
 from maskevidence.tokens import Tokens
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
@@ -135,9 +135,7 @@ def _verify(folder: RunDirectory, manifest: Manifest, model: Any, tokens: Tokens
         rows = torch.cat([torch.arange(block.start, block.stop) for block in blocks])
         n = min(len(rows), max(cut, MIN_BLOCKS))
         sample = tokens[rows[((torch.arange(n) + 0.5) * len(rows) / n).long()].to(tokens.ids.device)]
-        again = score_repeats(model, sample, scoring, repeats, lambda _steps, _description=None: None)[
-            0
-        ].sorted()
+        again = score_repeats(model, sample, scoring, repeats, silent)[0].sorted()
         tables = [read_part(part)[0] for part in parts]
         ids = sample.ids.cpu().numpy()
         before = ScoreTable.join([table.select(np.isin(table.id, ids)) for table in tables]).sorted()
