@@ -18,6 +18,7 @@ from maskevidence.data.sources import (
     check_distinct,
     check_utf_8,
     is_remote,
+    lines_of,
     long_cells,
     name_in,
     read_remote,
@@ -307,7 +308,7 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
 
 def _guessed_delimiter(text: str) -> str:
     """The mark of ; tab | , that cuts the first lines evenly, or that the first line has."""
-    lines = text[:_HEAD].splitlines()
+    lines = lines_of(text[:_HEAD])
     lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # whole ones
     sniffer = csv.Sniffer()
     sniffer.preferred = [";", "\t", "|", ","]
