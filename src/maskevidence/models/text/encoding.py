@@ -328,8 +328,8 @@ def _count_spelled(tokenizer: Any, texts: Sequence[str], options: Encoding, note
     found = [] if spelled is None else list(filter(None, map(spelled.search, chain(*columns))))
     if found:
         notes.append(
-            f"special tokens, such as {found[0][0]}, are spelled in {count(len(found), 'text')}: they are read "
-            "as text"
+            f"special tokens, such as {found[0][0]}, are spelled in {count(len(found), 'text')}: they are "
+            "read as text"
         )
 
 
