@@ -155,7 +155,7 @@ def check_place(path: str | Path, *, folder: bool = False, replaces: bool = True
             raise InputError(f"{str(path)!r} is a folder; give a file")
         if not folder:
             _remove_leftovers(target)
-        if not replaces and target.exists():
+        if not folder and not replaces and target.exists():
             raise InputError(f"{str(path)!r} exists; give another file, or --overwrite to replace it")
         candidates = [target, *target.parents] if folder else target.parents
         with suppress(FileNotFoundError, NotADirectoryError):

@@ -73,7 +73,7 @@ def progress(description: str, total: int, *, parts: bool = False) -> Iterator[A
         options |= {"bar_format": _LINE_OF_PARTS if bar_class is _LogLines else _BAR_OF_PARTS, "miniters": 0}
     with bar_class(**options) as bar:
 
-        def advance(steps: int, description: str | None = None, total: int | None = None) -> None:
+        def advance(steps: float, description: str | None = None, total: int | None = None) -> None:
             if description is not None:
                 bar.set_description_str(description, refresh=False)
             if total is not None:

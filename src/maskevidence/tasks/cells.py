@@ -136,11 +136,13 @@ def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder")
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.report import write_report
     from maskevidence.runs.folder import write_sealed
+    from maskevidence.show.parts import Table
     from maskevidence.support.files import csv_text, write_atomic
     from maskevidence.support.provenance import made_of
 
     columns, page = found.columns().values, found.page()
-    parts = [asdict(part) | {"bold": sorted(part.bold), "marked": sorted(part.marked)} for part in page.parts]
+    tables = [part for part in page.parts if isinstance(part, Table)]
+    parts = [asdict(part) | {"bold": sorted(part.bold), "marked": sorted(part.marked)} for part in tables]
     shown = {"headline": page.headline, "aside": page.aside, "parts": parts, "notes": list(page.notes)}
     with folder.rewritten():
         write_atomic(folder.path / TABLE, csv_text(columns, zip(*columns.values(), strict=True)))

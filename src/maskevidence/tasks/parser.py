@@ -238,8 +238,8 @@ def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> 
         name: values[name] for name in declared if declared[name].writes and values[name] not in (None, "-")
     }
     for name, place in places.items():
-        folder = declared[name].writes == "folder"
-        check_place(place, folder=folder, replaces=folder or values.get("overwrite", True))
+        replaces = values.get("overwrite", True)
+        check_place(place, folder=declared[name].writes == "folder", replaces=replaces)
     if "json" in places and "out" in places:
         json, out = str(places["json"]), str(places["out"])
         place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # loops of links, too
