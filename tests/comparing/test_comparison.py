@@ -259,7 +259,10 @@ def test_a_data_error_that_is_not_resolved_leaves_the_masks_error() -> None:
     assert len(unresolved) > 10
     for difference in unresolved:
         assert difference.standard_error == difference.mask_se > 0
-        half = t_half_width(difference.mask_se, difference.mask_df, 0.95)
+        of_rows, of_masks = difference.per_observation.var(ddof=1) / 8, difference.mask_se**2
+        assert of_masks > of_rows
+        df = of_masks**2 / (of_rows**2 / 7 + (of_masks - of_rows) ** 2 / difference.mask_df)
+        half = t_half_width(difference.mask_se, df, 0.95)
         above = -math.log(0.05) * difference.tails[1]
         assert difference.interval()[1] - difference.difference == pytest.approx(half + above)
 
@@ -479,6 +482,21 @@ def test_the_interval_counts_the_degrees_of_freedom_of_the_observations(n: int) 
     interval = difference.interval(0.95)
     assert interval is not None
     assert interval == pytest.approx((each.mean() - half, each.mean() + half))
+
+
+@pytest.mark.parametrize("masks", ["own", "shared"])
+def test_the_masks_of_a_row_add_no_degrees_of_freedom_to_its_spread(masks: str) -> None:
+    """mask_se² + data_se² = s²(e)/n with own masks; shared masks add a variance with those of the masks."""
+    x = a_pair()[0].sample(4, seed=4)
+    found = me.compare(estimates_of(a_pair(change=0.6), x, me.EverySize(4), masks=masks)).between("a", "b")
+    assert found.data_se is not None
+    total = found.mask_se**2 + found.data_se**2
+    of_rows = found.per_observation.var(ddof=1) / 4
+    shared = total - of_rows
+    assert (shared > 0.02 * total) if masks == "shared" else (shared == pytest.approx(0.0, abs=1e-12))
+    half = t_half_width(math.sqrt(total), total**2 / (of_rows**2 / 3 + shared**2 / found.mask_df), 0.95)
+    ends = found.difference + np.array([-half, half]) + math.log(0.05) * np.array([1, -1]) * found.tails
+    assert found.interval() == pytest.approx(tuple(ends))
 
 
 def test_a_rare_mask_of_the_second_model_moves_the_upper_end() -> None:

@@ -37,6 +37,7 @@ the coverage.
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -350,6 +351,32 @@ def interval_with_tails(
     """
     half, share = t_half_width(standard_error, math.inf if df is None else df, level), -math.log1p(-level)
     return mean - half - share * tails[0], mean + half + share * tails[1]
+
+
+def variances_with_df(
+    per_observation: Float64[np.ndarray, " n"], standard_error: float, mask_df: float | None
+) -> list[tuple[float, float]]:
+    """The parts of the squared error of masks and data, s²(e)/n and the rest, with their degrees of freedom.
+
+    Example:
+        >>> variances_with_df(np.array([1.0, 3.0, 5.0, 7.0]), 1.5, 9.0)
+        [(1.6666666666666667, 3.0), (0.5833333333333333, 9.0)]
+    """
+    n, total = len(per_observation), standard_error**2
+    of_rows = min(total, float(per_observation.var(ddof=1)) / n) if n > 1 else 0.0
+    return [(of_rows, n - 1.0), (total - of_rows, math.inf if mask_df is None else mask_df)]
+
+
+def df_of_sum(parts: Iterable[tuple[float, float]]) -> float:
+    """The degrees of freedom of a sum of variances by Welch and Satterthwaite; infinite for a sum of 0.
+
+    Example:
+        >>> df_of_sum([(1.0, 4.0), (1.0, 4.0)]), df_of_sum([(1.0, 4.0), (0.0, 2.0)])
+        (8.0, 4.0)
+    """
+    known = [(variance, df) for variance, df in parts if variance > 0]
+    lost = sum(variance**2 / df for variance, df in known)
+    return sum(variance for variance, _ in known) ** 2 / lost if lost else math.inf
 
 
 def equal_by_chance(variance: float, mean: float) -> bool:
