@@ -117,6 +117,6 @@ def test_what_cannot_be_pooled(estimates: Any, errors: Any, options: dict[str, A
 @pytest.mark.slow
 def test_pooled_intervals_cover_with_few_rows() -> None:
     """150 tables of 60 rows, half of one column missing: known parameters cover about 89 %."""
-    held = np.array([pooling.covers("gaussian", 60, 0.5, seed) for seed in range(150)]).mean(0)
+    held = np.array([pooling.covers("gaussian", 60, 0.5, "x", seed) for seed in range(150)]).mean(0)
     assert held[1] >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 150)
     assert held[1] > held[0]
