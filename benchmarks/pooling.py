@@ -3,9 +3,10 @@
     python benchmarks/pooling.py
 
 Rows have y = x + z + noise with x and z correlated, all normal; some values of x are missing completely at
-random, or of all of these columns and a fourth, z + noise. A model fitted to the rows draws 20 tables (`me.draw_missing`), the coefficient of x is estimated by
-least squares in each, and `me.pool` gives its 95 % interval. Draws take the parameters as known, or come from
-a model that is fitted again to a bootstrap sample for each table. Takes about 20 minutes on one core.
+random, or of all of these columns and a fourth, z + noise. A model fitted to the rows draws 20 tables
+(`me.draw_missing`), the coefficient of x is estimated by least squares in each, and `me.pool` gives its 95 %
+interval. Draws take the parameters as known, or come from a model that is fitted again to a bootstrap sample
+for each table. Takes about 20 minutes on one core.
 """
 
 import sys
@@ -35,7 +36,7 @@ DRAWS = 20
 
 
 def rows(n: int, share: float, holes: str, seed: int) -> np.ndarray:
-    """Rows of y, x and z with a share of x missing; or of these and a fourth column, a share of all missing."""
+    """Rows of y, x and z with a share of x missing; or with a fourth column, and a share of all missing."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=n)
     x = 0.7 * z + np.sqrt(0.51) * rng.normal(size=n)

@@ -194,7 +194,7 @@ class TableModel(HasPage, nn.Module, ABC):
         return self.refits and includes_fitted(self.fitted_rows, self._with_holes(x))
 
     def _bootstrapped(self, tokens: Tokens, seed: int) -> "TableModel":
-        """A copy of the model, fitted to as many rows, drawn with replacement; again if they do not suffice."""
+        """A copy of the model, fitted to as many rows, drawn with replacement until a fit succeeds."""
         table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
         table = table[tokens.maskable.any(1).cpu().numpy()]
         rng, varying = np.random.default_rng(seed), _varying(table)

@@ -127,7 +127,7 @@ class Gaussian(GaussianFamily):
         return self
 
     def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
-        """With a prior that counts as one row of uncorrelated columns, since few rows determine no covariance."""
+        """With a prior that counts as one row of uncorrelated columns, since few rows may be singular."""
         fitted = fit_shrunk(table, 1 / (1 + len(table)), tolerance=1e-4)
         with torch.no_grad():
             self.mean.copy_(torch.from_numpy(fitted.mean))
