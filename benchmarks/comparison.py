@@ -134,33 +134,35 @@ class ByMask(torch.nn.Module):
         return torch.where(masked, self.table[tokens.ids, code][:, None], 0.0)
 
 
+def difference_of(
+    design: me.masks.design.MaskDesign, masks: str, scores: Scores, seed: int, shift: float = 0.0
+) -> tuple[Difference, me.EvidenceEstimate, me.EvidenceEstimate]:
+    """The difference of two new models, the second lower by `shift` nats, and their estimates."""
+    rng, width = np.random.default_rng(seed), 6
+    tokens = me.Tokens.from_array(np.zeros((scores.n_rows, width)))
+    common = rng.normal(size=2**width) * scores.common
+    own = [rng.normal(size=2**width) for _ in range(2)]
+    own = [rare(part) for part in own] if scores.rare[0] else own
+    models = [ByMask(common + part * scores.own, scores, shift * k, rng) for k, part in enumerate(own)]
+    first, second = (
+        me.estimate_evidence(model, tokens, design, seed=seed, masks=masks, check=False) for model in models
+    )
+    return me.compare({"first": first, "second": second}).between("first", "second"), first, second
+
+
 def pairs_of_models(
     design: me.masks.design.MaskDesign, masks: str, n_seeds: int, scores: Scores = DEPENDENT
 ) -> dict[str, float]:
     """Coverage, power and width of the difference of two models over new models, rows and masks."""
-    width, n_found, held, widths = 6, 0, [], []
-    tokens = me.Tokens.from_array(np.zeros((scores.n_rows, width)))
+    n_found, held, widths = 0, [], []
     for seed in range(n_seeds):
-        for shift in (0.0, 0.5):
-            rng = np.random.default_rng(seed)
-            common = rng.normal(size=2**width) * scores.common
-            own = [rng.normal(size=2**width) for _ in range(2)]
-            own = [rare(part) for part in own] if scores.rare[0] else own
-            models = [
-                ByMask(common + part * scores.own, scores, shift * k, rng) for k, part in enumerate(own)
-            ]
-            first, second = (
-                me.estimate_evidence(model, tokens, design, seed=seed, masks=masks, check=False)
-                for model in models
-            )
-            found = me.compare({"first": first, "second": second}).between("first", "second").interval()
-            if found is None:
-                continue
-            if shift:
-                n_found += found[0] > 0
-            else:
-                held.append(found[0] <= 0 <= found[1])
-                widths.append(found[1] - found[0])
+        equal, lower = (
+            difference_of(design, masks, scores, seed, shift)[0].interval() for shift in (0.0, 0.5)
+        )
+        n_found += lower is not None and lower[0] > 0
+        if equal is not None:
+            held.append(equal[0] <= 0 <= equal[1])
+            widths.append(equal[1] - equal[0])
     return {
         "coverage": float(np.mean(held)),
         "power": n_found / n_seeds,

@@ -11,6 +11,7 @@ import torch
 from scipy.stats import binom
 from scipy.stats import t as student
 
+import comparison
 import maskevidence as me
 from command_line import CommandLine
 from many_estimates import many_estimates
@@ -507,6 +508,52 @@ def test_a_rare_mask_of_the_second_model_moves_the_upper_end() -> None:
     both = {"a": replace(a, tails=(1.0, 2.0)), "b": replace(b, tails=(10.0, 20.0))}
     found = me.compare(both).between("a", "b")
     assert (found.pairing, found.tails) == ("observations", (21.0, 12.0))
+
+
+@pytest.mark.parametrize("rows_are_rare", [False, True])
+def test_rows_show_whether_the_tails_of_shared_masks_are_light(rows_are_rare: bool) -> None:
+    """Against a loop: the largest drop of the masks, less that of normal numbers as far as rows show it."""
+    scores = comparison.Scores(30, 0.0, 0.2, 0.3, 1.0, (False, rows_are_rare))
+    found, first, second = comparison.difference_of(me.EverySize(4), "shared", scores, seed=1)
+    a, b = first.scores, second.scores
+    cells: dict[int, np.ndarray] = {}  # the differences of each size, a row for each observation
+    for size in range(1, 7):
+        of_size = a.size == size
+        cells[size] = (a.score - b.score)[of_size].reshape(30, -1) / of_size.sum() * 30
+    counts = {size: each.shape[1] for size, each in cells.items() if each.shape[1] < math.comb(6, size)}
+
+    def drops(each: np.ndarray) -> np.ndarray:
+        return np.array([(each.sum() - value) / (len(each) - 1) - value for value in each])
+
+    of_rows = np.concatenate([drops(row) for size in counts for row in cells[size]])
+    of_masks = {size: drops(cells[size].mean(0)) for size in counts}
+
+    def normal_largest(each: np.ndarray) -> float:
+        return 1.4826 * np.median(np.abs(each)) * math.sqrt(2 * math.log(len(each)))
+
+    shown = (1 - math.sqrt(8 / len(of_rows))) * min(1.0, 2 * normal_largest(of_rows) / np.abs(of_rows).max())
+    assert (shown < 0.3) if rows_are_rare else (shown == pytest.approx(1 - math.sqrt(8 / len(of_rows))))
+    light = shown * normal_largest(np.concatenate(list(of_masks.values())))
+    left = np.concatenate(
+        [each * math.sqrt(1 - counts[size] / math.comb(6, size)) for size, each in of_masks.items()]
+    )
+    assert found.tails == pytest.approx((max(0.0, left.max() - light), max(0.0, -left.min() - light)))
+    assert sum(found.tails) > 0
+
+
+@pytest.mark.slow
+def test_rare_bad_masks_that_rows_show_are_covered() -> None:
+    """150 pairs of models of 30 rows with 4 shared masks of each size: it was 91 %, of 300."""
+    design, masks, scores = next(iter(comparison.RARE.values()))
+    assert comparison.pairs_of_models(design, masks, 150, scores)["coverage"] >= 0.95 - 2.5 * 0.018
+
+
+@pytest.mark.slow
+def test_equal_models_of_few_rows_are_told_apart_as_often_as_they_may_be() -> None:
+    """200 pairs of models of 4 and of 5 rows with own masks: with the masks' degrees of freedom, 91 %."""
+    for setting in list(comparison.FEW_ROWS.values())[:2]:
+        design, masks, scores = setting
+        assert comparison.pairs_of_models(design, masks, 200, scores)["coverage"] >= 0.95 - 2 * 0.0154
 
 
 def test_few_shared_masks_hardly_widen_the_interval_of_a_difference() -> None:

@@ -108,7 +108,7 @@ def test_samples_that_cannot_be_fitted_are_one_line(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_centres_of_a_refitted_mixture_of_kernels_vary_as_rows_do() -> None:
-    """Var[y | x] of filled values is that of the rows with y; centres at conditional means made it too low."""
+    """Var[y | x] of filled values is that of the rows with y; centres at conditional means have less."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
     table = np.column_stack([x + rng.normal(size=400), x])
