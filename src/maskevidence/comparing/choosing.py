@@ -44,6 +44,7 @@ from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.words import kind_name
 from maskevidence.support.checks import whole_number
+from maskevidence.support.folds import folds_of
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
 
@@ -238,8 +239,7 @@ def _plan(
         folds = min(len(values), MANY_FOLDS if closed and len(values) < FEW_ROWS else FOLDS)
     if not 2 <= folds <= len(values):
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
-    order = np.random.default_rng(key.seed).permutation(len(values))
-    held = tuple(np.sort(part) for part in np.array_split(order, folds))
+    held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
     notes = [] if isinstance(data, Table) else note_on_codes(values, columns)  # else among the table's notes
     if not all(example.keeps_units for example in examples):
         varies = varying_columns(values, held)

@@ -21,6 +21,7 @@ from maskevidence.models.fingerprints import share_fitted
 from maskevidence.models.reshaped import Reshaped
 from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number
+from maskevidence.support.folds import folds_of
 from maskevidence.tokens import Tokens, column_names
 
 _MOST_LISTED = 1000
@@ -163,7 +164,7 @@ def _by_word(
             f"{count(len(base), 'row' if trusted is None else 'trusted row')} for {folds} folds; give more "
             "rows, or fewer folds"
         )
-    parts = np.array_split(np.random.default_rng(seed).permutation(len(base)), folds)
+    parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
     if not example.keeps_units:
         kept = [name for name, other in zip(kept, varying_columns(base.values, parts), strict=True) if other]

@@ -1,7 +1,6 @@
 """A table of numbers with named columns, and the choice of held-out rows."""
 
 import hashlib
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.checks import plain_number
+from maskevidence.support.folds import first_copies, held_out_first
 from maskevidence.support.keyed_random import keyed_bits
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 BINARISE = ("threshold:0.5", "stochastic")
 PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: row, column, colour
 _MAX_NAMED = 6  # columns in a note
-_FEW_VALUES, _PAIRS_BY_CHANCE = 20, 0.01  # of a column; of equal rows, if columns were independent
 _NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
 
 
@@ -119,7 +118,7 @@ class Table:
         return replace(self, values=self.values[:, where], columns=tuple(columns), levels=levels, kinds=kinds)
 
     def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
-        """Split off held-out rows, chosen at random; both parts keep their order.
+        """Split off held-out rows, chosen at random, copies on one side; both parts keep their order.
 
         Args:
             test_fraction: the fraction of rows to hold out, in (0, 1).
@@ -128,7 +127,7 @@ class Table:
         Raises:
             InputError: a fraction outside (0, 1), or one that leaves a part empty.
         """
-        train, test = held_out_rows(len(self), test_fraction, seed)
+        train, test = held_out_rows(self.values, test_fraction, seed)
         return self.take(train), self.take(test)
 
     def constant_columns(self) -> list[str]:
@@ -193,10 +192,7 @@ def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) ->
 
 
 def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
-    """A sentence on rows that equal earlier rows, where equal rows are no matter of chance.
-
-    Equal rows may be chance where no column has more than 20 values, and where independent columns would have
-    a pair of equal rows with a probability above 1 %.
+    """A sentence on rows that equal earlier rows, where equal rows are no matter of chance; `first_copies`.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(50, 4))
@@ -205,40 +201,32 @@ def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
         >>> note_on_copies((x > 0).astype(float)), note_on_copies(x)
         ([], [])
     """
-    keys = np.zeros(len(values), dtype=np.uint64)
-    rng = np.random.default_rng(0)
-    for column in values.T:
-        factor = np.uint64(2 * int(rng.integers(2**62)) + 1)  # odd, so that no bit is lost
-        cells = np.where(np.isnan(column), np.inf, column).view(np.uint64)
-        keys = (keys ^ (cells * factor)) * factor  # modulo 2^64
-        keys ^= keys >> np.uint64(29)
-    n_copies = len(keys) - len(np.unique(keys))
+    n_copies = int((first_copies(values) < np.arange(len(values))).sum())
     if not n_copies:
-        return []
-    counts = [np.unique(column, return_counts=True)[1] for column in values.T]
-    log_pairs = math.log(math.comb(len(values), 2))
-    log_pairs += sum(math.log(float(((each / len(values)) ** 2).sum())) for each in counts)
-    if max(map(len, counts)) <= _FEW_VALUES or log_pairs > math.log(_PAIRS_BY_CHANCE):
         return []
     are, them = (
         ("equals", "it is a copy, leave it") if n_copies == 1 else ("equal", "they are copies, leave them")
     )
     return [
-        f"{n_copies:,} of {len(values):,} rows {are} an earlier row: if {them} out, since a row that is held "
-        "out may else be among the rows that a model is fitted to"
+        f"{n_copies:,} of {len(values):,} rows {are} an earlier row: if {them} out: they share a fold, but "
+        "count as new rows"
     ]
 
 
 def held_out_rows(
-    n_rows: int, test_fraction: float, seed: int
+    rows: int | Float64[np.ndarray, "N D"], test_fraction: float, seed: int
 ) -> tuple[Int64[np.ndarray, " n_train"], Int64[np.ndarray, " n_test"]]:
     """Positions of training and held-out rows, chosen at random; each part is in order.
+
+    Args:
+        rows: the rows, whose copies stay on one side, or their number.
 
     Example:
         >>> train, test = held_out_rows(5, 0.4, seed=0)
         >>> len(train), len(test), sorted([*train.tolist(), *test.tolist()])
         (3, 2, [0, 1, 2, 3, 4])
     """
+    n_rows = rows if isinstance(rows, int) else len(rows)
     n_test = round(n_rows * test_fraction) if 0.0 < test_fraction < 1.0 else 0
     if not 1 <= n_test < n_rows:
         raise InputError(
@@ -246,7 +234,10 @@ def held_out_rows(
             "to score; give a fraction in (0, 1) and more rows"
         )
     shuffled = np.random.default_rng(seed).permutation(n_rows)
-    return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
+    if isinstance(rows, int):
+        return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
+    test, train = held_out_first(rows, shuffled, n_test)
+    return np.sort(train), np.sort(test)
 
 
 def column_of(name: str, category: str) -> str:

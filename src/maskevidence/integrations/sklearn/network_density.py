@@ -26,6 +26,7 @@ from maskevidence.integrations.sklearn.residuals import (
     varies,
 )
 from maskevidence.models.base import TableModel
+from maskevidence.support.folds import held_out_first
 from maskevidence.support.keyed_random import keyed_bits
 
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
@@ -113,7 +114,7 @@ class MaskedNetworkDensity(TableDensity):
         is_category = self._categories.among(table.shape[1])
         model = models.MaskedNetwork(table.shape[1], **settings)
         model.declare(table, {int(k): "category" for k in np.flatnonzero(is_category)})
-        out = rng.permutation(len(table))[: len(table) // 10]
+        out, _ = held_out_first(table, rng.permutation(len(table)), len(table) // 10)
         left = np.setdiff1d(np.arange(len(table)), out)
         n_residuals = int((~np.isnan(table[np.ix_(out, ~is_category)])).sum())
         self.held_out_: HeldOutResiduals | None = None

@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence import Imputation
 from maskevidence.errors import import_extra
 from maskevidence.integrations.sklearn.density_base import PURPOSE
+from maskevidence.support.folds import folds_of
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
-_selection = import_extra("sklearn.model_selection", "sklearn", PURPOSE)
 
 MOST_VALUES = 2000
 _OWN = 50  # a column with fewer values shares the error bars of all columns
@@ -66,10 +66,12 @@ def held_out_residuals(
         is_category: which columns are categories, which have no residuals; by default none.
     """
     columns, residuals = [], []
-    folds = _selection.KFold(min(cv, len(table)), shuffle=True, random_state=int(rng.integers(2**31)))
-    per_fold = -(-MOST_VALUES // folds.n_splits)
+    shuffles = np.random.RandomState(int(rng.integers(2**31)))
+    folds = [np.sort(fold) for fold in folds_of(table, min(cv, len(table)), shuffles)]
+    per_fold = -(-MOST_VALUES // len(folds))
     category = np.zeros(table.shape[1], dtype=bool) if is_category is None else is_category
-    for left, out in folds.split(table):
+    for out in folds:
+        left = np.setdiff1d(np.arange(len(table)), out)
         kept = np.flatnonzero(varies(table[left]))
         fitted = clone_for(estimator, category[kept]).fit(table[np.ix_(left, kept)])
         held = hidden_residuals(fitted.impute, table[np.ix_(out, kept)], ~category[kept], per_fold, rng)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from maskevidence.models.gaussian.kernels import MAX_CENTRES, KernelPart, around_rows, check_kernel_table
 from maskevidence.models.gaussian.maximum_likelihood import DataRows
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk, log_evidence_under
+from maskevidence.support.folds import folds_of
 
 SHRINKAGES = (0.5, 0.25, 0.1, 0.02, 0.002)
 BANDWIDTHS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
@@ -45,7 +46,7 @@ def choose_kernels(
     bandwidths = BANDWIDTHS if bandwidth is None else (bandwidth,)
     rng = np.random.default_rng(seed)
     x = (table - np.nanmean(table, axis=0)) / np.nanstd(table, axis=0)
-    folds = np.array_split(rng.permutation(len(x)), min(N_FOLDS, len(x)))
+    folds = folds_of(table, min(N_FOLDS, len(x)), rng)
     needed = int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), _ENOUGH_ROWS)) + 1
     held_out = folds[:needed]
     parts = [(np.delete(x, fold, axis=0), x[fold]) for fold in held_out]

@@ -42,17 +42,29 @@ class GaussianAnswer(nn.Module):
         self.register_buffer("scale", torch.ones(n_inputs))
         self.register_buffer("mean", torch.zeros(n_inputs))
         self.register_buffer("precision", torch.eye(n_inputs))
-        self.seed = 0
+        self.fold_of = dict[int, int]()  # of the ids, in training alone
         self.of_folds: tuple[Tensor, Tensor] | None = None  # means and precisions, in training alone
 
-    def fit(self, x: Float64[np.ndarray, "N E"], ids: Int64[np.ndarray, " N"], seed: int) -> None:
-        """Fit it to rows with NaN for what is missing, and once without each fold of them."""
+    def fit(
+        self,
+        x: Float64[np.ndarray, "N E"],
+        ids: Int64[np.ndarray, " N"],
+        seed: int,
+        first: Int64[np.ndarray, " N"] | None = None,
+    ) -> None:
+        """Fit it to rows with NaN for what is missing, and once without each fold of them.
+
+        Args:
+            first: the id of the first copy of each row, which decides its fold; by default its own.
+        """
+        of_rows = keyed_bits(seed, 1, ids if first is None else first) % np.uint64(_N_FOLDS)
+        self.fold_of = dict(zip(ids.tolist(), of_rows.tolist(), strict=True))
         order = np.argsort(keyed_bits(seed, ids))[:_MOST_ROWS]
-        x, ids, self.seed = x[order], ids[order], seed
+        x, fold = x[order], of_rows[order]
         with np.errstate(invalid="ignore"):
             shift, scale = np.nanmean(x, 0), np.nanstd(x, 0)
         scale = np.where(scale > 0, scale, 1.0)
-        x, fold = (x - shift) / scale, self._folds(ids)
+        x = (x - shift) / scale
         parts = [(x[fold != k], x[fold == k]) for k in range(_N_FOLDS)]
         enough = all(len(left) > 0 < len(out) for left, out in parts)
         shrinkage, fits = best_shrinkage(parts, SHRINKAGES) if enough else (SHRINKAGES[0], [])
@@ -78,13 +90,9 @@ class GaussianAnswer(nn.Module):
             at_once = max(1, _ELEMENTS // x.shape[1] ** 2)
             parts = zip(torch.split(x, at_once), torch.split(visible, at_once), strict=True)
             return torch.cat([_answer(self.mean, self.precision, *part) for part in parts])
-        fold = torch.from_numpy(self._folds(ids.cpu().numpy())).to(x.device)
+        fold = torch.tensor([self.fold_of[each] for each in ids.tolist()], device=x.device)
         means, precisions = (part.to(x) for part in self.of_folds)
         return _answer(means[fold], precisions[fold], x, visible)
-
-    def _folds(self, ids: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
-        """The fold of each row, which its id decides."""
-        return (keyed_bits(self.seed, 1, ids) % np.uint64(_N_FOLDS)).astype(np.int64)
 
 
 def _precision(fit: ShrunkFit) -> Float64[Tensor, "E E"]:

@@ -32,6 +32,7 @@ from maskevidence.models.network.columns import (
 from maskevidence.models.network.gaussian_answer import GaussianAnswer
 from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.support.checks import whole_number
+from maskevidence.support.folds import first_copies, held_out_first
 from maskevidence.support.keyed_random import keyed_bits, keyed_ranks
 from maskevidence.support.threads import seeded
 from maskevidence.tokens import Tokens, called, column_names
@@ -369,13 +370,13 @@ class MaskedNetwork(TableModel):
         assert self.gaussian is not None
         encoded = self.cells.encoded(self._values(train, train.maskable))
         encoded = torch.where(train.maskable[:, self.cells.of_input], encoded, math.nan)
-        self.gaussian.fit(encoded.cpu().numpy(), train.ids.cpu().numpy(), seed)
+        ids = train.ids.cpu().numpy()
+        self.gaussian.fit(encoded.cpu().numpy(), ids, seed, ids[first_copies(_table(train))])
 
     def _beside_independent_columns(self, train: Tokens, held_out: Tokens) -> list[str]:
         """A note if the network is not above the distributions of its columns alone on the held-out rows."""
         assert self.history is not None
-        table = torch.where(train.maskable, train.values.double(), math.nan).cpu().numpy()
-        outputs = self.cells.marginals(table).to(self._like()).expand(len(held_out), -1)
+        outputs = self.cells.marginals(_table(train)).to(self._like()).expand(len(held_out), -1)
         alone = self.cells.log_density(outputs, self._values(held_out, held_out.maskable))
         independent = float((alone * held_out.maskable).sum(1).double().mean())
         best = self.history.best_epoch
@@ -593,10 +594,16 @@ def _random_rows(tokens: Tokens, seed: int) -> Int64[Tensor, " B"]:
     return torch.from_numpy(np.argsort(keyed_bits(seed, tokens.ids.cpu().numpy()))).to(tokens.ids.device)
 
 
+def _table(tokens: Tokens) -> Float64[np.ndarray, "N D"]:
+    """The values of tokens, NaN where one is missing."""
+    return torch.where(tokens.maskable, tokens.values.double(), math.nan).cpu().numpy()
+
+
 def _split(tokens: Tokens, seed: int) -> tuple[Tokens, Tokens]:
     """A training part of the rows and the rows by which the epoch is chosen; of one row, the row for both."""
     n = min(max(round(0.1 * len(tokens)), _FEWEST_HELD_OUT), len(tokens) // 2, _MOST_HELD_OUT)
     if not n:
         return tokens, tokens
-    order = _random_rows(tokens, seed)
-    return tokens[order[n:].sort().values], tokens[order[:n].sort().values]
+    order = _random_rows(tokens, seed).cpu().numpy()
+    out, left = held_out_first(_table(tokens), order, n)
+    return tokens[torch.from_numpy(np.sort(left))], tokens[torch.from_numpy(np.sort(out))]

@@ -1,0 +1,153 @@
+"""Folds of rows, in which copies of a row stand together."""
+
+import heapq
+import math
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float64, Int64, UInt64
+
+from maskevidence.support.keyed_random import keyed_bits
+
+_FEW_VALUES = 20  # in every column
+_BY_CHANCE, _SHARE = 1.0, 0.05  # pairs of equal rows of independent columns: number, share of those found
+_MOST_COMMON = 5  # a row that fills more than a fifth of the rows is no copy: every fit has to know it
+
+Rows = Float64[np.ndarray, "N D"]
+
+
+class Shuffles(Protocol):
+    """A generator of NumPy, old or new."""
+
+    def permutation(self, x: int, /) -> np.ndarray:
+        """The numbers 0 to x - 1 in random order."""
+        ...
+
+
+def folds_of(rows: Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]:
+    """Divide rows at random into n folds, copies of a row into the same one; see `first_copies`.
+
+    Without copies these are the parts of `np.array_split` of a random order. Otherwise copies go, the most
+    numerous first, where the fewest rows are, and the other rows level the folds. With fewer different rows
+    than folds, there are fewer folds.
+
+    Args:
+        rows: shape (N, D), NaN where a value is missing.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(6, 4))
+        >>> folds = folds_of(np.tile(x, (2, 1)), 3, np.random.default_rng(1))
+        >>> [sorted((fold % 6).tolist()) for fold in folds]
+        [[1, 1, 4, 4], [2, 2, 5, 5], [0, 0, 3, 3]]
+    """
+    order, first = rng.permutation(len(rows)), first_copies(rows)
+    n_copies = np.bincount(first, minlength=len(rows))
+    together = (n_copies > 1) & (n_copies <= len(rows) / min(n, _MOST_COMMON))
+    fold, load = np.full(len(rows), -1), np.zeros(n, dtype=np.int64)
+    heads = order[together[order]]
+    heap = [(0, k) for k in range(n)]
+    for head in heads[np.argsort(-n_copies[heads], kind="stable")].tolist():
+        _, k = heap[0]
+        fold[head], load[k] = k, load[k] + n_copies[head]
+        heapq.heapreplace(heap, (int(load[k]), k))
+    fold = np.where(together[first], fold[first], -1)
+    alone = order[fold[order] < 0]
+    fold[alone] = np.repeat(np.arange(n), _levelling(load, len(alone)))
+    ordered = order[np.argsort(fold[order], kind="stable")]
+    parts = np.split(ordered, np.cumsum(np.bincount(fold, minlength=n))[:-1])
+    return [part for part in parts if len(part)]
+
+
+def held_out_first(rows: Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that stand first in an order, about n of them, and the others; copies on one side.
+
+    Copies move up to the first of them. If the cut would go through them, none of them is held out, or all
+    if no other row is.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(4, 4))
+        >>> [part.tolist() for part in held_out_first(x[[0, 1, 2, 3, 1]], np.arange(5), 2)]
+        [[0], [1, 4, 2, 3]]
+    """
+    rank, first = np.empty(len(order), dtype=np.int64), first_copies(rows)
+    rank[order] = np.arange(len(order))
+    lowest = np.full(len(order), len(order))
+    np.minimum.at(lowest, first, rank)
+    order = order[np.argsort(lowest[first[order]], kind="stable")]
+    same = np.flatnonzero(first[order] == first[order[n]]) if 0 < n < len(order) else order[:0]
+    if len(same) and same[0] < n:
+        n = next((cut for cut in (same[0], same[-1] + 1) if 0 < cut < len(order)), n)
+    return order[:n], order[n:]
+
+
+def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
+    """For each row the number of the first row that equals it, missing cells included: its own if none does.
+
+    Where equal rows may be chance they are no copies, and each gets its own number: where independent columns
+    with these values would have more than one pair of equal rows, or more than 5 % of the pairs there are;
+    and, in a table whose columns have at most 20 values, where as many rows differ from another one in a
+    single cell as stand more than once.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(3, 4))
+        >>> first_copies(x[[0, 1, 0, 2, 1]]).tolist(), first_copies((x[[0, 1, 0]] > 0).astype(float)).tolist()
+        ([0, 1, 0, 3, 1], [0, 1, 2])
+    """
+    alone = np.arange(len(rows))
+    _, place, group, n_each = np.unique(
+        _keys(rows), return_index=True, return_inverse=True, return_counts=True
+    )
+    if len(place) == len(rows):
+        return alone
+    counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
+    n_pairs, n_equal, *of_columns = (
+        float(n.astype(np.float64) @ (n - 1)) / 2 for n in (np.array([len(rows)]), n_each, *counts)
+    )
+    chance = n_pairs * math.prod(n / n_pairs for n in of_columns)
+    if chance > min(_BY_CHANCE, _SHARE * n_equal):
+        return alone
+    if max(map(len, counts)) <= _FEW_VALUES and n_nearly_equal(rows) >= (n_each > 1).sum():
+        return alone
+    first = place[group]
+    same = (rows == rows[first]) | (np.isnan(rows) & np.isnan(rows[first]))
+    return np.where(same.all(axis=1), first, alone)
+
+
+def n_nearly_equal(rows: Rows) -> int:
+    """The number of rows that differ from an earlier one in a single cell; copies are counted once.
+
+    Example:
+        >>> n_nearly_equal(np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 2.0], [1.0, 3.0]]))
+        1
+    """
+    keys = _keys(rows)
+    keys, place = np.unique(keys, return_index=True)
+    near, order = np.zeros(len(place), dtype=bool), np.argsort(place)
+    for j, column in enumerate(rows[place[order]].T):
+        near |= ~np.isin(np.arange(len(near)), np.unique(keys[order] - _key(j, column), return_index=True)[1])
+    return int(near.sum())
+
+
+def _keys(rows: Rows) -> UInt64[np.ndarray, " N"]:
+    """64 random bits for each row; they are sums over its cells, and equal for equal rows."""
+    keys = np.zeros(len(rows), dtype=np.uint64)
+    for j, column in enumerate(rows.T):
+        keys += _key(j, column)
+    return keys
+
+
+def _key(j: int, column: Float64[np.ndarray, " N"]) -> UInt64[np.ndarray, " N"]:
+    """64 random bits for each cell of column j."""
+    one_zero = np.where(np.isnan(column), np.nan, column.astype(np.float64)) + 0.0
+    return keyed_bits(j, one_zero.view(np.int64))
+
+
+def _levelling(load: Int64[np.ndarray, " n"], n_rows: int) -> Int64[np.ndarray, " n"]:
+    """How many rows each fold gets of those that stand alone, so that the folds are as even as can be."""
+    ordered = np.sort(load)
+    room = ordered * np.arange(1, len(load) + 1) - np.cumsum(ordered)  # to raise the first k to the k-th
+    k = int(np.searchsorted(room, n_rows, side="right"))
+    level = -(-(n_rows + int(ordered[:k].sum())) // k)
+    given = np.maximum(level - load, 0)
+    given[np.flatnonzero(given)[::-1][: int(given.sum()) - n_rows]] -= 1
+    return given
