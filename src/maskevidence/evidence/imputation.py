@@ -218,8 +218,8 @@ def draw_missing(
         Shape (draws, N, D); observed values are as they were in each table.
 
     Raises:
-        InputError: a model that cannot draw or be fitted to 20 bootstrap samples, a number of draws below 1, or
-            a table as `impute` refuses it.
+        InputError: a model that cannot draw or be fitted to 20 bootstrap samples, a number of draws below 1,
+            or a table as `impute` refuses it.
 
     Source:
         Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Honaker and King (2010), What to Do
