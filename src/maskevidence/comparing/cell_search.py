@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.model import HasValuesOf, to_device_of
 from maskevidence.scores.ask import Asker, MaskedRows, RowIndex
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens
 
 Rows = Float64[np.ndarray, "N D"]
@@ -73,7 +74,7 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
         values.append(each[:-1] if each is not None and unseen else each)
     quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
     scale = (quantiles[2] - quantiles[0]) / 2
-    scale = np.where(scale > 0, scale, np.nanstd(known, axis=0))
+    scale = np.where(scale > 0, scale, spreads(known))
     decimals = tuple(map(_decimals, known.T))
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
     return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals)

@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.support.checks import plain_number
-from maskevidence.support.folds import first_copies, held_out_first
+from maskevidence.support.folds import first_copies, held_out_first, nearly_copies
 from maskevidence.support.keyed_random import keyed_bits
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) ->
 
 
 def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
-    """A sentence on rows that equal earlier rows, where equal rows are no matter of chance; `first_copies`.
+    """Sentences on rows that equal earlier ones, and that differ from one in a single cell, if not by chance.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(50, 4))
@@ -201,16 +201,23 @@ def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
         >>> note_on_copies((x > 0).astype(float)), note_on_copies(x)
         ([], [])
     """
-    n_copies = int((first_copies(values) < np.arange(len(values))).sum())
-    if not n_copies:
-        return []
-    are, them = (
-        ("equals", "it is a copy, leave it") if n_copies == 1 else ("equal", "they are copies, leave them")
-    )
-    return [
-        f"{n_copies:,} of {len(values):,} rows {are} an earlier row: if {them} out: they share a fold, but "
-        "count as new rows"
-    ]
+    n_copies, n_near = int((first_copies(values) < np.arange(len(values))).sum()), nearly_copies(values)
+    notes, of = [], f"of {len(values):,} rows"
+    if n_copies:
+        are, them = (
+            ("equals", "it is a copy, leave it")
+            if n_copies == 1
+            else ("equal", "they are copies, leave them")
+        )
+        notes.append(
+            f"{n_copies:,} {of} {are} an earlier row: if {them} out; folds and test rows keep copies together"
+        )
+    if n_near:
+        notes.append(
+            f"{n_near:,} {of} {'differs' if n_near == 1 else 'differ'} from an earlier row in a single cell: "
+            "if that is the same row again, leave it out, since a fit to one judges the other too well"
+        )
+    return notes
 
 
 def held_out_rows(

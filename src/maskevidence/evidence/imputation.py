@@ -15,6 +15,7 @@ from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Strip, Strips
 from maskevidence.show.shown import Columns, Shown, data_frame
 from maskevidence.show.words import MINUS, count, typeset
+from maskevidence.support.spread import spreads
 
 _ROWS, _COLUMNS = 6, 6  # of the page
 _MOST_STRIPS, _MOST_POINTS = 24, 80
@@ -81,7 +82,7 @@ class Imputation(Shown):
         values, hidden = self.values[:, column], self.variance[:, column] > 0
         observed = values[~hidden]
         centre = float(observed.mean()) if len(observed) else 0.0
-        scale = (float(observed.std()) if len(observed) else 0.0) or 1.0
+        scale = (float(spreads(observed[:, None])[0]) if len(observed) else 0.0) or 1.0
         low, high = (np.quantile(observed, (0.05, 0.95)) - centre) / scale if len(observed) else (0.0, 0.0)
         rows = np.flatnonzero(hidden)
         rows = rows[

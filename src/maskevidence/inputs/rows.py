@@ -46,6 +46,7 @@ from maskevidence.runs.prepared import Prepared
 from maskevidence.show.words import MINUS
 from maskevidence.support.checks import join_words
 from maskevidence.support.devices import choose_device
+from maskevidence.support.spread import spreads
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
@@ -341,7 +342,7 @@ def new_model(
 
 def note_on_units(rows: Table) -> list[str]:
     """A note for PPCA of columns whose spreads differ much, as one sentence or none."""
-    spread = np.nanstd(rows.values, axis=0)
+    spread = spreads(rows.values)
     if spread.max() < _UNLIKE * spread.min():
         return []
     return [

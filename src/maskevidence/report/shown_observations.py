@@ -36,12 +36,11 @@ NAMED = 8  # outliers that are named on each side
 
 
 def section_of_observations(
-    run: ReportedRun, how_many: int, noun: str, about: str = "", *, several: bool = False
+    run: ReportedRun, how_many: int, noun: str, *, several: bool = False
 ) -> list[Section]:
     """The section on the observations of a run; none without an estimate, or where none is to be shown.
 
     Args:
-        about: what the section says first.
         several: whether the page is about several runs, so that the heading names this one.
     """
     if not how_many or run.estimate is None:
@@ -49,7 +48,7 @@ def section_of_observations(
     hardest, easiest, shades = find_extremes(run, how_many, noun)
     how = " in closed form" if run.is_exact else ""
     ranked = f"Ranked by nats per token{how}, among {count(run.estimate.n_observations, noun)}."
-    parts: list[Block] = [*([about] if about else []), *spread_of(run, noun), ranked]
+    parts: list[Block] = [*spread_of(run, noun), ranked]
     has_scores = any(shown.scores is not None for shown in hardest)
     parts += map(note, _remarks(run, has_scores=has_scores, coloured=shades is not None))
     parts += [] if shades is None else [_legend(shades)]

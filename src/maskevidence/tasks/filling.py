@@ -45,6 +45,7 @@ from maskevidence.show.words import count
 from maskevidence.support.checks import plain_number, word_of
 from maskevidence.support.files import reading as reading_file
 from maskevidence.support.provenance import origin
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens
 
 DRAW = "draw"
@@ -355,7 +356,7 @@ def _result(
         elif filling.deviation is not None and not in_words:
             sd = float(np.sqrt((filling.deviation[holes[:, j], j] ** 2).mean()))
         if probability is None and not in_words and not holes[:, j].all():
-            spread = float(np.nanstd(table.values[:, j]))
+            spread = float(spreads(table.values[:, [j]])[0])
         filled = {
             "name": table.columns[j],
             "n_filled": int(holes[:, j].sum()),

@@ -127,7 +127,13 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
 
     def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
         """A model of these rows, each of which has an observed value."""
-        return self._new_model(table.shape[1]).fit(table, **self._fit_options(table))
+        model = self._new_model(table.shape[1])
+        model.columns = self._names()
+        return model.fit(table, **self._fit_options(table))
+
+    def _names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
 
     def fit(self, X: Any, y: Any = None) -> "TableDensity":
         """Fit the model to rows.
@@ -142,8 +148,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         """
         table = self._table(X, reset=True)
         self.model_ = self._fitted_model(table[with_values(table)])
-        names = getattr(self, "feature_names_in_", None)
-        self.model_.columns = None if names is None else [str(name) for name in names]
+        self.model_.columns = self._names()
         self.n_iter_ = max(1, self.model_.n_iterations)
         return self
 

@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.errors import InputError, unknown_name
 from maskevidence.model import CELLS, MASS
 from maskevidence.support.checks import word_of
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import called, column_names
 
 ColumnKind = Literal["yes/no", "category", "number"]
@@ -342,7 +343,7 @@ def _number(
     below, above = np.quantile(values, [0.1587, 0.8413])
     scale = float(above - below) / 2
     if scale == 0:  # most values are equal
-        scale = float(values.std()) or 1.0
+        scale = float(spreads(values[:, None])[0]) or 1.0
     low, high, step = float(different[0]), float(different[-1]), _step(different)
     frequent = np.argsort(-counts, kind="stable")[:_MOST_ATOMS]
     frequent = frequent[counts[frequent] >= max(_FEWEST_OF_ATOM, _SHARE_OF_ATOM * len(values))]
