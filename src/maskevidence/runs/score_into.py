@@ -22,7 +22,7 @@ from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, is_whole, read_part, write_part
 from maskevidence.scores.record import ScoreTable
-from maskevidence.scores.score import Scoring, check_scorable, rounding, score_repeats
+from maskevidence.scores.score import Scoring, check_scorable, score_repeats
 from maskevidence.support.progress import progress, silent
 from maskevidence.tokens import Tokens
 
