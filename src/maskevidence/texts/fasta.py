@@ -10,7 +10,7 @@ from typing import NamedTuple
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import some_of
 from maskevidence.core.support.files import reading
-from maskevidence.core.support.sources import utf_8_text
+from maskevidence.core.support.sources import lines_of, utf_8_text
 
 FASTA_SUFFIXES = (".fa", ".fasta", ".faa", ".a2m", ".a3m")
 _ALIGNMENTS = (".a2m", ".a3m")
@@ -63,7 +63,7 @@ def read_fasta(file: Path) -> Records:
     """
     names: list[str] = []
     parts: list[list[str]] = []
-    for number, line in enumerate(_text(file).splitlines(), start=1):
+    for number, line in enumerate(lines_of(_text(file)), start=1):
         if line.startswith(">"):
             words = line[1:].split()
             names.append(words[0] if words else "")
