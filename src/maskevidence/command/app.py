@@ -20,7 +20,7 @@ from maskevidence.command.check import check_command
 from maskevidence.command.command_words import kind_of_model, kind_of_training, own_file
 from maskevidence.command.compare import compare_command
 from maskevidence.command.options import Json, OverwriteFiles, Threads
-from maskevidence.command.parser import Models, add_command, by_kind
+from maskevidence.command.parser import Models, add_command, options_by_kind
 from maskevidence.command.report import report
 from maskevidence.command.result import Result
 from maskevidence.command.score import score
@@ -68,7 +68,7 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
         if name in own.parameters or any(
             hasattr(each, name)
             for parameter in own.parameters.values()
-            for each in (parameter.annotation, *by_kind(parameter.annotation).values())
+            for each in (parameter.annotation, *options_by_kind(parameter.annotation).values())
         ):
             del added[name]  # the options of a run have threads, for its workers
 

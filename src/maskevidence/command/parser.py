@@ -197,7 +197,7 @@ def _flattened(
 ) -> Iterator[inspect.Parameter]:
     """One parameter for each option of a parameter."""
     annotation = parameter.annotation
-    if by_kind := by_kind(annotation):
+    if by_kind := options_by_kind(annotation):
         options = {
             kind: {each.name: each for each in _flattened(parameter.replace(annotation=group), which)}
             for kind, group in by_kind.items()
@@ -222,7 +222,7 @@ def _flattened(
         )
 
 
-def by_kind(annotation: Any) -> dict[str, type]:
+def options_by_kind(annotation: Any) -> dict[str, type]:
     """The dataclasses of a command's options by their kind; empty for another type."""
     of = next((part for part in get_args(annotation)[1:] if isinstance(part, OptionsOf)), None)
     if of is None:
@@ -233,7 +233,7 @@ def by_kind(annotation: Any) -> dict[str, type]:
 def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Option]]:
     """The names of all options with their declarations, those of dataclasses of options included."""
     for each in parameters:
-        if by_kind := by_kind(each.annotation):
+        if by_kind := options_by_kind(each.annotation):
             yield from _declared(each.replace(annotation=group) for group in by_kind.values())
         elif is_dataclass(each.annotation):
             nested = fields(each.annotation)
@@ -273,7 +273,7 @@ def _check_sizes(values: Mapping[str, Any], declared: Mapping[str, Option]) -> N
 
 def _filled(annotation: Any, name: str, values: Mapping[str, Any], which: Which) -> Any:
     """The value of a parameter, with the dataclasses of options filled."""
-    for kind, group in by_kind(annotation).items():
+    for kind, group in options_by_kind(annotation).items():
         if kind == which:
             annotation = group
     if not is_dataclass(annotation):
