@@ -17,7 +17,7 @@ Ints = Int64[np.ndarray, " n"]
 
 FAULTS = ("", "unknown word", "beyond the range", "off the grid")
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
-_CERTAIN = 100.0  # nats of suspicion of a cell that the column cannot hold
+_UNKNOWN = 0.5  # the share of wrong cells that are values which known rows do not have
 _OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
 _STOP = 3.0  # nats; a less suspicious cell is not hidden
 _MOST_HIDDEN = 10  # cells of a row
@@ -36,6 +36,7 @@ class Facts(NamedTuple):
     low: Float64[np.ndarray, " D"]
     high: Float64[np.ndarray, " D"]
     decimals: tuple[int | None, ...]  # with which 98 % of the cells are written; None for no grid
+    unknown: Float64[np.ndarray, " D"]  # nats of suspicion of a value that known rows do not have
 
     @property
     def numbers(self) -> Bool[np.ndarray, " D"]:
@@ -76,7 +77,63 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
     scale = np.where(scale > 0, scale, np.nanstd(known, axis=0))
     decimals = tuple(map(_decimals, known.T))
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
-    return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals)
+    unknown = np.array([_unknown(column) for column in known.T])
+    return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals, unknown)
+
+
+class Clues(NamedTuple):
+    """For each wrong cell that a row may have: how well every cell of the row would explain it."""
+
+    row: Ints
+    suspicion: Float64[np.ndarray, "n D"]  # nats; NaN for cells that are out of the question
+
+    def sets(self, rest: float) -> "Sets":
+        """The fewest cells of each row that leave this share of the odds to the others, half of them at most.
+
+        T_S = log Σ_S exp T_l - log(1 + π Σ_{l not in S} exp T_l). Of the sets of a row that share a cell,
+        the most suspicious one is kept; sets of negative suspicion are left out.
+        """
+        odds = np.where(np.isnan(self.suspicion), -np.inf, self.suspicion)
+        order = np.argsort(-odds, axis=1, kind="stable")
+        share = np.exp(np.take_along_axis(odds, order, 1) - np.logaddexp.reduce(odds, axis=1, keepdims=True))
+        most = np.maximum(np.isfinite(odds).sum(1) // 2, 1)
+        size = np.minimum((np.cumsum(share, axis=1) < 1 - rest).sum(1) + 1, most)
+        inside = np.argsort(order, axis=1) < size[:, None]
+        whole = np.logaddexp.reduce(np.where(inside, odds, -np.inf), axis=1)
+        others = np.logaddexp.reduce(np.where(inside, -np.inf, odds), axis=1)
+        return Sets(self.row, inside, whole - np.logaddexp(0.0, others + np.log(_PRIOR)))._disjoint()
+
+
+class Sets(NamedTuple):
+    """Sets of cells of a row, one of which may be wrong."""
+
+    row: Ints
+    cells: Bool[np.ndarray, "n D"]
+    suspicion: Float64[np.ndarray, " n"]  # nats
+
+    def take(self, kept: np.ndarray) -> "Sets":
+        """Some of them."""
+        return Sets(self.row[kept], self.cells[kept], self.suspicion[kept])
+
+    def rank(self) -> Ints:
+        """How many sets of the same row are as suspicious."""
+        order = np.lexsort((-self.suspicion, self.row))
+        starts = np.searchsorted(self.row[order], self.row[order])
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = 1 + np.arange(len(order)) - starts
+        return rank
+
+    def _disjoint(self) -> "Sets":
+        """Those of positive suspicion that share no cell with a more suspicious one of their row."""
+        found = self.take(np.flatnonzero(self.suspicion > 0))
+        rank, kept = found.rank(), np.ones(len(found.row), dtype=bool)
+        taken = np.zeros((found.row.max(initial=-1) + 1, self.cells.shape[1]), dtype=bool)
+        for k in range(1, rank.max(initial=0) + 1):
+            these = np.flatnonzero(rank == k)
+            kept[these] = ~(taken[found.row[these]] & found.cells[these]).any(1)
+            these = these[kept[these]]
+            taken[found.row[these]] |= found.cells[these]
+        return found.take(kept)
 
 
 class Judged(NamedTuple):
@@ -85,6 +142,12 @@ class Judged(NamedTuple):
     suspicion: Rows  # nats; NaN for holes
     hidden: Cells  # the cells that were hidden, holes aside
     fault: Int64[np.ndarray, "N D"]  # places among `FAULTS`
+    clues: Clues
+
+    def take(self, rows: Ints) -> "Judged":
+        """All rows in another order."""
+        of_clues = np.argsort(rows)[self.clues.row]
+        return Judged(*(each[rows] for each in self[:3]), Clues(of_clues, self.clues.suspicion))
 
 
 class CellJudge:
@@ -122,10 +185,14 @@ class CellJudge:
             active, worst = active[go], worst[go]
             hidden[active, worst] = True
             suspicion[active] = wrong[active] - self._alone(rows[active], hidden[active])
-        suspicion = self._judged_again(rows, wrong, hidden, suspicion)
-        return Judged(np.where(outside, _CERTAIN, suspicion), hidden | outside, fault)
+        suspicion, clues = self._judged_again(rows, wrong, hidden, suspicion)
+        unknown = np.where(outside, self.facts.unknown, np.nan)
+        row, column = np.nonzero(outside)
+        alone = np.where(np.arange(rows.shape[1]) == column[:, None], unknown[row], np.nan)
+        clues = Clues(np.concatenate([clues.row, row]), np.concatenate([clues.suspicion, alone]))
+        return Judged(np.where(outside, unknown, suspicion), hidden | outside, fault, clues)
 
-    def _judged_again(self, rows: Rows, wrong: Rows, hidden: Cells, suspicion: Rows) -> Rows:
+    def _judged_again(self, rows: Rows, wrong: Rows, hidden: Cells, suspicion: Rows) -> tuple[Rows, Clues]:
         """Put each hidden cell back in turn: its own suspicion, and the highest one of each visible cell."""
         row, column = np.nonzero(hidden)
         place = np.arange(len(row))
@@ -137,7 +204,12 @@ class CellJudge:
         final[hidden] = -np.inf
         np.maximum.at(final, row, np.where(others, -np.inf, np.nan_to_num(share, nan=-np.inf)))
         final[row, column] = share[place, column]
-        return np.where(np.isnan(rows), np.nan, final)
+        left = np.where(hidden, np.nan, suspicion)  # in rows as they are at the end
+        more = np.flatnonzero((left > -np.log(rows.shape[1])).any(1))
+        clues = Clues(
+            np.concatenate([row, more]), np.concatenate([np.where(others, np.nan, again), left[more]])
+        )
+        return np.where(np.isnan(rows), np.nan, final), clues
 
     def log_wrong(self, rows: Rows) -> Rows:
         """log q of each cell, in the measure of the model, nats."""
@@ -191,6 +263,12 @@ def _beside_others(suspicion: Rows) -> Rows:
     for k in range(weight.shape[1]):
         others[:, k] = np.logaddexp.reduce(np.delete(weight, k, axis=1), axis=1, initial=0.0)
     return suspicion - others
+
+
+def _unknown(column: Float64[np.ndarray, " n"]) -> float:
+    """log of the share of unknown values among wrong cells and, by those that occur once, among right ones."""
+    _, times = np.unique(column[~np.isnan(column)], return_counts=True)
+    return float(np.log(_UNKNOWN) - np.log((1 + (times == 1).sum()) / (2 + times.sum())))
 
 
 def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:

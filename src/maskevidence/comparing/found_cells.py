@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.data.table import Table as Data
 from maskevidence.data.table import cell_value
@@ -71,6 +71,7 @@ class WrongCells(Shown):
     suspicion: Float64[np.ndarray, "N D"]
     p_values: Float64[np.ndarray, "N D"]
     called: Bool[np.ndarray, "N D"]
+    calls: Int64[np.ndarray, "N D"]
     rate: float
     n_trusted: int
     notes: tuple[str, ...] = ()

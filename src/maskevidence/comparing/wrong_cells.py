@@ -1,16 +1,17 @@
 """Which cells of a table are wrong, at a stated rate of false discoveries."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.comparing.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
+from maskevidence.comparing.cell_search import FAULTS, OUTSIDE, CellJudge, Clues, Judged, Rows, Sets, facts_of
 from maskevidence.comparing.choosing import as_table, varying_columns
 from maskevidence.comparing.found_cells import WrongCell, WrongCells, name_of_row, value_of
+from maskevidence.comparing.planted_cells import N_PLANTED, Planted, Right, call, planted
 from maskevidence.data.table import Table, with_columns_of, with_levels_of
 from maskevidence.errors import InputError
 from maskevidence.evidence.imputation import HasDrawMissing
@@ -21,7 +22,7 @@ from maskevidence.models.fingerprints import share_fitted
 from maskevidence.models.reshaped import Reshaped
 from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number
-from maskevidence.support.folds import folds_of
+from maskevidence.support.folds import first_copies, folds_of
 from maskevidence.tokens import Tokens, column_names
 
 _MOST_LISTED = 1000
@@ -91,23 +92,65 @@ def wrong_cells(
         given, coded, sittings, notes = _by_model(fitted, rows, known, batch_size)
     else:
         given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
-    judged = Judged(*(np.zeros(coded.values.shape, kind) for kind in (np.float64, np.bool_, np.int64)))
-    for each in sittings:
-        for whole, part in zip(judged, each.judge.search(coded.values[each.places]), strict=True):
-            whole[each.places] = part
+    places = np.argsort(np.concatenate([each.places for each in sittings]))
+    judged = _joined([each.judge.search(coded.values[each.places]) for each in sittings]).take(places)
+    p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
+    n_trusted = sum(len(each.clean) for each in sittings)
     if trusted is None:
-        p_values = _by_the_tail(judged.suspicion)
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
-    else:
-        clean = [each.judge.search(each.clean).suspicion for each in sittings if len(each.clean)]
-        p_values = _ranks(judged.suspicion, np.concatenate(clean))
-    n_trusted = sum(len(each.clean) for each in sittings)
-    found = WrongCells(
-        (), given, judged.suspicion, p_values, _called(p_values, rate), rate, n_trusted, tuple(notes)
-    )
+    single = np.bincount(calls.ravel(), minlength=1) == 1
+    called = (calls > 0) & single[calls]
+    found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
     return replace(found, cells=_described(found, coded, sittings, judged, seed))
+
+
+def _judged_wrong(
+    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, rate: float, seed: int
+) -> tuple[Rows, Int64[np.ndarray, "N D"]]:
+    """The p-values of the cells; and the number of the call that each belongs to, 0 for none."""
+    rng = np.random.default_rng(seed)
+    numbers = np.logical_and.reduce([each.judge.facts.numbers for each in sittings])
+    if any(len(each.clean) for each in sittings):
+        bases = [each.clean for each in sittings]
+        ends = np.cumsum([len(base) for base in bases])
+        sources = np.split(np.arange(ends[-1]), ends[:-1])
+        clean = _joined([each.judge.search(base) for each, base in zip(sittings, bases, strict=True)])
+        p_values, right = _ranks(judged.suspicion, clean.suspicion), Right(clean.clues, len(clean.suspicion))
+    else:
+        tail = _Tail(judged.suspicion)
+        p_values = tail.share(judged.suspicion)
+        # planted into the less suspicious half of the rows; a rare word is not a wrong one
+        worst = np.where(np.isnan(judged.suspicion), -np.inf, judged.suspicion).max(axis=1)
+        calm = worst <= np.median(worst)
+        sources = [each.places[calm[each.places]] for each in sittings]
+        bases = [table[source] for source in sources]
+        right = Right(judged.clues, len(table), numbers, tail)
+    trials = list[tuple[Judged, Any, Any, Any]]()
+    pool, n = np.concatenate(bases), max(1, sum(map(len, bases)))
+    for each, base, source in zip(sittings, bases, sources, strict=True):
+        chosen = rng.integers(len(base), size=-(-N_PLANTED * len(base) // n)) if len(base) else np.arange(0)
+        spoilt, pattern = planted(rng, base[chosen], pool, each.judge.facts)
+        wrong = (spoilt != base[chosen]) & ~np.isnan(spoilt)
+        trials.append((each.judge.search(spoilt), wrong, source[chosen], pattern))
+    of_clues, *others = zip(*trials, strict=True)
+    trial = Planted(_joined(of_clues).clues, *map(np.concatenate, others))
+    if not len(trial.wrong):
+        return p_values, np.zeros(table.shape, dtype=np.int64)
+    sets, calls = call(judged.clues, len(table), right, trial, rate), np.zeros(table.shape, dtype=np.int64)
+    place, column = np.nonzero(sets.cells)
+    calls[sets.row[place], column] = 1 + place
+    return p_values, calls
+
+
+def _joined(parts: Sequence[Judged]) -> Judged:
+    """The rows of several searches, one after the other."""
+    starts = np.cumsum([0, *(len(part.fault) for part in parts)])
+    row = np.concatenate([part.clues.row + start for part, start in zip(parts, starts, strict=False)])
+    clues = Clues(row, np.concatenate([part.clues.suspicion for part in parts]))
+    arrays = (np.concatenate(each) for each in zip(*(part[:3] for part in parts), strict=True))
+    return Judged(*arrays, clues)
 
 
 class _Sitting(NamedTuple):
@@ -138,7 +181,7 @@ def _by_model(model: Any, table: Table, trusted: Table | None, batch_size: int |
     if share:
         notes.append("the model was fitted to these rows: wrong cells surprise it less; give a MODEL word")
     facts = facts_of(model, known.values, [rows.columns.index(name) for name in levels])
-    clean = known.values[:0] if trusted is None else known.values
+    clean = known.values[:0] if trusted is None else known.values[np.unique(first_copies(known.values))]
     sitting = _Sitting(CellJudge(model, facts, batch_size), np.arange(len(rows)), clean)
     return rows, coded, [sitting], notes
 
@@ -188,9 +231,17 @@ def _by_word(
     if trusted is None:
         return rows, coded, [_Sitting(judge(part), part, base.values[:0]) for part in parts], notes
     # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
-    others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), folds)
-    pairs = zip(parts, others, strict=True)
-    return rows, coded, [_Sitting(judge(part), other, base.values[part]) for part, other in pairs], notes
+    others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), len(parts))
+    once = first_copies(base.values) == np.arange(len(base))  # copies of a row count once
+    return (
+        rows,
+        coded,
+        [
+            _Sitting(judge(part), other, base.values[part[once[part]]])
+            for part, other in zip(parts, others, strict=True)
+        ],
+        notes,
+    )
 
 
 def _columns_of(model: Any, table: Table) -> Table:
@@ -216,30 +267,57 @@ def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:
     return np.where(seen, (above + own) / (len(ordered) + seen.sum(1, keepdims=True)), np.nan)
 
 
-def _by_the_tail(suspicion: Rows) -> Rows:
-    """The p-value of each cell by the table's own cells and a generalised Pareto tail; NaN for holes.
+class _Tail:
+    """The tail of the table's own cells: a generalised Pareto distribution, of all and of each column.
 
     With the excesses a and b of the 96 and 98 % quantiles over the 90 % quantile, the shape ξ >= 0 solves
-    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1).
+    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1). For all cells, log(b / a) is raised by
+    a standard error, as of one cell of a row; of the two shares the larger one holds.
     """
-    seen = ~np.isnan(suspicion)
-    ordered = np.sort(suspicion[seen])
-    start, *others = np.quantile(ordered, (0.9, 0.96, 0.98))
-    above = (len(ordered) - np.searchsorted(ordered, suspicion)) / len(ordered)
-    a, b = np.array(others) - start
+
+    def __init__(self, suspicion: Rows) -> None:
+        self.n_cells, self.n_rows = (~np.isnan(suspicion)).sum(), len(suspicion)
+        start = np.nanquantile(suspicion, 0.9) if self.n_cells else 0.0
+        n_beyond = max(1, int((suspicion > start).any(axis=1).sum()))
+        self.whole = _pareto(suspicion.ravel(), n_beyond)
+        self.of_columns = [_pareto(column) for column in suspicion.T]
+
+    def share(self, suspicion: Rows) -> Rows:
+        """The share of right cells that are as suspicious as each of these."""
+        own = np.column_stack([tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)])
+        return np.maximum(self.whole(suspicion), own)
+
+    def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
+        """The number of right cells of a row that are as suspicious as a set."""
+        of_cell = sets.suspicion - np.log(sets.cells.sum(1))
+        shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
+        return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
+
+
+def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
+    """The share of values above each level, by a tail; a heavier one for a number of values beyond 90 %."""
+    ordered = np.sort(values[~np.isnan(values)])
+    n = max(1, len(ordered))
+    start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
+    (a, b), shapes = np.array(others) - start, np.linspace(0.01, 4, 400)
     if not 0 < a < b:  # equal values, which have no tail
-        return np.where(seen, above, np.nan)
-    shapes = np.linspace(0.01, 4, 400)
-    shape = shapes[np.abs((5**shapes - 1) / (2.5**shapes - 1) - b / a).argmin()]
-    far = np.maximum(suspicion - start, 0) * (5**shape - 1) / b
-    return np.where(seen, np.where(suspicion > start, 0.1 * np.exp(-np.log1p(far) / shape), above), np.nan)
+        return lambda level: np.where(
+            np.isnan(level), np.nan, np.maximum(n - np.searchsorted(ordered, level), 1) / n
+        )
+    ratios = (5**shapes - 1) / (2.5**shapes - 1)
+    shape = shapes[np.abs(ratios - b / a).argmin()]
+    if n_beyond:
+        slope_a, slope_b = 0.4 ** (-shape - 1) * shape / (2.5**shape - 1), 0.2 ** (-shape - 1) * shape / (5**shape - 1)
+        variance = (0.24 * slope_a**2 + 0.16 * slope_b**2 - 0.24 * slope_a * slope_b) / n_beyond
+        shape = shapes[np.abs(ratios - b / a * np.exp(np.sqrt(variance))).argmin()]
+    scale = b / (5**shape - 1)
 
+    def share(level: np.ndarray) -> np.ndarray:
+        above = (n - np.searchsorted(ordered, level)) / n
+        beyond = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape)
+        return np.where(np.isnan(level), np.nan, np.where(level > start, beyond, above))
 
-def _called(p_values: Rows, rate: float) -> Bool[np.ndarray, "N D"]:
-    """The cells that Benjamini and Hochberg call wrong."""
-    ordered = np.sort(p_values[~np.isnan(p_values)])
-    kept = np.flatnonzero(ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered))
-    return p_values <= (ordered[kept[-1]] if len(kept) else -1.0)
+    return share
 
 
 def _described(

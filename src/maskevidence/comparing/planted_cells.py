@@ -1,0 +1,173 @@
+"""Which suspicious sets of cells are called: false calls are counted among planted wrong cells."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.comparing.cell_search import Cells, Clues, Facts, Ints, Rows, Sets
+
+_RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
+_NEARLY_ALL = 0.97  # of the calls of the best of these
+_LEAST_SUSPICIOUS = 0.5  # of the rows of a table stand for trusted ones
+N_PLANTED = 600  # rows
+_MOST_IN_ROW = 0.6  # of the cells of a row are planted
+_MOST_COUNTED = 4  # calls of a row
+_PRIOR_ROWS = 8.0  # called rows that the pattern is worth before any is seen
+_STEPS = 100  # of EM
+_FEW = 2  # values of a column in which no other number is planted
+KINDS = ("other row", "shift", "unit", "swap")
+_FACTORS = (10.0, 0.1, 100.0, 0.01, 2.54, 1 / 2.54)
+
+
+class Planted(NamedTuple):
+    """Right rows with wrong cells that were planted, after the search."""
+
+    clues: Clues
+    wrong: Cells
+    source: Ints  # the right row that each was
+    pattern: Ints  # of each row: the number of cells, and their kind
+
+
+def planted(
+    rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts
+) -> tuple[Rows, Ints]:
+    """Rows with one or more wrong cells each, and their patterns: 4 (number of cells - 1) + kind.
+
+    A number gets the value of another row, is shifted by 2 to 6 scales, has another unit, or is swapped with
+    another number; a cell with few values gets another one of them. The number of cells is m with a
+    probability in proportion to 1/m, at most 60 % of the row.
+
+    Args:
+        rows: shape (n, D), NaN for holes.
+        pool: all rows whose values may be planted.
+    """
+    y, d = rows.copy(), rows.shape[1]
+    sizes = 1 / np.arange(1, max(1, int(_MOST_IN_ROW * d)) + 1)
+    n_cells = 1 + rng.choice(len(sizes), size=len(rows), p=sizes / sizes.sum())
+    kind = rng.integers(len(KINDS), size=len(rows))
+    seen = [column[~np.isnan(column)] for column in pool.T]
+    listed = [np.unique(column) if values is None else values for column, values in zip(seen, facts.values, strict=True)]
+    number = np.array([len(each) > _FEW for each in listed]) & facts.numbers
+    for i, row in enumerate(y):
+        there = rng.permutation(np.flatnonzero(~np.isnan(row)))
+        for j in there[: n_cells[i]].tolist():
+            how = KINDS[kind[i]]
+            partners = there[number[there] & (there != j)]
+            if not number[j]:
+                values = listed[j] if kind[i] % 2 else seen[j]
+                row[j] = _one_of(rng, values[values != rows[i, j]], row[j])
+            elif how == "shift" or how == "unit":
+                new = row[j] * rng.choice(_FACTORS)
+                if how == "shift":
+                    new = row[j] + facts.scale[j] * rng.uniform(2, 6) * rng.choice((-1, 1))
+                places = facts.decimals[j]
+                row[j] = new if places is None else np.round(new, places)
+            elif how == "swap" and len(partners):
+                k = int(rng.choice(partners))
+                row[j], row[k] = row[k], row[j]
+            else:
+                row[j] = _one_of(rng, seen[j], row[j])
+    return y, len(KINDS) * (n_cells - 1) + kind
+
+
+def _one_of(rng: np.random.Generator, values: Float64[np.ndarray, " n"], otherwise: float) -> float:
+    return float(rng.choice(values)) if len(values) else otherwise
+
+
+class Right(NamedTuple):
+    """The right rows, or what stands for them."""
+
+    clues: Clues
+    n_rows: int
+    may_be_called: Bool[np.ndarray, " D"] | bool = True  # the columns
+    tail: Any = None  # of the table's own cells, if no row is trusted
+
+    def per_row(self, level: Sets, right: Sets) -> Float64[np.ndarray, " n"]:
+        """How many sets of a right row are as suspicious as each of these."""
+        if self.tail is not None:
+            return self.tail.of_sets(level)
+        return (_above(right.suspicion, level.suspicion) + level.rank()) / (self.n_rows + 1)
+
+
+def call(clues: Clues, n_rows: int, right: Right, trial: Planted, rate: float) -> Sets:
+    """The most sets of which at most a share `rate` is false on average, the most suspicious first.
+
+    With R sets above a suspicion, the share is estimated by A/R + (1 - A/R) B/(B + C). A is the number of sets
+    in as many right rows; B and C count the false and the true sets among planted rows that are weighted so
+    that they have as many sets a row as the called rows; false ones of rows that had one before planting are
+    left to A. The sets are as small as nearly as many calls, and a share of false ones of single cells of
+    at most `rate`, allow.
+    """
+    options = [_called(rest, clues, n_rows, right, trial, rate) for rest in _RESTS]
+    enough = _NEARLY_ALL * max(len(sets.row) for sets, _ in options)
+    kept = [option for option in options if len(option[0].row) >= enough]
+    return next((sets for sets, alone in kept if alone <= rate), min(kept, key=lambda option: option[1])[0])
+
+
+def _called(
+    rest: float, clues: Clues, n_rows: int, rows: Right, trial: Planted, rate: float
+) -> tuple[Sets, float]:
+    """The called sets, and the estimated share of false ones among those of a single cell."""
+    sets, right, tried = clues.sets(rest), rows.clues.sets(rest), trial.clues.sets(rest)
+    sets = sets.take(np.flatnonzero(~(sets.cells & ~np.bool_(rows.may_be_called)).any(1)))
+    sets = sets.take(np.argsort(-sets.suspicion, kind="stable"))
+    level, n_above = sets.suspicion, np.arange(1, len(sets.row) + 1)
+    by_chance = np.minimum(n_rows * rows.per_row(sets, right) / n_above, 1.0)
+    true = (trial.wrong[tried.row] & tried.cells).any(1)
+    before = np.full(rows.n_rows, -np.inf)
+    np.maximum.at(before, right.row, right.suspicion)
+    also_before = np.minimum(tried.suspicion, before[trial.source[tried.row]])
+    allowed, alone = by_chance, 1.0
+    for _ in range(2):
+        if not (allowed <= rate).any():
+            return sets.take(np.arange(0)), 0.0
+        last = int(np.flatnonzero(allowed <= rate)[-1])
+        weight = _weights(sets, level[last], trial, tried)[tried.row]
+
+        def false_share(of: Bool[np.ndarray, " n"]) -> Float64[np.ndarray, " K"]:
+            wrongly = of & ~true
+            b = _above(tried.suspicion[wrongly], level, weight[wrongly])
+            b = b - _above(also_before[wrongly], level, weight[wrongly])
+            c = _above(tried.suspicion[of & true], level, weight[of & true])
+            return by_chance + (1 - by_chance) * b / np.maximum(b + c, 1e-300)
+
+        allowed = false_share(np.ones(len(true), dtype=bool))
+        alone = float(false_share(tried.cells.sum(1) == 1)[last])
+    kept = np.flatnonzero(allowed <= rate)
+    last = int(kept[-1]) if len(kept) else -1
+    return sets.take(np.arange(last + 1)), alone
+
+
+def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[np.ndarray, " n"]:
+    """Weights of the planted rows, by which those that are called have as many calls as the called rows.
+
+    The shares of the patterns are found by EM, after as many rows as `_PRIOR_ROWS` with few cells.
+    """
+    n_patterns = int(trial.pattern.max()) + 1
+    calls = np.bincount(np.bincount(sets.row[sets.suspicion >= level]).clip(0, _MOST_COUNTED), minlength=_MOST_COUNTED + 1)
+    of_row = np.bincount(tried.row[tried.suspicion >= level], minlength=len(trial.pattern)).clip(0, _MOST_COUNTED)
+    counted = np.zeros((n_patterns, _MOST_COUNTED + 1))
+    np.add.at(counted, (trial.pattern, of_row), 1.0)
+    n_each = counted.sum(1)
+    there = n_each > 0
+    shown = counted[:, 1:].sum(1) / np.maximum(n_each, 1)
+    given = counted[:, 1:] + (counted[:, 1:].sum(0) + 0.5) / (counted[:, 1:].sum() + 1)
+    given /= given.sum(1, keepdims=True)
+    first = there / (1 + np.arange(n_patterns) // len(KINDS)) ** 2 * np.maximum(shown, 0.02)
+    share = first = first / first.sum()
+    for _ in range(_STEPS):
+        joint = share[:, None] * given
+        found = (joint / joint.sum(0) * calls[1:]).sum(1) + _PRIOR_ROWS * first
+        share = found / found.sum()
+    of_pattern = share * there / np.maximum(shown, 0.05)
+    return (of_pattern / of_pattern.sum() / np.maximum(n_each, 1))[trial.pattern]
+
+
+def _above(
+    values: Float64[np.ndarray, " n"], levels: Float64[np.ndarray, " K"], weights: Float64[np.ndarray, " n"] | None = None
+) -> Float64[np.ndarray, " K"]:
+    """The weight of the values that are at least each level."""
+    order = np.argsort(-values, kind="stable")
+    total = np.cumsum(np.ones(len(values)) if weights is None else weights[order])
+    return np.concatenate([[0.0], total])[np.searchsorted(-values[order], -levels, side="right")]
