@@ -88,7 +88,7 @@ class Clues(NamedTuple):
     suspicion: Float64[np.ndarray, "n D"]  # nats; NaN for cells that are out of the question
 
     def sets(self, rest: float) -> "Sets":
-        """The fewest cells of each row that leave this share of the odds to the others, half of them at most.
+        """The fewest cells of each row that leave this share of the odds to the others; at most two, or half.
 
         T_S = log Σ_S exp T_l - log(1 + π Σ_{l not in S} exp T_l). Of the sets of a row that share a cell,
         the most suspicious one is kept; sets of negative suspicion are left out.
@@ -96,12 +96,14 @@ class Clues(NamedTuple):
         odds = np.where(np.isnan(self.suspicion), -np.inf, self.suspicion)
         order = np.argsort(-odds, axis=1, kind="stable")
         share = np.exp(np.take_along_axis(odds, order, 1) - np.logaddexp.reduce(odds, axis=1, keepdims=True))
-        most = np.maximum(np.isfinite(odds).sum(1) // 2, 1)
+        n_seen = np.isfinite(odds).sum(1)
+        most = np.minimum(np.maximum(n_seen // 2, 2), n_seen)
         size = np.minimum((np.cumsum(share, axis=1) < 1 - rest).sum(1) + 1, most)
         inside = np.argsort(order, axis=1) < size[:, None]
         whole = np.logaddexp.reduce(np.where(inside, odds, -np.inf), axis=1)
         others = np.logaddexp.reduce(np.where(inside, -np.inf, odds), axis=1)
-        return Sets(self.row, inside, whole - np.logaddexp(0.0, others + np.log(_PRIOR)))._disjoint()
+        suspicion = whole - np.logaddexp(0.0, others + np.log(_PRIOR))
+        return Sets(self.row, inside, suspicion, order[:, 0])._disjoint()
 
 
 class Sets(NamedTuple):
@@ -110,10 +112,11 @@ class Sets(NamedTuple):
     row: Ints
     cells: Bool[np.ndarray, "n D"]
     suspicion: Float64[np.ndarray, " n"]  # nats
+    first: Ints  # the column of the most suspicious cell
 
     def take(self, kept: np.ndarray) -> "Sets":
         """Some of them."""
-        return Sets(self.row[kept], self.cells[kept], self.suspicion[kept])
+        return Sets(*(each[kept] for each in self))
 
     def rank(self) -> Ints:
         """How many sets of the same row are as suspicious."""

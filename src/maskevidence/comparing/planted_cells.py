@@ -14,6 +14,7 @@ N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
 _MOST_COUNTED = 4  # calls of a row
 _PRIOR_ROWS = 8.0  # called rows that the pattern is worth before any is seen
+_PRIOR_CALLS = 5.0  # calls of all columns that are added to those of each
 _STEPS = 100  # of EM
 _FEW = 2  # values of a column in which no other number is planted
 KINDS = ("other row", "shift", "unit", "swap")
@@ -125,15 +126,26 @@ def _called(
         last = int(np.flatnonzero(allowed <= rate)[-1])
         weight = _weights(sets, level[last], trial, tried)[tried.row]
 
-        def false_share(of: Bool[np.ndarray, " n"]) -> Float64[np.ndarray, " K"]:
-            wrongly = of & ~true
-            b = _above(tried.suspicion[wrongly], level, weight[wrongly])
-            b = b - _above(also_before[wrongly], level, weight[wrongly])
-            c = _above(tried.suspicion[of & true], level, weight[of & true])
-            return by_chance + (1 - by_chance) * b / np.maximum(b + c, 1e-300)
+        def counts(of: Bool[np.ndarray, " n"]) -> tuple[Float64[np.ndarray, " K"], Float64[np.ndarray, " K"]]:
+            """False ones, and all."""
+            wrongly, rightly = of & ~true, of & true
+            false = _above(tried.suspicion[wrongly], level, weight[wrongly])
+            false = false - _above(also_before[wrongly], level, weight[wrongly])
+            return false, false + _above(tried.suspicion[rightly], level, weight[rightly])
 
-        allowed = false_share(np.ones(len(true), dtype=bool))
-        alone = float(false_share(tried.cells.sum(1) == 1)[last])
+        def false_share(of: Bool[np.ndarray, " n"], called: Bool[np.ndarray, " K"]) -> Float64[np.ndarray, " K"]:
+            """Of the calls by column of their most suspicious cell, which have the shares of the table's."""
+            false, every = counts(of)
+            overall, share = false / np.maximum(every, 1e-300), np.zeros(len(level))
+            n_called = np.maximum(np.cumsum(called), 1)
+            for j in np.unique(sets.first):
+                false, every = counts(of & (tried.first == j))
+                own = np.cumsum(called & (sets.first == j)) / n_called
+                share += own * (false + _PRIOR_CALLS * overall) / (every + _PRIOR_CALLS)
+            return by_chance + (1 - by_chance) * share
+
+        allowed = false_share(np.ones(len(true), dtype=bool), np.ones(len(level), dtype=bool))
+        alone = float(false_share(tried.cells.sum(1) == 1, sets.cells.sum(1) == 1)[last])
     kept = np.flatnonzero(allowed <= rate)
     last = int(kept[-1]) if len(kept) else -1
     return sets.take(np.arange(last + 1)), alone
@@ -161,7 +173,7 @@ def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[n
         found = (joint / joint.sum(0) * calls[1:]).sum(1) + _PRIOR_ROWS * first
         share = found / found.sum()
     of_pattern = share * there / np.maximum(shown, 0.05)
-    return (of_pattern / of_pattern.sum() / np.maximum(n_each, 1))[trial.pattern]
+    return n_each.sum() * (of_pattern / of_pattern.sum() / np.maximum(n_each, 1))[trial.pattern]
 
 
 def _above(
