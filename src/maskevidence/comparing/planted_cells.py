@@ -13,8 +13,6 @@ _LEAST_SUSPICIOUS = 0.5  # of the rows of a table stand for trusted ones
 N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
 _MOST_COUNTED = 4  # calls of a row
-_PRIOR_ROWS = 8.0  # called rows that the pattern is worth before any is seen
-_PRIOR_CALLS = 5.0  # calls of all columns that are added to those of each
 _STEPS = 100  # of EM
 _FEW = 2  # values of a column in which no other number is planted
 KINDS = ("other row", "shift", "unit", "swap")
@@ -126,54 +124,64 @@ def _called(
         last = int(np.flatnonzero(allowed <= rate)[-1])
         weight = _weights(sets, level[last], trial, tried)[tried.row]
 
-        def counts(of: Bool[np.ndarray, " n"]) -> tuple[Float64[np.ndarray, " K"], Float64[np.ndarray, " K"]]:
-            """False ones, and all."""
+        def false_share(of: Bool[np.ndarray, " n"]) -> Float64[np.ndarray, " K"]:
             wrongly, rightly = of & ~true, of & true
             false = _above(tried.suspicion[wrongly], level, weight[wrongly])
             false = false - _above(also_before[wrongly], level, weight[wrongly])
-            return false, false + _above(tried.suspicion[rightly], level, weight[rightly])
+            every = false + _above(tried.suspicion[rightly], level, weight[rightly])
+            return by_chance + (1 - by_chance) * false / np.maximum(every, 1e-300)
 
-        def false_share(of: Bool[np.ndarray, " n"], called: Bool[np.ndarray, " K"]) -> Float64[np.ndarray, " K"]:
-            """Of the calls by column of their most suspicious cell, which have the shares of the table's."""
-            false, every = counts(of)
-            overall, share = false / np.maximum(every, 1e-300), np.zeros(len(level))
-            n_called = np.maximum(np.cumsum(called), 1)
-            for j in np.unique(sets.first):
-                false, every = counts(of & (tried.first == j))
-                own = np.cumsum(called & (sets.first == j)) / n_called
-                share += own * (false + _PRIOR_CALLS * overall) / (every + _PRIOR_CALLS)
-            return by_chance + (1 - by_chance) * share
-
-        allowed = false_share(np.ones(len(true), dtype=bool), np.ones(len(level), dtype=bool))
-        alone = float(false_share(tried.cells.sum(1) == 1, sets.cells.sum(1) == 1)[last])
+        allowed = false_share(np.ones(len(true), dtype=bool))
+        alone = float(false_share(tried.cells.sum(1) == 1)[last])
     kept = np.flatnonzero(allowed <= rate)
     last = int(kept[-1]) if len(kept) else -1
     return sets.take(np.arange(last + 1)), alone
 
 
 def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[np.ndarray, " n"]:
-    """Weights of the planted rows, by which those that are called have as many calls as the called rows.
+    """Weights of the planted rows, by which those that are called are like the called rows of the table.
 
-    The shares of the patterns are found by EM, after as many rows as `_PRIOR_ROWS` with few cells.
+    They have as many calls with their pattern, and these are in the same columns with that of the wrong cell.
     """
-    n_patterns = int(trial.pattern.max()) + 1
-    calls = np.bincount(np.bincount(sets.row[sets.suspicion >= level]).clip(0, _MOST_COUNTED), minlength=_MOST_COUNTED + 1)
-    of_row = np.bincount(tried.row[tried.suspicion >= level], minlength=len(trial.pattern)).clip(0, _MOST_COUNTED)
-    counted = np.zeros((n_patterns, _MOST_COUNTED + 1))
-    np.add.at(counted, (trial.pattern, of_row), 1.0)
-    n_each = counted.sum(1)
-    there = n_each > 0
-    shown = counted[:, 1:].sum(1) / np.maximum(n_each, 1)
-    given = counted[:, 1:] + (counted[:, 1:].sum(0) + 0.5) / (counted[:, 1:].sum() + 1)
+    n, d = trial.wrong.shape
+    called, found = (each.take(np.flatnonzero(each.suspicion >= level)) for each in (sets, tried))
+    n_calls = np.bincount(found.row, minlength=n).clip(0, _MOST_COUNTED)
+    table_calls = np.bincount(called.row).clip(0, _MOST_COUNTED)
+    of_pattern = _shares(trial.pattern, n_calls, np.bincount(table_calls, minlength=_MOST_COUNTED + 1)[1:], len(KINDS), 8.0)
+    single = np.flatnonzero(trial.wrong.sum(1) == 1)
+    best = np.zeros(n, dtype=np.int64)
+    top = found.take(np.flatnonzero(found.rank() == 1))
+    best[top.row] = 1 + top.first
+    of_column = _shares(trial.wrong[single].argmax(1), best[single], np.bincount(called.first, minlength=d), d, 2.0)
+    column = np.zeros(d)
+    column[: len(of_column)] = of_column
+    weight = of_pattern[trial.pattern] / np.bincount(trial.pattern)[trial.pattern]
+    return weight * (trial.wrong @ column) / np.maximum(trial.wrong.sum(1), 1)
+
+
+def _shares(cause: Ints, seen: Ints, counts: Int64[np.ndarray, " F"], n_equal: int, before: float) -> Float64[np.ndarray, " S"]:
+    """How often each cause is among the table's wrong rows, by EM from what is seen there.
+
+    Args:
+        cause: of each planted row.
+        seen: what is called in it, 1 to F; 0 for nothing.
+        counts: of the table's called rows, by what is called.
+        n_equal: how many causes are equally probable before; the next as many are 4, 9, ... times rarer.
+        before: called rows that this is worth.
+    """
+    table = np.zeros((int(cause.max(initial=0)) + 1, len(counts) + 1))
+    np.add.at(table, (cause, seen), 1.0)
+    n_each = table.sum(1)
+    shown = table[:, 1:].sum(1) / np.maximum(n_each, 1)
+    given = table[:, 1:] + (table[:, 1:].sum(0) + 0.5) / (table[:, 1:].sum() + 1)
     given /= given.sum(1, keepdims=True)
-    first = there / (1 + np.arange(n_patterns) // len(KINDS)) ** 2 * np.maximum(shown, 0.02)
-    share = first = first / first.sum()
+    first = (n_each > 0) / (1 + np.arange(len(table)) // n_equal) ** 2 * np.maximum(shown, 0.02)
+    share = first = first / max(first.sum(), 1e-300)
     for _ in range(_STEPS):
         joint = share[:, None] * given
-        found = (joint / joint.sum(0) * calls[1:]).sum(1) + _PRIOR_ROWS * first
+        found = (joint / np.maximum(joint.sum(0), 1e-300) * counts).sum(1) + before * first
         share = found / found.sum()
-    of_pattern = share * there / np.maximum(shown, 0.05)
-    return n_each.sum() * (of_pattern / of_pattern.sum() / np.maximum(n_each, 1))[trial.pattern]
+    return share * (n_each > 0) / np.maximum(shown, 0.05)
 
 
 def _above(
