@@ -13,6 +13,7 @@ _LEAST_SUSPICIOUS = 0.5  # of the rows of a table stand for trusted ones
 N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
 _MOST_COUNTED = 4  # calls of a row
+_PRIOR_CALLS = 2.0  # planted calls of all columns that are added to those of each
 _STEPS = 100  # of EM
 _FEW = 2  # values of a column in which no other number is planted
 KINDS = ("other row", "shift", "unit", "swap")
@@ -124,15 +125,25 @@ def _called(
         last = int(np.flatnonzero(allowed <= rate)[-1])
         weight = _weights(sets, level[last], trial, tried)[tried.row]
 
-        def false_share(of: Bool[np.ndarray, " n"]) -> Float64[np.ndarray, " K"]:
+        def counts(of: Bool[np.ndarray, " n"]) -> tuple[Float64[np.ndarray, " K"], Float64[np.ndarray, " K"]]:
+            """False ones, and all, above each suspicion."""
             wrongly, rightly = of & ~true, of & true
             false = _above(tried.suspicion[wrongly], level, weight[wrongly])
             false = false - _above(also_before[wrongly], level, weight[wrongly])
-            every = false + _above(tried.suspicion[rightly], level, weight[rightly])
-            return by_chance + (1 - by_chance) * false / np.maximum(every, 1e-300)
+            return false, false + _above(tried.suspicion[rightly], level, weight[rightly])
 
-        allowed = false_share(np.ones(len(true), dtype=bool))
-        alone = float(false_share(tried.cells.sum(1) == 1)[last])
+        def false_share(of: Bool[np.ndarray, " n"], called: Bool[np.ndarray, " K"]) -> Float64[np.ndarray, " K"]:
+            """Of planted sets whose most suspicious cells are in the columns of those of the table's sets."""
+            false, every = counts(of)
+            overall, share = false / np.maximum(every, 1e-300), np.zeros(len(level))
+            for j in np.unique(sets.first):
+                false, every = counts(of & (tried.first == j))
+                own = np.cumsum(called & (sets.first == j)) / np.maximum(np.cumsum(called), 1)
+                share += own * (false + _PRIOR_CALLS * overall) / (every + _PRIOR_CALLS)
+            return by_chance + (1 - by_chance) * share
+
+        allowed = false_share(np.ones(len(true), dtype=bool), np.ones(len(level), dtype=bool))
+        alone = float(false_share(tried.cells.sum(1) == 1, sets.cells.sum(1) == 1)[last])
     kept = np.flatnonzero(allowed <= rate)
     last = int(kept[-1]) if len(kept) else -1
     return sets.take(np.arange(last + 1)), alone
@@ -156,7 +167,8 @@ def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[n
     column = np.zeros(d)
     column[: len(of_column)] = of_column
     weight = of_pattern[trial.pattern] / np.bincount(trial.pattern)[trial.pattern]
-    return weight * (trial.wrong @ column) / np.maximum(trial.wrong.sum(1), 1)
+    weight *= (trial.wrong @ column) / np.maximum(trial.wrong.sum(1), 1)
+    return weight * n / weight.sum()
 
 
 def _shares(cause: Ints, seen: Ints, counts: Int64[np.ndarray, " F"], n_equal: int, before: float) -> Float64[np.ndarray, " S"]:
