@@ -10,8 +10,8 @@ trusted rows. Power and false calls are those at a rate of 10 %. Tables of numbe
 kernel-gaussian; the mixed one, and ionosphere, whose cells repeat a few values, by a network, whose fits take
 most of the time. lace is among the others where it can be imported.
 
-`--parts rates` draws tables whose right cells are known, in settings where right cells look wrong beside a wrong
-one: columns that repeat others, totals, rows with many wrong cells, copies, words, few trusted rows, none.
+`--parts rates` draws tables whose wrong cells are known, in settings where right ones look wrong beside them:
+columns that repeat others, totals, rows with many wrong cells, copies, words, few trusted rows, none.
 """
 
 import argparse
@@ -33,13 +33,13 @@ from _timing import Target, arguments, data, finish, machine, mean_and_se, show
 import numpy as np
 import pandas
 import torch
-from _wrong_cell_settings import NETWORK, SETTINGS
-from _wrong_cell_settings import spoilt as drawn
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.metrics import average_precision_score
 
 import maskevidence as me
+from _wrong_cell_settings import NETWORK, SETTINGS
+from _wrong_cell_settings import spoilt as drawn
 from maskevidence.comparing import wrong_cells as room
 from maskevidence.comparing.cell_search import OUTSIDE, facts_of
 from maskevidence.data import Table
@@ -483,7 +483,15 @@ def rates(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Targe
             targets.append(Target(f"{name}, {model}: tables with a call", any_call, high=0.1 + spread))
         else:
             targets.append(Target(f"{name}, {model}: false", float(false.mean()), high=most + 2 * error))
-    headings = ["setting and model", "tables", "calls", "any", "false calls", "power", "false of single cells"]
+    headings = [
+        "setting and model",
+        "tables",
+        "calls",
+        "any",
+        "false calls",
+        "power",
+        "false of single cells",
+    ]
     headings += ["power, single cells", "false by ranks of cells", "power by these", "CPU s"]
     show(f"Stated rate {RATE:g}", headings, rows)
     return results, targets

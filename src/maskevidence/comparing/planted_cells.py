@@ -9,7 +9,6 @@ from maskevidence.comparing.cell_search import Cells, Clues, Facts, Ints, Rows, 
 
 _RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
 _NEARLY_ALL = 0.97  # of the calls of the best of these
-_LEAST_SUSPICIOUS = 0.5  # of the rows of a table stand for trusted ones
 N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
 _MOST_COUNTED = 4  # calls of a row
@@ -29,9 +28,7 @@ class Planted(NamedTuple):
     pattern: Ints  # of each row: the number of cells, and their kind
 
 
-def planted(
-    rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts
-) -> tuple[Rows, Ints]:
+def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> tuple[Rows, Ints]:
     """Rows with one or more wrong cells each, and their patterns: 4 (number of cells - 1) + kind.
 
     A number gets the value of another row, is shifted by 2 to 6 scales, has another unit, or is swapped with
@@ -47,7 +44,10 @@ def planted(
     n_cells = 1 + rng.choice(len(sizes), size=len(rows), p=sizes / sizes.sum())
     kind = rng.integers(len(KINDS), size=len(rows))
     seen = [column[~np.isnan(column)] for column in pool.T]
-    listed = [np.unique(column) if values is None else values for column, values in zip(seen, facts.values, strict=True)]
+    listed = [
+        np.unique(column) if values is None else values
+        for column, values in zip(seen, facts.values, strict=True)
+    ]
     number = np.array([len(each) > _FEW for each in listed]) & facts.numbers
     for i, row in enumerate(y):
         there = rng.permutation(np.flatnonzero(~np.isnan(row)))
@@ -93,11 +93,11 @@ class Right(NamedTuple):
 def call(clues: Clues, n_rows: int, right: Right, trial: Planted, rate: float) -> Sets:
     """The most sets of which at most a share `rate` is false on average, the most suspicious first.
 
-    With R sets above a suspicion, the share is estimated by A/R + (1 - A/R) B/(B + C). A is the number of sets
-    in as many right rows; B and C count the false and the true sets among planted rows that are weighted so
-    that they have as many sets a row as the called rows; false ones of rows that had one before planting are
-    left to A. The sets are as small as nearly as many calls, and a share of false ones of single cells of
-    at most `rate`, allow.
+    With R sets above a suspicion, the share is estimated by A/R + (1 - A/R) B/(B + C). A is the number of
+    sets in as many right rows. B and C count the false and the true sets in planted rows, which have weights
+    that make them like the called rows in the number of sets and their columns; false ones of rows that had
+    one before planting are left to A. The sets are as small as they can be while at most `rate` of those of
+    one cell are false, and nearly as many are called.
     """
     options = [_called(rest, clues, n_rows, right, trial, rate) for rest in _RESTS]
     enough = _NEARLY_ALL * max(len(sets.row) for sets, _ in options)
@@ -118,35 +118,50 @@ def _called(
     before = np.full(rows.n_rows, -np.inf)
     np.maximum.at(before, right.row, right.suspicion)
     also_before = np.minimum(tried.suspicion, before[trial.source[tried.row]])
-    allowed, alone = by_chance, 1.0
-    for _ in range(2):
+    search = _Search(sets, tried, true, also_before)
+    everywhere, alone = np.ones(len(true), dtype=bool), tried.cells.sum(1) == 1
+    allowed, of_single = by_chance, by_chance
+    for _ in range(2):  # the weights are those of the calls that they allow
         if not (allowed <= rate).any():
             return sets.take(np.arange(0)), 0.0
-        last = int(np.flatnonzero(allowed <= rate)[-1])
-        weight = _weights(sets, level[last], trial, tried)[tried.row]
+        weight = _weights(sets, level[np.flatnonzero(allowed <= rate)[-1]], trial, tried)[tried.row]
+        shares = (
+            search.false_share(weight, everywhere, np.ones(len(level), dtype=bool)),
+            search.false_share(weight, alone, sets.cells.sum(1) == 1),
+        )
+        allowed, of_single = (by_chance + (1 - by_chance) * share for share in shares)
+    n_called = int(np.flatnonzero(np.append(True, allowed <= rate))[-1])
+    return sets.take(np.arange(n_called)), float(of_single[n_called - 1]) if n_called else 0.0
 
-        def counts(of: Bool[np.ndarray, " n"]) -> tuple[Float64[np.ndarray, " K"], Float64[np.ndarray, " K"]]:
-            """False ones, and all, above each suspicion."""
-            wrongly, rightly = of & ~true, of & true
-            false = _above(tried.suspicion[wrongly], level, weight[wrongly])
-            false = false - _above(also_before[wrongly], level, weight[wrongly])
-            return false, false + _above(tried.suspicion[rightly], level, weight[rightly])
 
-        def false_share(of: Bool[np.ndarray, " n"], called: Bool[np.ndarray, " K"]) -> Float64[np.ndarray, " K"]:
-            """Of planted sets whose most suspicious cells are in the columns of those of the table's sets."""
-            false, every = counts(of)
-            overall, share = false / np.maximum(every, 1e-300), np.zeros(len(level))
-            for j in np.unique(sets.first):
-                false, every = counts(of & (tried.first == j))
-                own = np.cumsum(called & (sets.first == j)) / np.maximum(np.cumsum(called), 1)
-                share += own * (false + _PRIOR_CALLS * overall) / (every + _PRIOR_CALLS)
-            return by_chance + (1 - by_chance) * share
+class _Search(NamedTuple):
+    """What the search says of the table, and of planted cells."""
 
-        allowed = false_share(np.ones(len(true), dtype=bool), np.ones(len(level), dtype=bool))
-        alone = float(false_share(tried.cells.sum(1) == 1, sets.cells.sum(1) == 1)[last])
-    kept = np.flatnonzero(allowed <= rate)
-    last = int(kept[-1]) if len(kept) else -1
-    return sets.take(np.arange(last + 1)), alone
+    sets: Sets  # the most suspicious first
+    tried: Sets
+    true: Bool[np.ndarray, " n"]  # which of those that were tried hold a planted cell
+    before: Float64[np.ndarray, " n"]  # the suspicion that is left if another set of its row had it, too
+
+    def counts(
+        self, weight: Float64[np.ndarray, " n"], of: Bool[np.ndarray, " n"]
+    ) -> tuple[Float64[np.ndarray, " K"], Float64[np.ndarray, " K"]]:
+        """The false ones, and all, above the suspicion of each set of the table."""
+        level, wrongly, rightly = self.sets.suspicion, of & ~self.true, of & self.true
+        false = _above(self.tried.suspicion[wrongly], level, weight[wrongly])
+        false = false - _above(self.before[wrongly], level, weight[wrongly])
+        return false, false + _above(self.tried.suspicion[rightly], level, weight[rightly])
+
+    def false_share(
+        self, weight: Float64[np.ndarray, " n"], of: Bool[np.ndarray, " n"], called: Bool[np.ndarray, " K"]
+    ) -> Float64[np.ndarray, " K"]:
+        """The share of false ones among planted sets; by column, in the proportions of the table's sets."""
+        false, every = self.counts(weight, of)
+        overall, share = false / np.maximum(every, 1e-300), np.zeros(len(called))
+        for j in np.unique(self.sets.first):
+            false, every = self.counts(weight, of & (self.tried.first == j))
+            own = np.cumsum(called & (self.sets.first == j)) / np.maximum(np.cumsum(called), 1)
+            share += own * (false + _PRIOR_CALLS * overall) / (every + _PRIOR_CALLS)
+        return share
 
 
 def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[np.ndarray, " n"]:
@@ -158,20 +173,26 @@ def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[n
     called, found = (each.take(np.flatnonzero(each.suspicion >= level)) for each in (sets, tried))
     n_calls = np.bincount(found.row, minlength=n).clip(0, _MOST_COUNTED)
     table_calls = np.bincount(called.row).clip(0, _MOST_COUNTED)
-    of_pattern = _shares(trial.pattern, n_calls, np.bincount(table_calls, minlength=_MOST_COUNTED + 1)[1:], len(KINDS), 8.0)
+    of_pattern = _shares(
+        trial.pattern, n_calls, np.bincount(table_calls, minlength=_MOST_COUNTED + 1)[1:], len(KINDS), 8.0
+    )
     single = np.flatnonzero(trial.wrong.sum(1) == 1)
     best = np.zeros(n, dtype=np.int64)
     top = found.take(np.flatnonzero(found.rank() == 1))
     best[top.row] = 1 + top.first
-    of_column = _shares(trial.wrong[single].argmax(1), best[single], np.bincount(called.first, minlength=d), d, 2.0)
+    of_column = _shares(
+        trial.wrong[single].argmax(1), best[single], np.bincount(called.first, minlength=d), d, 2.0
+    )
     column = np.zeros(d)
     column[: len(of_column)] = of_column
     weight = of_pattern[trial.pattern] / np.bincount(trial.pattern)[trial.pattern]
     weight *= (trial.wrong @ column) / np.maximum(trial.wrong.sum(1), 1)
-    return weight * n / weight.sum()
+    return weight * n / max(weight.sum(), 1e-300)
 
 
-def _shares(cause: Ints, seen: Ints, counts: Int64[np.ndarray, " F"], n_equal: int, before: float) -> Float64[np.ndarray, " S"]:
+def _shares(
+    cause: Ints, seen: Ints, counts: Int64[np.ndarray, " F"], n_equal: int, before: float
+) -> Float64[np.ndarray, " S"]:
     """How often each cause is among the table's wrong rows, by EM from what is seen there.
 
     Args:
@@ -197,7 +218,9 @@ def _shares(cause: Ints, seen: Ints, counts: Int64[np.ndarray, " F"], n_equal: i
 
 
 def _above(
-    values: Float64[np.ndarray, " n"], levels: Float64[np.ndarray, " K"], weights: Float64[np.ndarray, " n"] | None = None
+    values: Float64[np.ndarray, " n"],
+    levels: Float64[np.ndarray, " K"],
+    weights: Float64[np.ndarray, " n"] | None = None,
 ) -> Float64[np.ndarray, " K"]:
     """The weight of the values that are at least each level."""
     order = np.argsort(-values, kind="stable")

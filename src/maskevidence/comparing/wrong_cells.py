@@ -1,5 +1,6 @@
 """Which cells of a table are wrong, at a stated rate of false discoveries."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -45,13 +46,23 @@ def wrong_cells(
 
     Each cell x_j is judged by log q(x_j) - log p(x_j | the rest of its row), where q is the distribution of
     a wrong cell; the most surprising cell is hidden and the rest of the row judged again, as `CellJudge`
-    says. Trusted rows go through the same search. The p-value of a cell with suspicion s is its rank among
-    the cells of these rows and of its own, (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of
-    them), and the procedure of Benjamini and Hochberg calls cells wrong.
+    says. A call names a cell, or, where several explain the same surprise, a set of cells of a row, one of
+    which is wrong: of two columns that say the same it cannot be known which.
+
+    Calls are those above the lowest suspicion at which their estimated false share is at most `rate`. False
+    calls in right rows are counted in the trusted rows, which go through the same search. A right cell beside
+    a wrong one looks wrong, too: so wrong cells (values of other rows, shifts, other units, swaps) are
+    planted into trusted rows and searched for, with the number in a row and the columns that the table's
+    calls show, and calls without a planted cell are false. **On average at most `rate` of the calls are false
+    if right rows are like trusted ones, and wrong cells confuse the search no more than planted ones.**
+
+    The p-value of a cell with suspicion s is its rank among the cells of trusted rows and of its own,
+    (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them).
 
     Without trusted rows, a p-value is the share of the table's own cells that are as suspicious, beyond the
     90 % quantile by the tail of a generalised Pareto distribution, which at most 2 % of wrong cells leave as
-    it is. The rate then rests on that tail.
+    it is; the calmer half of the rows is planted into. The rate then rests on that tail, which is taken a
+    standard error heavier than it looks, and no word or yes/no is called: a rare one need not be wrong.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
@@ -100,8 +111,12 @@ def wrong_cells(
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
-    single = np.bincount(calls.ravel(), minlength=1) == 1
-    called = (calls > 0) & single[calls]
+    elif not calls.any():
+        notes.append(
+            f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
+            f"{math.ceil(len(coded) / (rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
+        )
+    called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
     return replace(found, cells=_described(found, coded, sittings, judged, seed))
 
@@ -284,7 +299,9 @@ class _Tail:
 
     def share(self, suspicion: Rows) -> Rows:
         """The share of right cells that are as suspicious as each of these."""
-        own = np.column_stack([tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)])
+        own = np.column_stack(
+            [tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)]
+        )
         return np.maximum(self.whole(suspicion), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
@@ -307,7 +324,10 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
     ratios = (5**shapes - 1) / (2.5**shapes - 1)
     shape = shapes[np.abs(ratios - b / a).argmin()]
     if n_beyond:
-        slope_a, slope_b = 0.4 ** (-shape - 1) * shape / (2.5**shape - 1), 0.2 ** (-shape - 1) * shape / (5**shape - 1)
+        slope_a, slope_b = (
+            0.4 ** (-shape - 1) * shape / (2.5**shape - 1),
+            0.2 ** (-shape - 1) * shape / (5**shape - 1),
+        )
         variance = (0.24 * slope_a**2 + 0.16 * slope_b**2 - 0.24 * slope_a * slope_b) / n_beyond
         shape = shapes[np.abs(ratios - b / a * np.exp(np.sqrt(variance))).argmin()]
     scale = b / (5**shape - 1)
@@ -324,7 +344,7 @@ def _described(
     found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, seed: int
 ) -> tuple[WrongCell, ...]:
     """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there."""
-    listed = (found.called | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
+    listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
     order = np.argsort(-judged.suspicion[listed], kind="stable")[:_MOST_LISTED]
     row, column = places[order].T
@@ -340,7 +360,7 @@ def _described(
             (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
             of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
             drawn[these] = of_cells.reshape(-1, _DRAWS)
-        these = these[is_number[these] & found.called[row[these], column[these]]]
+        these = these[is_number[these]]
         made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
         for k, suggestion in zip(these.tolist(), made, strict=True):
             suggestions[k] = suggestion
@@ -361,11 +381,20 @@ def _described(
                 suspicion=float(found.suspicion[i, j]),
                 p_value=float(found.p_values[i, j]),
                 called=bool(found.called[i, j]),
+                one_of=_one_of(found, i, j),
                 fault=FAULTS[judged.fault[i, j]],
                 suggestion=suggestions[k],
             )
         )
     return tuple(cells)
+
+
+def _one_of(found: WrongCells, row: int, column: int) -> str:
+    """The columns of a call of several cells."""
+    call = found.calls[row, column]
+    if not call or found.called[row, column]:
+        return ""
+    return ", ".join(found.table.columns[j] for j in np.flatnonzero(found.calls[row] == call).tolist())
 
 
 def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:
