@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.model import HasValuesOf, to_device_of
+from maskevidence.model import MASS, HasValuesOf, base_measure_of, to_device_of
 from maskevidence.scores.ask import Asker, MaskedRows, RowIndex
 from maskevidence.tokens import Tokens
 
@@ -71,6 +71,8 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
         listed = model.values_of(j) if isinstance(model, HasValuesOf) else None
         each = None if listed is None else listed.cpu().double().numpy()
         unseen = each is not None and (len(each) > 2 or j in categories)
+        if each is None and base_measure_of(model) == MASS:  # of 0 and 1
+            each = np.unique(known[~np.isnan(known[:, j]), j])
         values.append(each[:-1] if each is not None and unseen else each)
     quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
     scale = (quantiles[2] - quantiles[0]) / 2
@@ -269,7 +271,10 @@ def _beside_others(suspicion: Rows) -> Rows:
 
 
 def _unknown(column: Float64[np.ndarray, " n"]) -> float:
-    """log of the share of unknown values among wrong cells and, by those that occur once, among right ones."""
+    """log of the share of unknown values among wrong cells, less that among right ones.
+
+    The latter is estimated by the values that occur once (Good and Turing).
+    """
     _, times = np.unique(column[~np.isnan(column)], return_counts=True)
     return float(np.log(_UNKNOWN) - np.log((1 + (times == 1).sum()) / (2 + times.sum())))
 
