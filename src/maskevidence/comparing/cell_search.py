@@ -70,7 +70,7 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
     for j in range(known.shape[1]):
         listed = model.values_of(j) if isinstance(model, HasValuesOf) else None
         each = None if listed is None else listed.cpu().double().numpy()
-        unseen = each is not None and (len(each) > 2 or j in categories)
+        unseen = listed is not None and (len(listed) > 2 or j in categories)
         if each is None and base_measure_of(model) == MASS:  # of 0 and 1
             each = np.unique(known[~np.isnan(known[:, j]), j])
         values.append(each[:-1] if each is not None and unseen else each)
