@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from maskevidence.evidence.score_means import mean_of_scores
 from maskevidence.evidence.standard_errors import MeanWithErrors, t_half_width
-from maskevidence.masks.design import DrawnMasks, MaskDesign, MaskKey, drawn_masks
+from maskevidence.masks.design import DrawnMasks, MaskDesign, MaskKey, Masks, drawn_masks
 from maskevidence.scores.record import ScoreTable
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.subsets import listed_subsets, mask_of
@@ -89,7 +89,9 @@ class RandomScores:
 
     def _of_masks(self, x: np.ndarray, row: np.ndarray, masked: np.ndarray, size: np.ndarray) -> np.ndarray:
         bits = keyed_bits(5, x[row, 0].astype(np.int64), row, masked @ self.words)
-        normal = ndtri((bits >> np.uint64(11)).astype(float) / 2**53 + 2.0**-54)
+        return self._noise(ndtri((bits >> np.uint64(11)).astype(float) / 2**53 + 2.0**-54), size)
+
+    def _noise(self, normal: np.ndarray, size: np.ndarray) -> np.ndarray:
         if self.kind == "one size":
             return self.sd[size] * normal
         if self.kind == "rare":
@@ -131,6 +133,47 @@ class RandomScores:
                 sizes.append(np.full(count, size))
                 weights.append(np.full(count, 1.0 / count))
         return (*map(np.concatenate, (rows, masks, sizes, weights)), expected)
+
+
+class WideRows(RandomScores):
+    """Scores of wide rows: the level of a row, a curve, and noise of mean 0 and variance 1 over masks.
+
+    Args:
+        n_tokens: D.
+        kind: of the noise: "normal", a key of `SIGMA`, or "rare" for two values, of which 1 % are the lower.
+        row_sd: of the rows' log evidence, nats.
+        mask_sd: of a row's estimate by one mask, nats.
+    """
+
+    slope = 3.0  # of the curve, nats per masked token
+    expected = 0.0
+
+    def __init__(self, n_tokens: int, kind: str, row_sd: float, mask_sd: float) -> None:
+        super().__init__(n_tokens, kind)
+        self.n_tokens, self.row_sd, self.mask_sd = n_tokens, row_sd, mask_sd
+
+    def rows(self, n: int, seed: int) -> np.ndarray:
+        x = super().rows(n, seed)
+        x[:, 1] = self.row_sd * np.random.default_rng([seed, 9]).normal(size=n)
+        return x
+
+    def score(self, x: np.ndarray, masks: DrawnMasks) -> np.ndarray:
+        centred = masks.size / self.n_tokens - (self.n_tokens + 1) / (2 * self.n_tokens)
+        return super().score(x, masks) + x[masks.row, 1] / self.n_tokens + self.slope * centred
+
+    def log_evidence(self, x: np.ndarray, observed: np.ndarray) -> np.ndarray:
+        return super().log_evidence(x, observed) + x[:, 1]
+
+    def _noise(self, normal: np.ndarray, size: np.ndarray) -> np.ndarray:
+        if self.kind == "normal":
+            unit = normal
+        elif self.kind == "rare":
+            unit = (RARE - (normal < ndtri(RARE))) / math.sqrt(RARE * (1 - RARE))
+        else:
+            variance = SIGMA[self.kind] ** 2
+            spread = math.sqrt((math.exp(variance) - 1) * math.exp(variance))
+            unit = (math.exp(variance / 2) - np.exp(SIGMA[self.kind] * normal)) / spread
+        return self.mask_sd / self.n_tokens * unit
 
 
 SIGMA = {"lognormal": 1.0, "lognormal 1.5": 1.5}
@@ -192,16 +235,27 @@ def estimates(setting: Setting, design: MaskDesign, n_runs: int) -> Iterator[tup
         design: how masks are drawn.
         n_runs: the number of runs.
     """
-    scores, ids = model(setting.model, setting.n_tokens), ids_of(setting.ids, setting.n)
-    n_tokens, position = setting.observed.sum(1), positions(ids)
+    scores = model(setting.model, setting.n_tokens)
     for seed in range(n_runs):
-        x = scores.rows(setting.n, seed)
-        key = MaskKey(seed * 7919 + 13, setting.sharing)
-        masks = drawn_masks(design, key, ids, setting.observed, position=position)
-        score, of = scores.score(x, masks), masks.row
+        run = Run(scores, ids_of(setting.ids, setting.n), setting.observed, setting.sharing, seed)
+        yield run.mean(design), run.truth
+
+
+class Run:
+    """The rows of a run, their true value, and the estimate by any design."""
+
+    def __init__(
+        self, scores: Scores, ids: np.ndarray, observed: np.ndarray, sharing: Masks, seed: int
+    ) -> None:
+        self.scores, self.ids, self.observed = scores, ids, observed
+        self.x, self.key = scores.rows(len(ids), seed), MaskKey(seed * 7919 + 13, sharing)
+        self.truth = float(scores.log_evidence(self.x, observed).mean())
+
+    def mean(self, design: MaskDesign) -> MeanWithErrors:
+        masks = drawn_masks(design, self.key, self.ids, self.observed, position=positions(self.ids))
+        score, of, n_tokens = self.scores.score(self.x, masks), masks.row, self.observed.sum(1)
         table = ScoreTable(masks.ids[of], masks.draw, masks.size, n_tokens[of], score).sorted()
-        truth = float(scores.log_evidence(x, setting.observed).mean())
-        yield mean_of_scores(table, design, key).mean, truth
+        return mean_of_scores(table, design, self.key).mean
 
 
 @dataclass(frozen=True)

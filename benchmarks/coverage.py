@@ -1,6 +1,7 @@
 """Do 95 % intervals cover the true value in 95 % of the runs, and is the mean over runs correct?
 
     python benchmarks/coverage.py
+    python benchmarks/coverage.py --part default --rows 10
 
 The true value of a run is the log evidence of the same rows, so that the interval has to cover only the error
 of the masks. The models (`_coverage.py`) are hard for intervals: a steep curve, random scores with one size
@@ -13,16 +14,23 @@ by Student's t interval and by the interval of the package, which adds what rare
 The second table has models whose scores have heavy tails: a network on digits in standard deviations, and
 PPCA on the standardised columns of breast cancer, held-out rows. Runs take draws from a pool of thousands.
 
+The third table has the default design of wide rows, which ends where its error is 0.4 of the data error: few
+and many rows of 30 tokens, noise of all kinds, and 1, 2 or 4 times as much noise of a mask as spread of the
+rows. It shows what a run costs, in draws for each row, and how far the mean of all runs lies from the truth.
+
 The last table compares two rules for the degrees of freedom of `EverySize` on single rows. Let v be the
 variance of each cell and nu = R - 1. The plug-in rule nu (sum v)^2 / sum v^2 is too low on average, because
 the squares of estimated variances are too large by a factor of 1 + 2/nu. The rule (nu + 2) (sum v)^2 /
 sum v^2 - 2 corrects this for normal scores.
 """
 
+import itertools
 import math
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from _timing import Target, arguments, finish, machine, show
@@ -32,14 +40,18 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import maskevidence as me
-from _coverage import MODELS, Cell, Setting, coverage, estimates
+from _coverage import MODELS, Cell, Run, Setting, WideRows, coverage, estimates
 from _precision_models import standardised, trained
-from maskevidence.evidence.standard_errors import t_half_width
-from stopping import scored
+from maskevidence.evidence.precise import default_design
+from maskevidence.evidence.standard_errors import MeanWithErrors, t_half_width
+from stopping import Found, scored
 
 N_ROWS, N_TOKENS = (1, 2, 5, 20, 40, 200), (1, 2, 5, 30)
 SHARING: tuple[Literal["own", "shared"], ...] = ("own", "shared")
 MASKS_OF_A_CELL, FEWEST_RUNS, MOST_RUNS = 60_000, 50, 200
+WIDE = 30  # tokens, from which random sizes are the default
+DEFAULT_ROWS, SHARE_OF_NOISE = (10, 20, 50, 200, 2000), (1.0, 2.0, 4.0)
+NOISE = ("normal", "lognormal", "lognormal 1.5", "rare")
 LOWEST, SURE = 0.93, 3.0  # standard errors by which a coverage is outside
 LOWEST_OF_ONE_ROW = {"lognormal 1.5": 0.90}  # of one row, of which a run has 15 to 40 masks
 FEWEST_FOR_RARE = 400  # masks
@@ -162,6 +174,45 @@ def _words(of_cell: list[Entry]) -> str:
     return f"{lowest[0]:.2f} → {lowest[1]:.2f} ×{np.mean([cell.wider for cell in random]):.2f}"
 
 
+@dataclass(frozen=True)
+class DefaultCell:
+    """The default design in one setting.
+
+    Attributes:
+        cell: its coverage.
+        draws: for each row, on average.
+        bias: the mean error over the errors' standard deviation.
+    """
+
+    cell: Cell
+    draws: float
+    bias: float
+
+
+def default_cell(n: int, kind: str, noise: float, n_runs: int) -> DefaultCell:
+    """Runs of the default design."""
+    scores = WideRows(WIDE, kind, row_sd=20.0 / noise, mask_sd=20.0)
+    lengths, draws, found = np.full(n, WIDE), [], []
+
+    def summarised(run: Run, design: me.MaskDesign) -> Found:
+        draws[-1] = int(design.n_draws(lengths[:1])[0])
+        mean = run.mean(design)
+        return Found(mean.mean, mean.mask_se, mean.mask_df, mean.data_se, n, mean.tails)
+
+    for seed in range(n_runs):
+        run = Run(scores, np.arange(n), np.ones((n, WIDE), dtype=np.bool_), "own", seed)
+        design, score = default_design(lengths), partial(summarised, run)
+        draws.append(0)
+        if isinstance(design, me.MaskDesign):
+            ended = score(design)
+        else:
+            ended = design.drawn(design.first(lengths), score)
+        errors = MeanWithErrors(ended.mean, ended.mask_se, ended.mask_df, ended.data_se, ended.tails)
+        found.append((errors, run.truth))
+    cell = coverage(found)
+    return DefaultCell(cell, float(np.mean(draws)), cell.z / math.sqrt(n_runs))
+
+
 def heavy_tails(quick: bool) -> Iterator[tuple[str, Cell]]:
     """The models of the second table, by the number of rows and of draws."""
     n_draws, runs = (64, 3) if quick else (4096, 2000)
@@ -237,8 +288,29 @@ def compare_df_rules(model: me.models.PPCA, masks_per_size: int, n_rows: int) ->
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=PARTS, help="one table alone; by default all")
+    parser.add_argument("--rows", type=int, nargs="+", default=DEFAULT_ROWS, help="of the default design")
+    parser.add_argument(
+        "--noise", type=float, nargs="+", default=SHARE_OF_NOISE, help="of a mask over the spread of the rows"
+    )
+    parser.add_argument("--runs", type=int, default=400, help="of each setting of the default design")
     options = parser.parse_args()
     print(machine())
+    numbers: dict[str, Any] = {}
+    targets: list[Target] = []
+    for name, part in PARTS.items():
+        if options.part in (None, name):
+            found, reached = part(options)
+            numbers |= found
+            targets += reached
+    return finish(numbers, targets, options.json)
+
+
+Part = tuple[dict[str, Any], list[Target]]
+
+
+def designs_part(options: Namespace) -> Part:
+    """The first table: designs by rows and tokens."""
     found = list(entries(options.quick))
     title = (
         "Lowest coverage of 95 % intervals over numbers of tokens: Student's t → now × width (none: the "
@@ -250,6 +322,21 @@ def main() -> int:
         ("model", "settings", "Student's t", "now", "width over Student's t"),
         by_model(found),
     )
+    low = [entry for entry in found if entry.too_low]
+    for entry in low:
+        print(f"below: {entry.design}, {entry.setting}, {entry.cell.coverage:.3f}")
+    z = np.array([entry.cell.z for entry in found])
+    light = [e.cell.wider for e in found if e.setting.model == "steep" and e.cell.coverage is not None]
+    targets = [
+        Target(f"cells of {len(found)} with coverage below the lowest allowed", len(low), high=0),
+        Target("width over Student's t, steep curves, on average", float(np.mean(light)), high=1.2),
+        Target("largest |mean error| / its standard error", float(np.abs(z).max()), high=4.5),
+    ]
+    return {"cells": [asdict(entry) for entry in found]}, targets
+
+
+def tails_part(options: Namespace) -> Part:
+    """The second table: heavy tails."""
     real = dict(heavy_tails(options.quick))
     show(
         "Coverage where scores have heavy tails",
@@ -259,7 +346,33 @@ def main() -> int:
     spike = Setting(2, LARGE, "one size", "own")
     large = coverage(estimates(spike, me.RandomSize(64), 3 if options.quick else 600))
     print(f"\n{LARGE} tokens, one size of which holds the variance, 64 draws: {large.coverage:.3f}")
+    lowest = min(c.coverage for c in real.values())
+    return {"heavy tails": {name: asdict(cell) for name, cell in real.items()}, "large": asdict(large)}, [
+        Target("lowest coverage where scores have heavy tails", lowest, low=LOWEST)
+    ]
 
+
+def default_part(options: Namespace) -> Part:
+    """The third table: the default design of wide rows."""
+    runs, rows = (3, (10,)) if options.quick else (options.runs, options.rows)
+    found = {}
+    print(f"\nThe default design, {WIDE} tokens, {runs} runs: rows, noise, noise of a mask over the rows'")
+    for n, kind, noise in itertools.product(rows, NOISE, options.noise):
+        each = found[f"{n} rows, {kind}, {noise:g}"] = default_cell(n, kind, noise, runs)
+        cell = each.cell
+        print(
+            f"  {n:>5,} {kind:<13} {noise:g}: coverage {cell.coverage:.3f}, Student's t {cell.student:.3f}, "
+            f"width × {cell.wider:.2f}, bias {each.bias:+.2f} sd, {each.draws:.1f} draws",
+            flush=True,
+        )
+    name, lowest = min(found.items(), key=lambda item: item[1].cell.coverage or 0.0)
+    return {"default": {name: asdict(each) for name, each in found.items()}}, [
+        Target(f"lowest coverage of the default design ({name})", lowest.cell.coverage or 0.0, low=LOWEST)
+    ]
+
+
+def df_part(options: Namespace) -> Part:
+    """The last table: rules for the degrees of freedom."""
     ppca = me.models.PPCA.from_parameters(me.models.PPCA(20, 4, seed=0).loadings.detach(), 0.2)
     n_rows = 20 if options.quick else 6000
     rules = [compare_df_rules(ppca, masks_per_size, n_rows) for masks_per_size in (2, 3, 4, 8)]
@@ -268,33 +381,10 @@ def main() -> int:
         ("masks per size", "runs", "plug-in", "its df", "corrected", "its df", "normal"),
         list(map(_rule, rules)),
     )
-    low = [entry for entry in found if entry.too_low]
-    for entry in low:
-        print(f"below: {entry.design}, {entry.setting}, {entry.cell.coverage:.3f}")
-    n_cells = len(found)
-    z = np.array([entry.cell.z for entry in found])
-    light = [e.cell.wider for e in found if e.setting.model == "steep" and e.cell.coverage is not None]
-    targets = [
-        Target(
-            f"cells of {n_cells} with coverage below the lowest allowed",
-            len(low),
-            high=0,
-        ),
-        Target(
-            "lowest coverage where scores have heavy tails",
-            min(c.coverage for c in real.values()),
-            low=LOWEST,
-        ),
-        Target("width over Student's t, steep curves, on average", float(np.mean(light)), high=1.2),
-        Target("largest |mean error| / its standard error", float(np.abs(z).max()), high=4.5),
-    ]
-    numbers: dict[str, Any] = {
-        "cells": [asdict(entry) for entry in found],
-        "heavy tails": {name: asdict(cell) for name, cell in real.items()},
-        "large": asdict(large),
-        "df_rules": [asdict(r) for r in rules],
-    }
-    return finish(numbers, targets, options.json)
+    return {"df_rules": [asdict(r) for r in rules]}, []
+
+
+PARTS = {"designs": designs_part, "tails": tails_part, "default": default_part, "df": df_part}
 
 
 def _rule(rule: DfRules) -> tuple[str, ...]:

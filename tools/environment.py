@@ -17,12 +17,19 @@ ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".venv"
 OLDEST = (3, 11)
 COLLECTING = re.compile(r"^(?:Collecting|Obtaining) ([\w.\-]+)")
+FOR_GPUS = ("nvidia-", "cuda-", "triton")  # how the packages begin that torch for GPUs needs
+GIB = 1024**3
 INSTALLING = re.compile(r"^Installing collected packages: (.*)")
 USES = (
     ("source .venv/bin/activate", "then type `maskevidence --help`"),
     (".venv/bin/maskevidence --help", "without activating anything"),
     ("uv run --no-sync maskevidence --help", "if you use uv"),
 )
+TORCH_FOR_GPUS = (
+    "pip finds torch for GPUs alone: 5.6 to 6.3 GB of disk, and a download of 3 GB.\n"
+    "For the smaller torch for CPUs install uv, or let pip find its wheel (PIP_FIND_LINKS); then start again."
+)
+FREE, FREE_FOR_GPUS = 3, 10  # GiB that an installation needs, with what is downloaded
 EVERY = 15.0  # seconds between two lines where the output is no terminal
 
 
@@ -42,6 +49,11 @@ class Progress:
             self.said = time.monotonic()
             print(line, flush=True)
 
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self.end()
+        print(text, flush=True)
+
     def end(self) -> None:
         """Leave the line as it is."""
         if sys.stdout.isatty():
@@ -55,20 +67,28 @@ def run(command: list[str], progress: Progress) -> None:
         SystemExit: the command failed.
     """
     seen: list[str] = []
-    packages = 0
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
-    assert process.stdout is not None
-    for line in process.stdout:
-        seen.append(line)
-        if match := COLLECTING.match(line):
-            packages += 1
-            progress.say(f"package {packages}: {match[1]}")
-        elif line.lstrip().startswith("Downloading") and len(parts := line.split()) > 2:
-            progress.say(f"package {packages}: {' '.join(parts)}")
-        elif match := INSTALLING.match(line):
-            watch = Thread(target=watch_unpacking, args=(len(match[1].split(",")), progress), daemon=True)
-            watch.start()
-    if process.wait():
+    packages, for_gpus = 0, False
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            seen.append(line)
+            if match := COLLECTING.match(line):
+                if not for_gpus and match[1].startswith(FOR_GPUS):
+                    for_gpus = True
+                    progress.note(TORCH_FOR_GPUS)
+                    if reason := too_little(FREE_FOR_GPUS):
+                        process.terminate()
+                        sys.exit(reason)
+                packages += 1
+                progress.say(f"package {packages}: {match[1]}")
+            elif line.lstrip().startswith("Downloading") and len(parts := line.split()) > 2:
+                progress.say(f"package {packages}: {' '.join(parts)}")
+            elif match := INSTALLING.match(line):
+                watch = Thread(target=watch_unpacking, args=(len(match[1].split(",")), progress), daemon=True)
+                watch.start()
+    if process.returncode:
         progress.end()
         sys.exit(
             f"{''.join(seen)}\n{' '.join(command)} failed with exit code {process.returncode}, see above"
@@ -88,6 +108,16 @@ def watch_unpacking(n_packages: int, progress: Progress) -> None:
     while (done := unpacked() - before) < n_packages:
         time.sleep(2)
         progress.say(f"unpacked {max(0, done)} of {n_packages} packages")
+
+
+def too_little(needed: int) -> str | None:
+    """What to do if less space is free, in GiB; None if that is enough."""
+    free = shutil.disk_usage(ROOT).free / GIB
+    if free >= needed:
+        return None
+    return (
+        f"setting up needs {needed} GB of free disk, and {ROOT} has {free:.1f} GB; free some, and start again"
+    )
 
 
 def python_of(environment: Path) -> Path:
@@ -112,7 +142,7 @@ def install(extras: str) -> str:
     subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
     pip = [str(python_of(ENVIRONMENT)), "-m", "pip", "install", "--disable-pip-version-check", *constraints]
     progress.say("torch, the largest package", now=True)
-    # First and pinned: an unpinned torch brings gigabytes of libraries for GPUs.
+    # First and pinned: what is said of it comes before everything else is looked for.
     run([*pip, pinned("torch")], progress)
     progress.say(f"everything else: {extras.replace(',', ', ')}", now=True)
     run([*pip, "--editable", wanted], progress)
@@ -135,7 +165,13 @@ def main() -> None:
     start = time.monotonic()
     print(f"Setting up .venv for {sys.argv[1].replace(',', ', ')}", flush=True)
     if not ENVIRONMENT.exists():
-        print("The first time this takes 1 to 6 minutes, and 1.0 to 2.7 GB of disk.", flush=True)
+        if reason := too_little(FREE):
+            sys.exit(reason)
+        print(
+            "The first time this takes 1 to 6 minutes; 1.9 to 2.6 GB of disk with torch for CPUs, "
+            "5.6 to 6.3 GB with torch for GPUs.",
+            flush=True,
+        )
     try:
         tool = install(sys.argv[1])
     except subprocess.CalledProcessError as error:

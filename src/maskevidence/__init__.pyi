@@ -9,6 +9,10 @@ from .comparing.comparison import Difference as Difference
 from .comparing.comparison import compare as compare
 from .comparing.found_cells import WrongCells as WrongCells
 from .comparing.selection import Selection as Selection
+from .comparing.text_pairs import SetDifference as SetDifference
+from .comparing.text_pairs import TextPairs as TextPairs
+from .comparing.text_pairs import pair_texts as pair_texts
+from .comparing.text_pairs import subtract_sets as subtract_sets
 from .comparing.wrong_cells import wrong_cells as wrong_cells
 from .errors import CollapsedWeightsWarning as CollapsedWeightsWarning
 from .errors import ConvergenceWarning as ConvergenceWarning

@@ -141,16 +141,16 @@ def test_the_difference_of_unpaired_sets_has_the_errors_of_both() -> None:
         replace(b, mask_se=0.5, mask_df=5.0, data_se=0.2),
     )
     a, b = replace(a, tails=(0.01, 0.02)), replace(b, tails=(0.1, 0.2))
-    page, found = subtract_sets(a, b, ("a", "b"))
-    assert "wider below because masks that were not drawn" in str(page.parts[1])
+    found = subtract_sets(a, b, ("a", "b"))
+    assert "wider below because masks that were not drawn" in str(found.page().parts[1])
     v, df = np.array([0.3, 0.5, 0.1, 0.2]) ** 2, np.array([3, 5, 29, 39])
     half = student.ppf(0.975, v.sum() ** 2 / (v**2 / df).sum()) * np.sqrt(v.sum())
     wanted = [
-        found["difference"] - half + np.log(0.05) * 0.21,
-        found["difference"] + half - np.log(0.05) * 0.12,
+        found.difference - half + np.log(0.05) * 0.21,
+        found.difference + half - np.log(0.05) * 0.12,
     ]
-    assert found["standard_error"] == pytest.approx(np.sqrt(v.sum()))
-    assert found["interval_95"] == pytest.approx(wanted)
+    assert found.standard_error == pytest.approx(np.sqrt(v.sum()))
+    assert found.interval_95 == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ def test_unpaired_sets_with_an_unknown_error_have_no_interval(
     design: me.MaskDesign, masks: str, known: bool
 ) -> None:
     a, b = sets(design=design, masks=masks)
-    page, found = subtract_sets(a, b, ("a", "b"))
+    found = subtract_sets(a, b, ("a", "b"))
     assert a.mask_se is b.mask_se is None
-    assert (found["standard_error"] is not None) == (found["interval_95"] is not None) == known
-    assert any("no interval: a: mask_se is not known" in note for note in page.notes) != known
+    assert (found.standard_error is not None) == (found.interval_95 is not None) == known
+    assert any("no interval: a: mask_se is not known" in note for note in found.page().notes) != known
 
 
 class Rare:

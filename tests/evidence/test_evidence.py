@@ -13,6 +13,7 @@ from many_estimates import many_estimates
 from maskevidence.evidence.result import HowScored, summarize_scores
 from maskevidence.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.scores.ask import Asker
 from maskevidence.scores.score import score_observations
 from maskevidence.tokens import Tokens
 
@@ -539,9 +540,17 @@ class TestRefusals:
         with pytest.raises(me.InputError, match="give 2 whole numbers"):
             Tokens.from_array([[1.0], [2.0]], ids=ids)
 
-    def test_a_batch_of_nothing(self, build_ppca) -> None:
-        with pytest.raises(me.InputError, match="batch_size=0; give a whole number"):
-            me.estimate_evidence(build_ppca(3), [[0.0, 1.0, 2.0]], batch_size=0)
+    @pytest.mark.parametrize("batch_size", [0, 2.5, "3"])
+    def test_a_batch_of_no_whole_number(self, build_ppca, batch_size: object) -> None:
+        with pytest.raises(me.InputError, match=f"batch_size={batch_size!r}; give a whole number"):
+            me.estimate_evidence(build_ppca(3), [[0.0, 1.0, 2.0]], batch_size=batch_size)
+        with pytest.raises(me.InputError, match=f"batch_size={batch_size!r}; give a whole number"):
+            Asker(build_ppca(3), batch_size)
+
+    def test_no_size_of_a_batch_is_the_default(self, build_ppca) -> None:
+        model, x = build_ppca(3), [[0.0, 1.0, 2.0]]
+        found = [me.estimate_evidence(model, x, batch_size=size).log_evidence for size in (None, 1024)]
+        assert found[0] == found[1]
 
     @pytest.mark.parametrize("value", [1e200, 1e90])  # the density is not finite; its square is not
     @pytest.mark.parametrize("design", [me.EverySize(2), me.Orderings(2)], ids=lambda design: design.name)

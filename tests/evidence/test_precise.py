@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.evidence.precise import FEWEST
+from maskevidence.evidence.precise import FEWEST, FEWEST_MASKS, default_design
+from maskevidence.support.keyed_random import keyed_bits
 from oracles import GaussianModel
 
 
@@ -148,6 +149,42 @@ def test_other_rows_get_every_size(
     assert found.design == {"name": "every-size", "masks_per_size": 4}
 
 
+class RareMasks:
+    """Rows whose log evidence is known; one mask in a hundred is 199 nats lower than the others."""
+
+    conditionals = "learned"
+    keys = np.random.default_rng(0).integers(1, 2**40, 30)
+
+    def __init__(self, levels: np.ndarray, seed: int) -> None:
+        self.levels, self.seed = levels, seed
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        ids, hidden = tokens.ids.numpy(), masked.numpy()
+        many = (hidden.sum(1) > 1) & (hidden.sum(1) < 29)  # masks of this size
+        rare = keyed_bits(self.seed, ids, hidden @ self.keys) >> np.uint64(11) < 0.01 * 2.0**53
+        score = self.levels[ids] + many * (1.99 - 199.0 * rare)
+        return torch.where(masked, torch.from_numpy(score / 30)[:, None], 0.0)
+
+
+@pytest.mark.parametrize("n_rows", [10, 20])
+def test_few_wide_rows_have_enough_masks_to_meet_rare_ones(n_rows: int) -> None:
+    """With 100 masks before the first decision, a third of the runs met none; see benchmarks/coverage.py."""
+    held = []
+    for seed in range(60):
+        levels = 5.0 * np.random.default_rng(seed).normal(size=n_rows)
+        found = me.estimate_evidence(RareMasks(levels, seed), np.zeros((n_rows, 30)), seed=seed, check=False)
+        low, high = found.interval()
+        held.append(low <= levels.mean() <= high)
+        assert found.n_masks >= FEWEST_MASKS
+    assert np.mean(held) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(held))
+
+
+def test_rows_too_few_for_the_first_masks_get_every_size() -> None:
+    assert me.EverySize().n_draws(np.full(3, 30)).sum() < FEWEST_MASKS < 10 * 4 * 30
+    assert default_design(np.full(3, 30)) == me.EverySize()
+    assert default_design(np.full(10, 30)).max_passes == 10 * 4 * 30
+
+
 def test_intervals_of_the_default_cover(wide: tuple[me.models.PPCA, np.ndarray]) -> None:
     model, x = wide
     truth = float(model.score_samples(x).mean())
@@ -159,7 +196,7 @@ def test_intervals_of_the_default_cover(wide: tuple[me.models.PPCA, np.ndarray])
 
 def test_a_target_that_no_run_reaches_ends_at_once(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     found = estimate_of(ppca, rows, me.Precise(target_se=1e-9, negligible=0))
-    assert found.design["draws"] == FEWEST.draws
+    assert found.design["draws"] == FEWEST_MASKS // len(rows)
     assert "since memory does not hold the masks that the target takes" in found.notes[-1]
     assert f"100 times as many passes would reach {found.mask_se / 10:.3g} nats" in found.notes[-1]
     never = me.Precise(target_relative=0.1, max_passes=10**6, negligible=0)
@@ -193,7 +230,7 @@ def test_rows_of_very_different_length(ppca: me.models.PPCA, rows: np.ndarray) -
 def test_no_variance_at_all(rows: np.ndarray) -> None:
     found = me.estimate_evidence(Independent(), rows, me.Precise(target_se=0.05))
     assert found.log_evidence == pytest.approx(-1.5 * rows.shape[1])
-    assert (found.mask_se, found.design["draws"]) == (None, FEWEST.draws)
+    assert (found.mask_se, found.design["draws"]) == (None, FEWEST_MASKS // len(rows))
     assert "more of them would not tell their error" in found.notes[-1]
 
 
@@ -227,7 +264,7 @@ def test_what_cannot_be_reached_is_refused(ppca: me.models.PPCA, rows: np.ndarra
     begun = me.Precise(target_se=0.05)
     with pytest.raises(me.InputError, match="begin a new run"):
         begun.first(np.full(40, 9), me.RandomSize(8, 2), begun=True)
-    assert begun.first(np.full(4, 9), me.RandomSize(8, 4), begun=True).draws == 28
+    assert begun.first(np.full(4, 9), me.RandomSize(8, 4), begun=True).draws == 100
 
 
 def test_few_degrees_of_freedom_take_a_smaller_error(ppca: me.models.PPCA, rows: np.ndarray) -> None:

@@ -5,7 +5,8 @@ to every result. What a GPU refuses raises `MixedDevices`: an operation on tenso
 view of a tensor on the device, and draws by a generator of another device.
 
 It sees the calls that Python makes. It does not see into the kernels: what CUDA itself lacks, memory, speed,
-rounding, and a second GPU. It lets pass what torch lets pass: tensors of no dimension, indices on the
+rounding, and a second GPU. The build of torch does not matter: an accelerator that it was built for stays
+unused, with and without a driver. It lets pass what torch lets pass: tensors of no dimension, indices on the
 processor, and `copy_`. Some operations of torch, such as `stack`, refuse tensors of no dimension; that is not
 seen.
 """
@@ -163,6 +164,11 @@ def _copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     return memo[id(tensor)]
 
 
+def _no_cuda() -> None:
+    """What torch calls before it uses a GPU: with a driver it would succeed, and here alone fail."""
+    raise AssertionError("the pretended device asked for a real one")
+
+
 @contextmanager
 def pretended_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     """A second device, "cuda", for the calls inside."""
@@ -176,6 +182,10 @@ def pretended_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
         patched.setattr(torch, "Generator", PretendedGenerator)
         patched.setattr(torch.random, "fork_rng", without_devices)
         patched.setattr(torch.cuda, "is_available", lambda: True)
+        patched.setattr(torch.cuda, "_lazy_init", _no_cuda)
+        patched.setattr(torch.cuda, "_initialized", False)  # also where a test before used a GPU
+        patched.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # Adam before torch 2.13
+        patched.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
         torch.__future__.set_overwrite_module_params_on_conversion(True)
         try:
             yield DEVICE

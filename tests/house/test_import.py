@@ -1,5 +1,6 @@
 """`import maskevidence` loads nothing, its names load little, and nothing global is changed."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import maskevidence as me
 
+ROOT = Path(__file__).parents[2]
 HEAVY = [
     "accelerate",
     "datasets",
@@ -121,6 +123,24 @@ def test_modules_are_attributes_and_other_names_are_not() -> None:
         _ = me.estimates
     with pytest.raises(ImportError, match="cannot import name 'estimates'"):
         from maskevidence import estimates  # noqa: F401
+
+
+def partials_of_classes(file: Path) -> list[str]:
+    """The attributes of classes that are a `functools.partial`, which Python 3.14 makes a method."""
+    return [
+        f"{file.relative_to(ROOT)}:{line.lineno}"
+        for part in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(part, ast.ClassDef)
+        for line in part.body
+        if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(line.value, ast.Call)
+        if ast.unparse(line.value.func) in ("partial", "functools.partial")
+    ]
+
+
+def test_no_attribute_of_a_class_becomes_a_method() -> None:
+    folders = ("src", "paper", "examples", "benchmarks", "studies", "tools", "tests")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    assert [place for file in files for place in partials_of_classes(file)] == []
 
 
 def test_the_package_is_typed() -> None:

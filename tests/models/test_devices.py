@@ -93,6 +93,21 @@ def test_data_follow_a_model_of_the_users_own(device: torch.device) -> None:
     me.fit(model, rows(), me.RandomSize(1, 1), epochs=1)
 
 
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+def test_torch_for_gpus_asks_for_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a build for GPUs as with one for processors, of which this one is made to look like the other."""
+
+    def no_driver() -> None:
+        raise RuntimeError("Found no NVIDIA driver on your system")
+
+    monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch._C, "_accelerator_getDeviceIndex", no_driver)
+    with pretended_device(monkeypatch) as device:
+        me.fit(Independent().to(device), rows(), me.RandomSize(1, 1), epochs=1)  # by Adam
+        (batch,) = torch.utils.data.DataLoader(torch.ones(2, 3), batch_size=2, pin_memory=True)
+        assert batch.to(device).device == device
+
+
 @pytest.mark.parametrize(
     "design",
     [

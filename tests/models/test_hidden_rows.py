@@ -15,6 +15,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 
 import maskevidence as me
+from maskevidence.evidence.gains import ORDERS_DIFFER
 from maskevidence.integrations.sklearn import FittedRows, GaussianProcessRows
 from maskevidence.models import BayesianRegression, DirichletMultinomial, PosteriorDraws
 
@@ -117,6 +118,63 @@ class TestLearned:
         assert many.mask_se is not None
         exact = me.evidence_of_rows(maker, None, y, me.LogSizes(30, 400))
         assert abs(many.log_evidence - exact.log_evidence) < 4 * many.mask_se
+
+
+def plug_in_normal(rest: float) -> Callable[..., np.ndarray]:
+    """A normal distribution with the mean and spread of the visible rows, which is of no joint density."""
+
+    def predict(x_visible: Any, y_visible: np.ndarray, x_hidden: Any, y_hidden: np.ndarray) -> np.ndarray:
+        if len(y_visible) < 2:
+            return stats.norm.logpdf(y_hidden, 0.0, 1.5)
+        return stats.norm.logpdf(y_hidden, y_visible.mean(), y_visible.std() + rest)
+
+    return predict
+
+
+class TestOrdersThatDiffer:
+    """A maker that calls itself exact and is not."""
+
+    y = np.random.default_rng(0).normal(size=30)
+
+    def evidence(self, conditionals: str, design: Any = None, rest: float = 0.3) -> Any:
+        maker = me.RowsModel(plug_in_normal(rest), conditionals)
+        return me.evidence_of_rows(maker, None, self.y, design)
+
+    def test_the_error_is_their_spread(self) -> None:
+        called_exact, learned = self.evidence("exact"), self.evidence("learned")
+        assert called_exact.mask_se == learned.mask_se > 0.1
+        assert called_exact.interval() == learned.interval()
+        assert sum(note.startswith(ORDERS_DIFFER) for note in called_exact.notes) == 1
+
+    def test_two_orders_have_no_interval(self) -> None:
+        two = self.evidence("exact", me.LogSizes(30, orders=2))
+        assert two.mask_se is None
+        assert any(note.startswith(ORDERS_DIFFER) for note in two.notes)
+
+    def test_a_bayes_factor_has_the_error_of_orders_that_differ(self) -> None:
+        result = me.compare({str(rest): self.evidence("exact", rest=rest) for rest in (0.3, 0.5)})
+        behind = result.behind[0]
+        assert behind.pairing == "masks"
+        assert behind.log_bayes_factor_se > 0.05
+        learned = me.compare({str(rest): self.evidence("learned", rest=rest) for rest in (0.3, 0.5)})
+        assert behind.interval() == learned.behind[0].interval()
+        assert sum(ORDERS_DIFFER in note for note in result.notes) == 2
+
+    def test_blocks_that_differ_more_than_they_gain(self) -> None:
+        def shifted(xv: Any, yv: np.ndarray, xh: Any, yh: np.ndarray) -> np.ndarray:
+            shift = 2.0 if len(yv) == 0 else 0.0  # on the rows that an order shows first
+            return stats.norm.logpdf(yh, 0.0, 1.0) - shift * np.abs(yh)
+
+        y = np.random.default_rng(0).normal(size=60)
+        result = me.evidence_of_rows(me.RowsModel(shifted, "exact"), None, y, me.LogSizes(16, orders=4))
+        assert any(note.startswith(ORDERS_DIFFER) for note in result.notes)
+        assert result.mask_se > 0.1
+
+    def test_right_blocks_do_not_differ(self) -> None:
+        for seed in range(12):
+            x, y = regression(60, 3, seed)
+            result = me.evidence_of_rows(BayesianRegression(), x, y, me.LogSizes(16, orders=4), seed=seed)
+            assert not any(note.startswith(ORDERS_DIFFER) for note in result.notes)
 
 
 class TestFewFits:

@@ -80,7 +80,11 @@ def test_texts_are_scored_with_random_sizes_by_default(
 def test_every_design(run: CommandLine, model: Path, table: Path, design: str, kind: str) -> None:
     result = run("score", model, table, "--text", "answer", "--design", design, "--json", "-")
     assert result.code == 0, result.err
-    assert json.loads(result.out)["kind"] == kind
+    written = json.loads(result.out)
+    assert written["kind"] == kind
+    name, other = ("perplexity_bound", "pseudo_perplexity")[:: -1 if kind == "pseudo" else 1]
+    assert written[name] > 1, "a pseudo-perplexity bounds nothing"
+    assert other not in written
 
 
 def test_each_token_of_leave_one_out(run: CommandLine, model: Path, texts: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from maskevidence.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.errors import InputError
 from maskevidence.evidence.curve import Curve, curve_lines
 from maskevidence.evidence.data_set import EvidenceOfRows
+from maskevidence.evidence.gains import ORDERS_DIFFER
 from maskevidence.evidence.result import EvidenceEstimate, Kind
 from maskevidence.evidence.standard_errors import Tails, interval_with_tails
 from maskevidence.show.arviz import elpd_data
@@ -427,6 +428,12 @@ def compare(
     if len(estimates) < 2:
         raise InputError(f"{len(estimates)} estimate(s) given; give two or more to compare")
     notes = check_comparable(estimates)
+    notes += [
+        f"{name}: {note}"
+        for name, estimate in estimates.items()
+        for note in estimate.notes
+        if note.startswith(ORDERS_DIFFER)
+    ]
     unit = _common_unit(estimates, per_byte=per_byte)
     value = {name: _mean(estimate, unit) for name, estimate in estimates.items()}
     names = tuple(sorted(value, key=lambda name: -value[name]))

@@ -186,14 +186,22 @@ def pair_texts(
     the same id, seed and number of tokens have the same masks, so that part of the error cancels. mask_se of
     a pair comes from the spread of the replicates of its difference, whether masks are common or not.
 
+    Args:
+        first: the estimate of the first texts, nats per text.
+        second: that of the second texts, by the same design.
+        names: what the two sets are called.
+
+    Raises:
+        InputError: texts that are not pairs, or numbers or designs that differ.
+
     Example:
         >>> import maskevidence as me
         >>> model = me.models.PPCA(n_features=6, n_components=2)
         >>> x = model.sample(50, seed=1)
-        >>> pairs = pair_texts(*(me.estimate_evidence(model, each) for each in (x, 3 * x)))
+        >>> pairs = me.pair_texts(*(me.estimate_evidence(model, each) for each in (x, 3 * x)))
         >>> pairs.accuracy > 0.9, int((pairs.call == 0).sum()) >= 0
         (True, True)
-        >>> same = pair_texts(*[me.estimate_evidence(model, x)] * 2)
+        >>> same = me.pair_texts(*[me.estimate_evidence(model, x)] * 2)
         >>> same.accuracy, int(same.equal.sum())
         (0.5, 50)
     """
@@ -252,68 +260,109 @@ def _half_widths(
     return np.array([t_half_width(se, math.inf if math.isnan(df) else df, LEVEL) for se, df in known])
 
 
+@dataclass(frozen=True, repr=False)
+class SetDifference(Shown):
+    """The difference of the means of two sets of observations under one model that are not pairs."""
+
+    names: tuple[str, str]  # what the first and the second set are called
+    difference: float  # the mean of the first set minus that of the second, nats per observation
+    # of masks and data of both sets; None if the error of one of them is not known
+    standard_error: float | None
+    # 95 %, for masks and data; None without `standard_error`
+    interval_95: tuple[float, float] | None
+    estimates: tuple[EvidenceEstimate, EvidenceEstimate] = field(repr=False)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Facts that qualify the numbers, one sentence each."""
+        notes = ["the two sets are not pairs: the data errors of both add up"]
+        if self.interval_95 is None:
+            why = zip(self.names, map(_unknown_error, self.estimates), strict=True)
+            unknown = "; ".join(f"{name}: {reason}" for name, reason in why if reason is not None)
+            notes.append(f"the difference has no interval: {unknown}")
+        if self.estimates[0].seed == self.estimates[1].seed:
+            notes.append(
+                "both runs have the same seed: the errors of their masks may not be independent; score one "
+                "with another --seed"
+            )
+        return tuple(notes)
+
+    def page(self) -> Page:
+        """Both means with their errors, and the difference with its interval."""
+        difference, interval, both = self.difference, self.interval_95, self.estimates
+        digits = digits_for(*(error for each in both for error in (each.mask_se, each.data_se)))
+        rows = [
+            [
+                name,
+                typeset(each.log_evidence, digits),
+                standard_error(each.mask_se, digits, typeset),
+                data_error(each.data_se, each.mask_se, each.n_observations, digits, typeset),
+                f"{each.n_observations:,}",
+            ]
+            for name, each in zip(self.names, both, strict=True)
+        ]
+        error = plus_minus(difference, self.standard_error, digits, typeset)
+        words = f"{self.names[0]} minus {self.names[1]}, unpaired: {error} nats per observation"
+        between = "The error is not known"
+        if interval is not None:
+            sides = wider(interval[0], difference, interval[1], digits)
+            between = f"{capital(interval_95(*interval, digits, typeset))}, for masks and data{sides}"
+        columns = [
+            "run",
+            evidence_name(both[0].kind, both[0].design["name"]),
+            "mask error",
+            "data error",
+            "observations",
+        ]
+        return Page(words, words, parts=[Table(columns, rows), f"{between}."], notes=list(self.notes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers in a form for JSON."""
+        both = self.estimates
+        return {
+            "pairing": "none",
+            "first": self.names[0],
+            "second": self.names[1],
+            "unit": "nats per observation",
+            "difference": self.difference,
+            "standard_error": self.standard_error,
+            "interval_95": None if self.interval_95 is None else list(self.interval_95),
+            "log_evidence": [each.log_evidence for each in both],
+            "mask_se": [each.mask_se for each in both],
+            "data_se": [each.data_se for each in both],
+            "n_observations": [each.n_observations for each in both],
+            "notes": list(self.notes),
+        }
+
+
 def subtract_sets(
-    first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str]
-) -> tuple[Page, dict[str, Any]]:
+    first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str] = ("first", "second")
+) -> SetDifference:
     """Subtract the means of two sets of observations under one model that are not pairs.
 
     The squared errors of masks and data of both sets add up. The interval is Welch's, its ends moved for rare
     masks (standard_errors.py); there is none if the error of one of the sets is not known.
+
+    Args:
+        first: the estimate of the first set, nats per observation.
+        second: that of the second set, by another seed, so that the errors of the masks are independent.
+        names: what the sets are called.
+
+    Raises:
+        InputError: numbers that are not the same quantity, such as those of two base measures.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> x, y = model.sample(50, seed=1), 2 * model.sample(60, seed=2)
+        >>> both = [me.estimate_evidence(model, each, seed=k) for k, each in enumerate((x, y))]
+        >>> found = me.subtract_sets(*both, names=("right", "doubled"))
+        >>> found.interval_95[0] > 0
+        True
     """
     check_same_quantity(names[0], first, names[1], second)
-    both = (first, second)
     difference = first.log_evidence - second.log_evidence
-    se, interval = _welch(difference, both)
-    digits = digits_for(*(error for each in both for error in (each.mask_se, each.data_se)))
-    rows = [
-        [
-            name,
-            typeset(each.log_evidence, digits),
-            standard_error(each.mask_se, digits, typeset),
-            data_error(each.data_se, each.mask_se, each.n_observations, digits, typeset),
-            f"{each.n_observations:,}",
-        ]
-        for name, each in zip(names, both, strict=True)
-    ]
-    error = plus_minus(difference, se, digits, typeset)
-    words = f"{names[0]} minus {names[1]}, unpaired: {error} nats per observation"
-    why = [(name, _unknown_error(each)) for name, each in zip(names, both, strict=True)]
-    unknown = "; ".join(f"{name}: {reason}" for name, reason in why if reason is not None)
-    between = "The error is not known"
-    notes = ["the two sets are not pairs: the data errors of both add up"]
-    if interval is not None:
-        sides = wider(interval[0], difference, interval[1], digits)
-        between = f"{capital(interval_95(*interval, digits, typeset))}, for masks and data{sides}"
-    else:
-        notes.append(f"the difference has no interval: {unknown}")
-    if first.seed == second.seed:
-        notes.append(
-            "both runs have the same seed: the errors of their masks may not be independent; score one with "
-            "another --seed"
-        )
-    columns = [
-        "run",
-        evidence_name(first.kind, first.design["name"]),
-        "mask error",
-        "data error",
-        "observations",
-    ]
-    page = Page(words, words, parts=[Table(columns, rows), f"{between}."], notes=notes)
-    content = {
-        "pairing": "none",
-        "first": names[0],
-        "second": names[1],
-        "unit": "nats per observation",
-        "difference": difference,
-        "standard_error": se,
-        "interval_95": None if interval is None else list(interval),
-        "log_evidence": [each.log_evidence for each in both],
-        "mask_se": [each.mask_se for each in both],
-        "data_se": [each.data_se for each in both],
-        "n_observations": [each.n_observations for each in both],
-        "notes": notes,
-    }
-    return page, content
+    return SetDifference(names, difference, *_welch(difference, (first, second)), (first, second))
 
 
 def _welch(

@@ -23,7 +23,7 @@ from maskevidence.model import (
     to_device_of,
 )
 from maskevidence.moments import GaussianMoments
-from maskevidence.scores.ask import check_shared
+from maskevidence.scores.ask import check_batch_size, check_shared
 from maskevidence.scores.record import ScoreTable
 from maskevidence.scores.score import (
     Scoring,
@@ -42,7 +42,7 @@ def estimate_evidence(
     *,
     seed: int = 0,
     masks: Masks = "own",
-    batch_size: int = 1024,
+    batch_size: int | None = None,
     refine: bool = True,
     check: bool = True,
     per_token: bool = False,
@@ -69,7 +69,7 @@ def estimate_evidence(
             20 tokens, and otherwise random sizes until the masks' error is 0.4 of the data error.
         seed: seed of the masks.
         masks: "own" for each observation, or "shared" by all.
-        batch_size: number of masks in one call of the model.
+        batch_size: number of masks in one call of the model; by default 1,024.
         refine: whether a model that can refine its numerical integrals does so; False scores it as it is.
         check: whether a row or two are checked first, for at most one pass in twenty: answers outside the
             masks, and answers that change with hidden values; `check_model` checks more.
@@ -101,8 +101,7 @@ def estimate_evidence(
         design, masks = word.design, word.masks
         per_token = word.per_token and not isinstance(design, LeaveOneOut)
     check_conditionals(model)
-    if batch_size < 1:
-        raise InputError(f"batch_size={batch_size}; give a whole number of 1 or more")
+    batch_size = check_batch_size(batch_size) or Scoring.batch_size
     key = MaskKey(seed, "shared" if isinstance(data, GaussianMoments) else masks)
     if isinstance(design, Precise):
         check_own_masks(key)

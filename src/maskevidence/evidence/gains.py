@@ -29,6 +29,9 @@ from maskevidence.masks.orders import LogSizes
 from maskevidence.scores.record import Scores, ScoreTable
 
 FEWEST_GAINS = 8  # hidden tokens that tell b and τ²
+ROUNDING = 1e-6  # of 1 + |total|: what the totals of orders of one joint density differ by
+BY_CHANCE = 1e-4  # the probability that right orders are said to differ
+ORDERS_DIFFER = "the conditionals are called exact, but the totals of the orders differ"
 
 
 def corrected_scores(table: ScoreTable, design: LogSizes) -> Float64[np.ndarray, " n_masks"]:
@@ -36,8 +39,12 @@ def corrected_scores(table: ScoreTable, design: LogSizes) -> Float64[np.ndarray,
     return table.score + _gains(table, design)[0] / design.n_scored(table.n_tokens, table.size)
 
 
-def mean_with_gains(mean: MeanWithErrors, table: ScoreTable, design: LogSizes) -> MeanWithErrors:
-    """A mean over observations with the error of its blocks.
+def mean_with_gains(
+    mean: MeanWithErrors, table: ScoreTable, design: LogSizes
+) -> tuple[MeanWithErrors, str | None]:
+    """A mean over observations with the error of its blocks, and what is to be said of its orders.
+
+    If the orders differ by more than blocks do, the mean stays as it is, with the spread of its orders.
 
     Example:
         >>> import maskevidence as me
@@ -47,10 +54,37 @@ def mean_with_gains(mean: MeanWithErrors, table: ScoreTable, design: LogSizes) -
         >>> abs(estimate.log_evidence - float(model.score_samples(x)[0])) < 3 * estimate.mask_se
         True
     """
-    parts = _gains(table, design)[1] / (design.orders * len(np.unique(table.id))) ** 2
+    gained, parts = _gains(table, design)
+    n_scored, n = design.n_scored(table.n_tokens, table.size), int(table.observation[-1]) + 1
+    of_order = table.observation * design.orders + table.draw
+    totals = np.bincount(of_order, n_scored * table.score + gained).reshape(n, design.orders)
     variance = float(parts.sum())
     df = variance**2 / float((parts**2).sum()) if variance else math.inf
-    return mean._replace(mask_se=math.sqrt(variance), mask_df=df, tails=(0.0, 0.0))
+    if (apart := _beyond_blocks(totals, variance / totals.size, df)) is not None:
+        return mean, (
+            f"{ORDERS_DIFFER} by up to {apart:.3g} nats: they are of no joint density, and the spread of the "
+            "orders alone tells the error"
+        )
+    return mean._replace(mask_se=math.sqrt(variance) / totals.size, mask_df=df, tails=(0.0, 0.0)), None
+
+
+def _beyond_blocks(totals: Float64[np.ndarray, "n orders"], variance: float, df: float) -> float | None:
+    """The largest difference of two orders of an observation; None if rounding and their blocks explain it.
+
+    Args:
+        totals: of each order of each observation, nats.
+        variance: of a total, by its blocks, with `df` degrees of freedom.
+    """
+    from scipy import special
+
+    apart = float(np.ptp(totals, 1).max())
+    free = totals.shape[0] * (totals.shape[1] - 1)
+    if not free or apart <= ROUNDING * (1 + float(np.abs(totals).max())):
+        return None
+    if variance == 0:
+        return apart
+    ratio = float(totals.var(1, ddof=1).mean()) / variance
+    return apart if special.fdtrc(free, df, ratio) < BY_CHANCE else None
 
 
 def _gains(

@@ -25,9 +25,11 @@ from maskevidence.show.parts import Page, Table
 from maskevidence.show.pictures import Lines
 from maskevidence.show.shown import Columns, Shown
 from maskevidence.show.words import (
+    BOUND,
     ENUMERATED,
     NOT_KNOWN,
     OF_A_DENSITY,
+    PSEUDO,
     capital,
     count,
     data_error,
@@ -193,7 +195,10 @@ class EvidenceEstimate(Shown):
 
     @property
     def perplexity_bound(self) -> float:
-        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it."""
+        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it.
+
+        For a pseudo-likelihood it is a pseudo-perplexity, which bounds nothing.
+        """
         return math.exp(-self.per_token)
 
     @cached_property
@@ -325,7 +330,7 @@ class EvidenceEstimate(Shown):
         )
         values = {name: getattr(self, name) for name in names.split()}
         if self.n_bytes is not None:
-            values["perplexity_bound"] = self.perplexity_bound
+            values[PSEUDO if self.kind == "pseudo" else BOUND] = self.perplexity_bound
         values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
         if self.kind == "lower_bound" and self.curve.low_rates.any():
             score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
@@ -414,12 +419,15 @@ def summarize_scores(
     """The estimate that follows from a record of scores; `unknown_tails` as in `Drops.tails`."""
     scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
     ids, lengths = scores.ids, scores.n_tokens
-    _, per_observation, mean, by_row = mean_of_scores(scores, design, key, unknown_tails, conditionals)
+    found = mean_of_scores(scores, design, key, unknown_tails, conditionals)
+    mean, by_row = found.mean, found.by_row
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
     if by_row is not None:
         notes += _note_on_rows(by_row, ids, labels)
     notes += _note_on_weights(scores, design)
+    if found.note is not None:
+        notes.append(found.note)
     if conditionals == "approximate":
         notes.append(f"there is no interval: {no_interval}" if mean.mask_se == 0.0 else MASKS_ALONE)
     estimate = EvidenceEstimate(
@@ -434,7 +442,7 @@ def summarize_scores(
         n_model_calls=n_model_calls,
         how=how,
         ids=ids,
-        per_observation=per_observation,
+        per_observation=found.per_observation,
         record=scores,
         notes=tuple(notes),
         no_interval=no_interval,

@@ -47,12 +47,14 @@ class MeanOfScores(NamedTuple):
         mean: the mean with its errors.
         by_row: shape (n_observations,); the masks' variance of each observation's estimate, nats²; None where
             masks are shared or their error is not known.
+        note: what is to be said of the masks, one sentence.
     """
 
     curves: SizeCurves | None
     per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
     by_row: Float64[np.ndarray, " n"] | None
+    note: str | None = None
 
 
 def mean_of_scores(
@@ -89,15 +91,17 @@ def mean_of_scores(
         by_row[rows] = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
     enough = design.unknown_error(scores.n_tokens, key.masks) is None
     mean = sums.mean_with_errors(enough_masks=enough)
+    note = None
     if conditionals == "exact" and isinstance(design, LogSizes):
-        gained = mean_with_gains(mean, scores.table(), design)
-        return MeanOfScores(None, per_observation, gained, None)
+        mean, note = mean_with_gains(mean, scores.table(), design)
+        if note is None:
+            return MeanOfScores(None, per_observation, mean, None)
     if not mean.mask_se:
-        return MeanOfScores(curves, per_observation, mean, None)
+        return MeanOfScores(curves, per_observation, mean, None, note)
     if shared:
         drops.add(*together.table())
     mean = mean._replace(tails=drops.tails(unknown_tails))
-    return MeanOfScores(curves, per_observation, mean, None if shared else by_row)
+    return MeanOfScores(curves, per_observation, mean, None if shared else by_row, note)
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:

@@ -31,8 +31,10 @@ class RandomTime(RandomSize):
     """Continuous time: each token is hidden with probability (1 - noise_eps)·t, t uniform on (eps, 1).
 
     The weight of a mask's score is M/t over the number of draws: Σ over hidden tokens of log p, divided by t.
-    With eps = noise_eps = 0 this estimates the same sum over sizes as `RandomSize`, with more variance. With
-    others, the masks of size M have the expected weight
+    With eps = noise_eps = 0 this estimates the same sum over sizes as `RandomSize`, but without eps the
+    variance is infinite: a token is hidden at time t with probability t and then has the weight 1/t, whose
+    square has the mean ∫ 1/t dt. No standard error is given for it. With others, the masks of size M have the
+    expected weight
 
         w_M = (I(1 - noise_eps; M, n-M+1) - I((1 - noise_eps)·eps; M, n-M+1)) / (1 - eps)
 
@@ -101,6 +103,14 @@ class RandomTime(RandomSize):
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.draws * self._blocks(n_tokens)[1]
+
+    def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
+        if self.eps == 0.0:
+            return (
+                f"{self.name} without eps has weights 1/t of infinite variance; give eps=0.001, or the "
+                "design random-size for the same sum over sizes"
+            )
+        return super().unknown_error(n_tokens, masks)
 
     def enough_draws(self, n_tokens: Integers, masks: Masks) -> int:
         """As for `RandomSize`, where each block is as an observation of its own."""

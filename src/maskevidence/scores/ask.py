@@ -27,6 +27,7 @@ from maskevidence.model import (
     refuse_training_mode,
     to_device_of,
 )
+from maskevidence.support.checks import whole_number
 from maskevidence.support.progress import Advance
 from maskevidence.tokens import Tokens
 
@@ -100,6 +101,16 @@ class Answer(NamedTuple):
     log_probs: Float[Tensor, "n m"]
 
 
+def check_batch_size(batch_size: object) -> int | None:
+    """How many rows go into one call, 1 or more; None leaves it to the model."""
+    if batch_size is None:
+        return None
+    n_rows = whole_number("batch_size", batch_size)
+    if n_rows < 1:
+        raise InputError(f"batch_size={n_rows}; give a whole number of 1 or more, or None for the default")
+    return n_rows
+
+
 class Asker:
     """Asks a model without gradients, in calls that fit its device and memory.
 
@@ -142,7 +153,8 @@ class Asker:
     ) -> None:
         if not any_mode:
             refuse_training_mode(model)
-        self.model, self.batch_size, self.timed, self.advance = model, batch_size, timed, advance
+        self.model, self.batch_size = model, check_batch_size(batch_size)
+        self.timed, self.advance = timed, advance
         self.n_calls = self.n_passes = 0
         self._n_values = _MANY_VALUES
         self._room: int | None = None  # tokens of a call, after a larger one did not fit into the memory

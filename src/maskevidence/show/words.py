@@ -84,6 +84,7 @@ _MODELS = {
     "BernoulliPCA": "Bernoulli PCA",
     "MaskedNetwork": "masked network",
 }
+BOUND, PSEUDO = "perplexity_bound", "pseudo_perplexity"  # keys of exp(-log evidence per token)
 _PERPLEXITY_NAMES = {
     "lower_bound": "perplexity bound",
     "pseudo": "pseudo-perplexity",
@@ -323,9 +324,10 @@ def units_in_words(result: Mapping[str, Any], token: str = "token") -> list[list
     recipe = result.get("recipe")
     if recipe is not None:
         return [*rows, *_perplexity_of_recipe(result, recipe)]
-    if result.get("perplexity_bound") is not None:
+    perplexity = result.get(PSEUDO, result.get(BOUND))
+    if perplexity is not None:
         kind, least = result["kind"], "at most " if result["kind"] == "lower_bound" else ""
-        value = f"{least}{result['perplexity_bound']:,.4g} per {token} ({kind_name(kind)})"
+        value = f"{least}{perplexity:,.4g} per {token} ({kind_name(kind)})"
         rows.append([_PERPLEXITY_NAMES.get(kind, "perplexity"), value])
     return rows
 

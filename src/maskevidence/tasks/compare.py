@@ -61,7 +61,8 @@ def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
 
     (a, first), (b, second) = ((name, run.estimate) for name, run in runs.items())
     if unpaired:
-        return Result(*subtract_sets(first, second, (a, b)))
+        apart = subtract_sets(first, second, (a, b))
+        return Result(apart.page(), apart.to_dict())
     if first.labels is None or second.labels is None or {*first.labels} != {*second.labels}:
         raise InputError(
             f"{a!r} and {b!r} are of one model on different data: score both with --id-column, with the same "

@@ -176,6 +176,23 @@ def test_the_reported_error_holds_against_a_fine_grid(n_components, scale, toler
         assert off <= max(integral.error, 1e-8)  # the accuracy of the fine grid itself
 
 
+@pytest.mark.parametrize(("n_components", "scale"), [(2, 2.0), (1, 6.0)])
+def test_the_error_of_importance_sampling_is_not_small_by_luck(n_components, scale) -> None:
+    """Of single rows, a single change of 60 was up to 34 and 1,100 times too small."""
+    ratio = []
+    for seed in range(60):
+        model = model_of(10, n_components, scale, seed)
+        tokens = states(10)[[37 * seed % 1024]]
+        truth = model.integrate(tokens, tolerance=1e-6).log_evidence
+        model.integration = Importance(32)
+        integral = model.integrate(tokens, tolerance=0.01)
+        off = (integral.log_evidence - truth).abs().item()
+        assert off <= 0.01
+        ratio.append(off / integral.error)
+    assert np.quantile(ratio, 0.95) < 2.0
+    assert max(ratio) < 4.0
+
+
 def test_training_nodes_are_not_accurate_and_refined_ones_are() -> None:
     """Consistency is not accuracy: many tokens make posteriors narrower than 20 nodes per axis."""
     model = model_of(300, 2, scale=2.0)

@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -197,13 +196,16 @@ class KernelGaussianDensity(TableDensity):
         (True, (2, 2))
     """
 
-    _model_class = partial(models.KernelGaussian, n_centres=1)
+    _model_class = models.KernelGaussian
 
     shrinkage: float | None = None
     bandwidth: float | None = None
     _: KW_ONLY
     max_iter: int = 1000
     random_state: Any = None
+
+    def _new_model(self, n_features: int) -> TableModel:
+        return models.KernelGaussian(n_features, n_centres=1)
 
     def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
         seed = seed_from(self.random_state)

@@ -114,7 +114,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
     """
 
     model_: Any
-    _model_class: ClassVar[Any]
+    _model_class: ClassVar[type[Any]]
     _min_features = 1
 
     def _new_model(self, n_features: int) -> TableModel:

@@ -191,12 +191,13 @@ class BernoulliPCA(TableModel):
     ) -> RefinedIntegral:
         """The log evidence to a tolerance, with the number of nodes that it took and its error.
 
-        The nodes are doubled in each dimension, from those of `Grid()` or of `Importance` sampling on.
+        The nodes are doubled in each dimension, from those of `Grid()` or of `Importance` sampling on. The
+        error is the largest difference of a log evidence to that with half of the nodes; by importance
+        sampling, where one difference may be small by luck, to a quarter and to other points, too.
 
         Args:
             tokens: B observations.
-            tolerance: the largest change of a log evidence at the last refinement, nats; by default 1e-6 on
-                grids and 0.01 by importance sampling.
+            tolerance: the largest error, nats; by default 1e-6 on grids and 0.01 by importance sampling.
             most_nodes: the largest number of nodes.
 
         Raises:
