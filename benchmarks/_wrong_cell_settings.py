@@ -1,4 +1,4 @@
-"""Tables of known truth for wrong_cells.py: 300 trusted rows, 300 judged ones, 2 to 3 % of their cells wrong."""
+"""Tables of known truth for wrong_cells.py: 300 trusted rows, 300 judged, 2 to 3 % of their cells wrong."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
