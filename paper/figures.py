@@ -31,7 +31,7 @@ class Claim:
         claim: the claim in words.
         measured: the measured numbers in words.
         holds: whether they support the claim; None for numbers that are reported without a verdict.
-        too_short: the training was too short for a verdict, as with --quick; `holds` is then None.
+        too_short: the training, or the masks, were too few for a verdict, as with --quick; `holds` is None.
 
     Example:
         >>> Claim("it converges").by("1 nat short", False).verdict
@@ -59,6 +59,16 @@ class Claim:
         if self.too_short:
             return "too short to tell"
         return "" if self.holds is None else "holds" if self.holds else "does not hold"
+
+
+def below(claim: str, measured: str, value: float, bound: float, room: float) -> Claim:
+    """The claim that a number is below a bound, without a verdict within `room` of it, the reach of noise.
+
+    Example:
+        >>> [below("flat", "", spread, 0.3, room=0.1).verdict for spread in (0.1, 0.35, 0.5)]
+        ['holds', 'too short to tell', 'does not hold']
+    """
+    return Claim(claim, measured, value < bound, too_short=not abs(value - bound) > room)
 
 
 def near_exact(claim: str, value: float, se: float, exact: float, digits: int) -> Claim:

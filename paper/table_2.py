@@ -9,10 +9,11 @@ import numpy as np
 from maskevidence.show import Table
 from paper.bert_curves import WIDTH, Curves, RateCurve, curve_rows, draw_base, mean_curve, published_curves
 from paper.berts import ALL, base_curves
-from paper.figures import Claim, PaperFigure
+from paper.figures import Claim, PaperFigure, below
 from paper.panels import legend_below, new_figure
 
 SEEDS = (1, 2, 3)
+_FLAT, _SPREAD_OF_NOISE = 0.3, 7  # nats; standard errors that the range of 99 normal numbers seldom exceeds
 QUICK = {"seeds": SEEDS[:1], "n_blocks": 27, "block_size": 64}
 
 
@@ -73,13 +74,17 @@ def table_2(
 
 def _claims(curves: Curves, mean: RateCurve, printed: float, published: Curves) -> list[Claim]:
     """The claims on random weights, and on pre-trained ones if there are any."""
-    off = mean.area / printed - 1
+    off, off_se = mean.area / printed - 1, mean.area_se / abs(printed)
     flat = "random weights: the curve is flat (highest minus lowest score over the rates below 0.3 nats)"
     claims = [
-        Claim(f"random weights: the mean area is within 2 % of the paper's mean of four ({printed:.0f})").by(
-            f"{mean.area_in_words} ({off:+.2%})", abs(off) < 0.02
+        below(
+            f"random weights: the mean area is within 2 % of the paper's mean of four ({printed:.0f})",
+            f"{mean.area_in_words} ({off:+.2%})",
+            abs(off),
+            0.02,
+            room=3 * off_se,
         ),
-        Claim(flat, f"{mean.spread:.3f} nats; error of a score {mean.score_se:.3f}", mean.spread < 0.3),
+        _flat(flat, mean),
         Claim("the two areas: 512 · 0.01 · Σ over the 99 rates, and 512 times the mean score").by(
             f"{mean.area:.1f} and {mean.mean_times_width:.1f}: the paper's weights add up to 0.99"
         ),
@@ -87,10 +92,17 @@ def _claims(curves: Curves, mean: RateCurve, printed: float, published: Curves) 
     for (text, weights), curve in curves.items():
         if weights == "pretrained":
             theirs = published[text, "pretrained"].area
-            near = Claim(f"{text}, pre-trained: the area is the published one (within 5 %)")
-            measured = f"{curve.area_in_words}, published {theirs:.0f}"
-            claims.append(near.by(measured, abs(curve.area / theirs - 1) < 0.05))
+            near = f"{text}, pre-trained: the area is the published one (within 5 %)"
+            measured, room = f"{curve.area_in_words}, published {theirs:.0f}", 3 * curve.area_se / abs(theirs)
+            claims.append(below(near, measured, abs(curve.area / theirs - 1), 0.05, room))
     return claims
+
+
+def _flat(claim: str, curve: RateCurve) -> Claim:
+    """The claim that a curve is flat; noise alone spreads the 99 scores by up to 7 standard errors."""
+    measured = f"{curve.spread:.3f} nats; error of a score {curve.score_se:.3f}"
+    room = 0.0 if curve.spread < _FLAT else _SPREAD_OF_NOISE * curve.score_se
+    return below(claim, measured, curve.spread, _FLAT, room)
 
 
 def _draw(curves: Curves) -> Any:

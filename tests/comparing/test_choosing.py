@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import maskevidence as me
+from maskevidence.comparing import choosing
 from maskevidence.comparing.choosing import beaten_candidates
 from maskevidence.comparing.comparison import difference_by_rows
 from maskevidence.comparing.selection import below_picture, page_of_selection, picture_of_selection
@@ -18,6 +20,7 @@ from maskevidence.data.table import Table
 from maskevidence.evidence.standard_errors import student_t_quantile
 from maskevidence.models.by_name import parse_components
 from maskevidence.models.gaussian.factor_analysis import fit_each_rank
+from maskevidence.models.network.columns import columns_of, declared_columns
 from maskevidence.show.pictures import Lines
 
 
@@ -219,6 +222,99 @@ def test_names_and_holes_and_constant_columns() -> None:
     )
 
 
+def test_beside_a_network_densities_are_scored_by_the_mass_of_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `CellMass` gives it for fits to the other fold: densities differ."""
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    x[:, 1] = np.random.default_rng(1).choice([7, 8, 9], 60, p=[0.9, 0.06, 0.04])
+    fit = me.models.MaskedNetwork.fit
+    monkeypatch.setattr(me.models.MaskedNetwork, "fit", lambda self, rows: fit(self, rows, epochs=1))
+    design = me.EverySize(masks_per_size=2)
+    selection = me.select(x, "gaussian,masked-net:4x1", folds=2, design=design)
+    (found,) = (each for each in selection.candidates if each.name == "gaussian")
+    order = np.array_split(np.random.default_rng(0).permutation(60), 2)
+    expected, densities = [], []
+    for out in map(np.sort, order):
+        train = np.delete(x, out, axis=0)
+        model, tokens = me.models.Gaussian(n_features=2).fit(train), me.Tokens.from_array(x[out], ids=out)
+        cells = columns_of(train, declared_columns(x, x))
+        for scored, values in ((me.models.CellMass(model, cells), expected), (model, densities)):
+            values.append(me.estimate_evidence(scored, tokens, design).log_evidence)
+    assert abs(found.log_evidence - np.mean(expected)) < 1e-9
+    assert abs(np.mean(densities) - np.mean(expected)) > 0.05
+
+
+def test_copies_of_rows_are_scored_once_and_noted() -> None:
+    """The numbers of a table and of one with copies of the last 20 rows, which are held out together."""
+    x = rows(120)
+    with_copies = np.concatenate([x, x[100:], x[:1] + (np.arange(8) == 7)])
+    selection = me.select(with_copies, "ppca", (1, 2, 3), folds=5)
+    assert selection.n_observations == 121
+    copies, near = (note for note in selection.notes if "an earlier row" in note)
+    assert copies.startswith("20 of 141 rows equal an earlier row")
+    assert near.startswith("1 of 141 rows differs from an earlier row in a single cell")
+    by_row = [each.data_se for each in selection.candidates]
+    assert min(by_row) > 0
+    assert not any("earlier row" in note for note in me.select(x, "ppca", (1, 2), folds=5).notes)
+
+
+def test_an_overfitted_model_is_not_chosen_where_a_third_of_the_rows_are_copies() -> None:
+    """A mixture of kernels remembers rows; it was chosen 10 times in 10, and the truth called worse."""
+    chosen = []
+    for seed in range(3):
+        x = rows(84, k=2, seed=seed)
+        selection = me.select(np.concatenate([x, x[:36]]), "ppca,kernel-gaussian", (1, 2), seed=seed)
+        chosen.append(selection.choice)
+        assert {each.name: each.beaten_by for each in selection.candidates}["ppca:2"] is None
+    assert "kernel-gaussian" not in chosen
+
+
+@pytest.fixture(scope="module")
+def binary() -> np.ndarray:
+    """Two groups of columns, each with a component of its own."""
+    rng = np.random.default_rng(0)
+    logits = np.repeat(4 * rng.normal(size=(200, 2)), 4, axis=1)
+    return (rng.random((200, 8)) < 1 / (1 + np.exp(-logits))).astype(float)
+
+
+def test_an_approximate_number_is_beaten_where_the_error_of_its_integral_is_known(binary: np.ndarray) -> None:
+    """Its interval holds that error and covers the difference of the integrals."""
+    integrals = me.select(binary, "bernoulli-pca", (1, 2), folds=2)
+    selection = me.select(binary, "bernoulli-pca", (1, 2), folds=2, design="every-size:2")
+    best, other = selection.candidates
+    assert (best.name, other.beaten_by) == ("bernoulli-pca:2", "bernoulli-pca:2")
+    assert selection.answer().endswith("every smaller model is worse")
+    behind, exact = other.behind, integrals.candidates[1].behind
+    assert behind is not None
+    assert exact is not None
+    off = [
+        a.log_evidence - b.log_evidence
+        for a, b in zip(selection.candidates, integrals.candidates, strict=True)
+    ]
+    assert behind.integral_error == pytest.approx(sum(map(abs, off)), abs=1e-5)
+    low, high = replace(behind, integral_error=None).interval()
+    assert behind.interval() == (low - behind.integral_error, high + behind.integral_error)
+    assert behind.interval()[0] <= exact.difference <= behind.interval()[1]
+
+
+def test_what_proves_nothing_is_neither_smallest_nor_not_told_apart(
+    binary: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the integrals, the error of the approximate numbers is not known."""
+    monkeypatch.setattr(choosing, "_integrate", lambda *args: None)
+    selection = me.select(binary, "bernoulli-pca", (1, 2), folds=2, design="every-size:2")
+    other = selection.candidates[1]
+    assert other.behind is not None
+    assert (other.behind.verdict, other.beaten_by) == ("proves nothing", None)
+    assert selection.smallest is selection.chosen
+    words = "; the order of it and bernoulli-pca:1 proves nothing"
+    assert selection.answer().endswith(words)
+    page = page_of_selection(selection.to_dict())
+    assert page.parts[0].rows[1][1] == "proves nothing"
+    assert [each.group for each in page.parts[1].values] == ["chosen", "the order proves nothing"]
+
+
 def test_binary_tables_have_their_own_families() -> None:
     generator = torch.Generator().manual_seed(0)
     loadings = 3 * torch.randn(6, 1, generator=generator, dtype=torch.float64)
@@ -236,6 +332,23 @@ def test_candidates_that_cannot_be_fitted_are_left_out() -> None:
     selection = me.select(x, "ppca,factor-analysis", (1, 2, 3, 4), folds=3)
     assert {one.name for one in selection.candidates if one.family == "ppca"} == {"ppca:1", "ppca:2"}
     assert any("could not be fitted, and left out: ppca:3, ppca:4" in note for note in selection.notes)
+
+
+def test_messages_name_columns_as_the_file_does() -> None:
+    """It said "leave out column 2" of a table whose columns have names."""
+    x = rows(80, d=4, missing=0.2)
+    x[:, 2] = x[:, 1] * 2
+    frame = pd.DataFrame(x, columns=["age", "height", "length", "weight"])
+    notes = me.select(frame, "gaussian,ppca", (1, 2), folds=3).notes
+    assert any("leave out column 'height'" in note or "leave out column 'length'" in note for note in notes)
+    assert not any("column 1" in note or "column 2" in note for note in notes)
+    with pytest.raises(me.NumericalError, match=r"leave out column '(height|length)'"):
+        me.models.Gaussian(n_features=4).fit(frame)
+    with pytest.raises(me.NumericalError, match=r"leave out column (1|2),"):
+        me.models.Gaussian(n_features=4).fit(x)
+    huge = frame.assign(age=frame["age"] * 1e300)
+    with pytest.raises(me.InputError, match="column 'age' reaches"):
+        me.select(huge, "ppca", (1, 2), folds=3)
 
 
 def test_fits_that_do_not_converge_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,11 @@ def test_equal_texts_are_ties_whatever_their_order() -> None:
             assert pairs.accuracy == pairs.accuracy_by_sign == 0.5
             assert pairs.equal.all()
             assert pairs.mask_se.tolist() == [0.0] * N
+        apart = replace(estimate, per_observation=estimate.per_observation + 0.04 * (2 * D) ** 0.5)
+        assert not pair_texts(estimate, apart, dtypes=("float32", None)).equal.any()
+        half = pair_texts(estimate, apart, dtypes=("float32", "bfloat16"))
+        assert half.equal.all()
+        assert not pair_texts(estimate, apart, dtypes=("float16", "float16")).equal.any()
     assert "tie" in str(pairs.page().parts[1])
     assert {row["more_probable"] for row in pairs.to_dict()["pairs"]} == {"tie"}
 

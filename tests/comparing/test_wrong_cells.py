@@ -12,6 +12,7 @@ import torch
 import maskevidence as me
 from maskevidence.comparing.cell_search import CellJudge, Clues, Facts, facts_of
 from maskevidence.comparing.planted_cells import planted
+from maskevidence.comparing.wrong_cells import _ranks
 from maskevidence.data import Table
 
 NAN = math.nan
@@ -103,6 +104,20 @@ def clean_tables() -> list[me.WrongCells]:
     model = correlated()
     tables = (model.sample(120, seed) for seed in range(80))
     return [me.wrong_cells(model, rows[60:], trusted=rows[:60]) for rows in tables]
+
+
+def test_a_p_value_is_the_rank_of_its_docstring_with_ties_in_the_middle() -> None:
+    """(#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them), counted one by one."""
+    rng = np.random.default_rng(0)
+    suspicion, clean = rng.integers(0, 4, size=(6, 5)).astype(float), rng.integers(0, 4, size=(9, 5)) * 1.0
+    suspicion[0, 2] = suspicion[3] = clean[1, 1] = NAN
+    trusted, found = clean[~np.isnan(clean)], _ranks(suspicion, clean)
+    for i, row in enumerate(suspicion):
+        own = row[~np.isnan(row)]
+        for j, s in enumerate(row):
+            above = sum(trusted > s) + sum(trusted == s) / 2 + sum(own >= s)
+            expected = NAN if math.isnan(s) else above / (len(trusted) + len(own))
+            assert found[i, j] == pytest.approx(expected, nan_ok=True)
 
 
 def test_p_values_of_clean_rows_are_uniform(clean_tables: list[me.WrongCells]) -> None:
@@ -362,7 +377,7 @@ def test_a_cell_of_every_column_can_be_found() -> None:
     ("options", "words"),
     [
         ({"rate": 0.0}, "rate=0.0; give a share"),
-        ({"folds": 1}, "folds=1; give a seed"),
+        ({"folds": 1}, "folds=1; give a whole number of 2 or more"),
         ({"seed": -1}, "seed=-1"),
         ({"trusted": np.zeros((5, 2))}, "2 columns"),
         ({"trusted": np.full((5, 3), np.inf)}, "infinite"),

@@ -308,6 +308,17 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("-999,1\n3,3\n4,5\n5,2\n", {}, "-999 stands far below all other values of 'a': if it means missing"),
         ("999,1\n3,3\n4,5\n5,2\n", {}, "999 stands far above all other values of 'a': if it means missing"),
         ("-88,1\n3,3\n4,5\n5,2\n-88,7\n", {}, "-88 stands far below all other values of 'a'"),
+        ("-99,1\n3,3\n500,5\n900,2\n-99,7\n", {}, "-99 is the only negative value of 'a': if it means"),
+        ("-9,1\n0,3\n1,5\n1,2\n-9,7\n", {}, "-9 is the only negative value of 'a': if it means missing"),
+        ("-99.9,1\n3,3\n500,5\n900,2\n-99.9,7\n", {}, "-99.9 is the only negative value of 'a'"),
+        ("-99,1\n3,3\n500,5\n900,2\n", {}, ""),
+        ("-99,1\n-3,3\n500,5\n900,2\n-99,7\n", {}, ""),
+        (
+            "".join(f"{k * 999},{k % 7}\n" for k in (*[-1] * 5, *range(-9, 9))),
+            {},
+            "-999 is in more cells than all",
+        ),
+        ("".join(f"{k * 999},{k % 7}\n" for k in (*[-1] * 5, *range(-9, 9), 3)), {}, ""),
         ("-88,1\n3,3\n4,5\n5,2\n", {}, ""),  # once
         ("88,1\n3,3\n4,5\n5,2\n88,7\n", {}, ""),  # may be a large value
         ("-9,1\n30,-9\n4,50\n5,2\n", {}, ""),  # not below the range of the others

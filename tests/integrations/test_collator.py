@@ -291,5 +291,8 @@ def test_what_cannot_be_collated(tokenizer: Any) -> None:
         MaskSizeCollator(tokenizer)([tokenizer("rain"), tokenizer("")])
     padless = small_tokenizer()
     padless.pad_token = None
+    for name, column in (("text", "rain"), ("id", "p3"), ("words", ["rain"]), ("more", None)):
+        with pytest.raises(me.InputError, match=f"the column '{name}' holds .*, not numbers; leave it out"):
+            MaskSizeCollator(tokenizer)([dict(tokenizer("rain")), dict(tokenizer("rain")) | {name: column}])
     with pytest.raises(me.InputError, match="no padding token"):
         MaskSizeCollator(padless)([tokenizer("rain"), tokenizer("rain falls")])

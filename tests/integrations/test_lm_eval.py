@@ -285,6 +285,97 @@ def test_chat_templates(masked_lm: MaskedLM, tmp_path: Path) -> None:
     assert tokenizer.convert_ids_to_tokens(list(encoded.context)).count("[SEP]") == 2
 
 
+def test_a_chat_template_that_spells_the_frame_does_not_double_it(masked_lm: MaskedLM) -> None:
+    encoder = adapter(masked_lm).answerer.encoder
+    rows = [
+        encoder.row(encoder.pair(context, continuation))[0]
+        for context, continuation in (
+            ("[CLS] the cat [SEP] a dog", " sleeps"),
+            ("the cat [SEP] a dog", " sleeps"),
+            ("", "[CLS] the cat [SEP] a dog sleeps"),
+        )
+    ]
+    assert rows[0] == rows[1] == rows[2]
+    assert masked_lm.tokenizer.convert_ids_to_tokens(rows[0])[:3] == ["[CLS]", "the", "cat"]
+    assert encoder.row(encoder.before("[CLS] the cat", 2)) == encoder.row(encoder.before("the cat", 2))
+    assert len(encoder.windows("[CLS] the cat")[0].scored) == 2
+
+
+def asked(kind: str, *texts: str, number: int = 0, document: int = 0) -> Any:
+    """A request without a task."""
+    from lm_eval.api.instance import Instance
+
+    return Instance(kind, {}, texts, number, metadata=("none", document, 1))
+
+
+def test_requests_of_a_document_that_share_a_number_have_their_own_values(masked_lm: MaskedLM) -> None:
+    model = adapter(masked_lm)
+    pairs = [("the cat", " sleeps"), ("the cat", " falls on the roof and the dog sings"), ("a", " sleeps")]
+    requests = [asked("loglikelihood", *pair) for pair in pairs]
+    alone = [model.loglikelihood([request])[0] for request in requests]
+    assert len({value for value, _ in alone}) == 3
+    np.testing.assert_allclose(model.loglikelihood(requests), alone, rtol=1e-5)
+    np.testing.assert_allclose(model.loglikelihood(requests[::-1])[::-1], alone, rtol=1e-5)
+    same_texts = model.loglikelihood([*requests, requests[0]])
+    assert same_texts[3] == same_texts[0]
+
+
+def test_an_empty_text_of_a_rolling_task_has_probability_1(masked_lm: MaskedLM) -> None:
+    some, empty = adapter(masked_lm).loglikelihood_rolling(
+        [asked("loglikelihood_rolling", "a dog"), asked("loglikelihood_rolling", "", document=1)]
+    )
+    assert some < -1
+    assert empty == 0.0
+
+
+def choices_task(folder: Path, choices: list[list[str]], metrics: list[str]) -> dict[str, Any]:
+    """A multiple choice after the same words; the last choice is the right one."""
+    rows = [{"q": "the cat", "choices": each, "gold": len(each) - 1} for each in choices]
+    task = harness_tasks.choice_task(folder, [], metrics)
+    harness_tasks.write_lines(folder / "sentences.jsonl", rows)
+    return task
+
+
+LONG = "a dog sleeps in the rain and sings"  # more tokens than are scored exactly
+
+
+@pytest.mark.parametrize("options", [{}, {"target": 16}])
+def test_choices_of_equal_tokens_are_ties_in_whatever_way_they_are_scored(
+    masked_lm: MaskedLM, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """The tokenizer knows no capitals: the harness takes the first one, which is wrong here."""
+    equal = [["Sleeps", "sleeps"], [LONG.upper(), LONG]]
+    apart = [["sleeps", "falls"], ["Falls", "falls", "sleeps"]]
+    task = choices_task(tmp_path, [*equal, *apart], ["acc", "acc_norm"])
+    results = evaluated(adapter(masked_lm, **options), [task])
+    ties = results["config"]["maskevidence"]["tasks"]["sentences"]["ties"]
+    best = max(float(one[0][0]) for one in results["samples"]["sentences"][3]["resps"])
+    last = float(results["samples"]["sentences"][3]["resps"][2][0][0])
+    assert ties == dict.fromkeys(("acc", "acc_norm"), 2 + (last < best))
+    tied = [[one[-1].get("tied") for one in each["resps"]] for each in results["samples"]["sentences"]]
+    assert tied[:2] == [[["acc", "acc_norm"]] * 2] * 2
+    assert tied[2] == [None] * 2
+
+
+@pytest.mark.parametrize("options", [{}, {"target": 16}])
+def test_a_choice_without_a_token_wins_no_question(
+    masked_lm: MaskedLM, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """An empty choice, and one of a letter that the tokenizer drops, beside short and long ones."""
+    choices = [["falls", "sleeps"], ["", "sleeps"], ["\u200b", LONG], ["", "", LONG]]
+    task = choices_task(tmp_path, choices, ["acc", "acc_norm", "acc_bytes"])
+    with pytest.warns(UserWarning, match="4 choices have no token"), np.errstate(divide="ignore"):
+        results = evaluated(adapter(masked_lm, **options), [task])
+    ours = results["config"]["maskevidence"]
+    assert ours["choices_without_token"] == 4
+    assert not ours["tasks"]["sentences"]["ties"]
+    for sample in results["samples"]["sentences"][1:]:
+        answers = [one[0] for one in sample["resps"]]
+        assert all(answer == (-np.inf, False) for answer in answers[:-1])
+        assert -99 < answers[-1][0] < 0
+        assert all(sample[metric] == 1.0 for metric in ("acc", "acc_norm", "acc_bytes"))
+
+
 def test_greedy_is_found_where_a_task_reads_it(masked_lm: MaskedLM, tmp_path: Path) -> None:
     from maskevidence.integrations.lm_eval.texts import Decoding, write
 
@@ -349,6 +440,23 @@ def test_a_perplexity_whose_error_exceeds_it_is_shown_on_the_log_scale() -> None
     assert shown[0][:3] == ["wikitext", "word_perplexity", "2981"]
     assert shown[1][:3] == ["wikitext", "log(word_perplexity)", "8"]
     assert float(shown[1][3]) == pytest.approx(3.0 * noise.std(ddof=1), rel=0.05)
+
+
+def test_an_empty_choice_in_the_first_document_is_named(
+    masked_lm: MaskedLM, tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import lm_eval.tasks
+
+    whole = lm_eval.tasks.TaskManager
+    monkeypatch.setattr(
+        "lm_eval.tasks.TaskManager", lambda *a, **k: whole(*a, **k | {"include_defaults": False})
+    )
+    model, task = tmp_path / "model", tmp_path / "task.yaml"
+    masked_lm.save(model)
+    task.write_text(json.dumps(choices_task(tmp_path, [["", "sleeps"]], ["acc"])))
+    done = run("lm-eval", "--model_args", f"pretrained={model}", "--tasks", task)
+    assert done.code == 2
+    assert "a choice of a task's first document is empty" in done.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

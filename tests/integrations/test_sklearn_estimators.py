@@ -227,3 +227,10 @@ def test_other_columns_and_latent_means_of_another_model_are_refused(holed: np.n
         fitted.transform(pd.DataFrame(holed, columns=list("abcdf")))
     with pytest.raises(ValueError, match="X has 3 features, but PPCA has 2 components"):
         fitted.inverse_transform(np.zeros((1, 3)))
+
+
+def test_a_fit_that_fails_names_the_columns_of_the_frame() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 3))
+    x[::7, 0], x[:, 2] = np.nan, 2 * x[:, 1]
+    with pytest.raises(me.NumericalError, match=r"leave out column '(b|c)'"):
+        GaussianDensity().fit(pd.DataFrame(x, columns=["a", "b", "c"]))

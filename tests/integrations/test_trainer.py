@@ -1,5 +1,9 @@
-"""EvidenceTrainer: accumulated steps of unequal batches, epochs, and what it refuses."""
+"""EvidenceTrainer: accumulated steps of unequal batches, epochs, two processes, and what it refuses."""
 
+import json
+import os
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +11,14 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.integrations.huggingface import EvidenceTrainer, MaskSizeCollator
+from forked import in_two_processes
+from maskevidence.integrations.huggingface import EvidenceCallback, EvidenceTrainer, MaskSizeCollator
 from maskevidence.integrations.huggingface.collator import WEIGHT
+from maskevidence.integrations.huggingface.processes import end_processes, is_main_process
 from maskevidence.integrations.huggingface.trainer import evidence_loss
 from text_models import SENTENCES, small_bert, small_tokenizer
 
+LOGGED = "evidence_log_evidence"
 TEXTS = [SENTENCES[i % len(SENTENCES)] for i in range(13)]
 
 
@@ -153,7 +160,58 @@ def test_the_trainer_draws_new_masks_in_each_epoch(tmp_path: Path) -> None:
     assert torch.equal(seen[0], expected)
 
 
+def train_with_evidence(out: Path, n_texts: int, batch_size: int) -> None:
+    """Write the losses and evidences that a Trainer logs, and what it warns of."""
+    model = new_model()
+    options: dict[str, Any] = {"num_train_epochs": 2, "per_device_train_batch_size": batch_size}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trainer = trainer_of(model, features(model, n_texts), out, **options, use_cpu=False)
+        trainer.add_callback(EvidenceCallback(trainer, model.tokens(TEXTS[:3]), me.RandomSize(4), every=1))
+        trainer.train()
+    history = trainer.state.log_history
+    logged = {name: [entry[name] for entry in history if name in entry] for name in ("loss", LOGGED)}
+    if is_main_process():
+        warned = [str(one.message) for one in said if "texts again" in str(one.message)]
+        (out / "logged.json").write_text(json.dumps(logged | {"warned": warned}))
+    trainer.callback_handler.callbacks.clear()
+    del trainer
+    end_processes()
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("n_texts", [8, 9])
+def test_losses_are_logged_beside_the_evidence_in_one_and_in_two_processes(
+    tmp_path: Path, n_texts: int
+) -> None:
+    """Without an accelerator, and without use_cpu; the last step of an epoch has full batches."""
+    with torch.random.fork_rng():
+        train_with_evidence(tmp_path, n_texts, 4)
+    one = json.loads((tmp_path / "logged.json").read_text())
+    assert in_two_processes(partial(train_with_evidence, tmp_path, n_texts, 2)) == [0, 0]
+    two = json.loads((tmp_path / "logged.json").read_text())
+    n_steps = 2 * -(-n_texts // 4)
+    for logged in (one, two):
+        assert len(logged["loss"]) == n_steps
+        assert len(logged[LOGGED]) == n_steps + 1  # one before the first step
+    equal = n_steps if n_texts == 8 else 2  # of the steps until two processes see texts again
+    assert two["loss"][:equal] == pytest.approx(one["loss"][:equal], rel=1e-5)
+    assert two[LOGGED][: equal + 1] == pytest.approx(one[LOGGED][: equal + 1], rel=1e-5)
+    assert not one["warned"]
+    assert [text[:57] for text in two["warned"]] == (
+        [] if n_texts == 8 else ["the last step of an epoch sees 3 of the 9 texts again, so"]
+    )
+
+
 def test_options_for_another_loss_are_refused(tmp_path: Path) -> None:
     model = new_model()
     with pytest.raises(me.InputError, match="label_smoothing_factor is 0"):
         trainer_of(model, features(model, 4), tmp_path, label_smoothing_factor=0.1)
+    with pytest.raises(me.InputError, match="compute_metrics needs a prediction for each token"):
+        EvidenceTrainer(
+            model.network,
+            train_dataset=features(model, 4),
+            data_collator=MaskSizeCollator(model.tokenizer),
+            compute_metrics=lambda _: {},
+        )

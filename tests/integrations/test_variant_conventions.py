@@ -130,6 +130,45 @@ def test_whole_sequences_have_common_masks_and_an_error(bert: me.models.MaskedLM
         assert pll[row] == pytest.approx(plain, abs=1e-5)
 
 
+def test_where_lengths_differ_the_mean_over_residues_stands_beside_the_sum(
+    bert: me.models.MaskedLM,
+) -> None:
+    """A plain loop over each sequence; half a protein gone is not the best of its mutants."""
+    sequences = [WILD_TYPE, "S2A", WILD_TYPE[:10], WILD_TYPE[:5] + "W" + WILD_TYPE[5:]]
+    scores = me.variants(bert, WILD_TYPE, sequences, ["pll", "whole"], draws=256)
+    letters = [WILD_TYPE, mutated("S2A"), *sequences[2:]]
+    log_p = one_at_a_time(bert)
+    means = [pseudo_log_likelihood(log_p, each) / len(each) for each in letters]
+    assert scores["pll-per-residue"] == pytest.approx(np.array(means) - means[0], abs=1e-5)
+    assert scores["pll"].argmax() == 2  # +30 nats: the sum has ten terms fewer
+    assert scores["pll"][2] > 20
+    assert abs(scores["pll-per-residue"]).max() < 1
+    design = me.RandomSize(512)
+    areas = [
+        me.estimate_evidence(bert, bert.tokens([each]), design).log_evidence / len(each) for each in letters
+    ]
+    errors = scores.mask_se["whole-per-residue"]
+    assert errors[0] == scores["whole-per-residue"][0] == 0.0
+    off = scores["whole-per-residue"] - (np.array(areas) - areas[0])
+    assert (abs(off[1:]) < 5 * errors[1:] + 0.02).all()
+    assert list(scores.agreement()) == [("pll-per-residue", "whole-per-residue")]
+    assert "2 mutants of 4 shorter or longer than the wild type" in scores.notes[0]
+    assert "pll-per-residue" not in me.variants(bert, WILD_TYPE, ["S2A", "WT"], ["pll"]).scores
+    one_length = me.variants(bert, WILD_TYPE, [WILD_TYPE[1:], WILD_TYPE[:-1]], ["pll", "whole"])
+    assert ("pll", "whole") in one_length.agreement()
+
+
+def test_mutants_as_others_write_them_and_notes_on_them(bert: me.models.MaskedLM) -> None:
+    written = ["S2A", "s2a", "p.Ser2Ala", "p.(SER2ala)", "p.S2A", "S2A:L10K", "p.Ser2Ala:L10K"]
+    scores = me.variants(bert, WILD_TYPE, written, ["joint"])
+    assert len({*scores["joint"][:5]}) == len({*scores["joint"][5:]}) == 1
+    assert scores.mutants == tuple(written)
+    assert "5 rows with the mutant of an earlier row (first: 's2a')" in scores.notes[0]
+    unclear = me.variants(bert, WILD_TYPE, ["S2X", "S2A"], ["joint"])
+    assert "1 mutant with B, J, X or Z" in unclear.notes[0]
+    assert not me.variants(bert, WILD_TYPE, ["S2A", "S2G"], ["joint"]).notes
+
+
 def test_many_sites_take_random_masks(bert: me.models.MaskedLM) -> None:
     many = ":".join(
         f"{letter}{j + 1}{'A' if letter != 'A' else 'G'}" for j, letter in enumerate(WILD_TYPE[:11])
@@ -181,6 +220,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mutants": ["S2A"], "start": 24}, r"there is no site 2; .* 24 to 43"),
     ({"mutants": ["S2J"]}, r"row 0 \(from 0\), 'S2J': the model does not know the letter 'J'"),
     ({"mutants": ["S2A:S2C"]}, r"site 2 is changed twice"),
+    ({"mutants": ["p.Sel2Ala"]}, r"'p.Sel2Ala' is not a substitution; write A1P or p.Ala1Pro"),
+    ({"mutants": ["p.Lys2Ala"]}, r"the wild type has S at 2, not K"),
+    ({"mutants": ["s2x", WILD_TYPE.lower()]}, r"row 1 .*: '\w' is a small letter, and the model knows"),
     ({"mutants": ["S2A:"]}, r"'' is not a substitution; write A1P"),
     ({"mutants": [""]}, r"row 0 \(from 0\), '': there is no mutant"),
     ({"mutants": []}, r"no list of mutants"),
@@ -189,7 +231,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"mutants": ["S2A", WILD_TYPE[:-1]]},
         r"row 1 \(from 0\), .* is an insertion or deletion, and wild-type-fill compares",
     ),
-    ({"mutants": ["k2a"], "wild_type": "mk"}, r"the wild type: the model does not know the letter 'm'"),
+    (
+        {"mutants": ["k2a"], "wild_type": "mk"},
+        r"the wild type: 'm' is a small letter, and the model knows 'M'; write capitals",
+    ),
     ({"mutants": ["S2A"], "wild_type": " "}, r"no letter"),
     ({"mutants": ["S2A"], "conventions": ["wt-marginals"]}, r"'wt-marginals'"),
     ({"mutants": ["S2A"], "conventions": []}, r"no list of conventions"),

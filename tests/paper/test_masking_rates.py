@@ -47,7 +47,7 @@ def test_the_question_is_answered_with_its_error(shift: float, verdict: bool | N
     assert claim.holds is verdict
     assert ("cannot be told apart" in claim.measured) is (verdict is None)
     short = masking_rates._claims(differences, summary, {"unigram": -1e9, "steps": 80})[0]
-    assert short.verdict == ("holds" if verdict else "too short to tell")
+    assert short.verdict == "too short to tell"  # a few steps, after which nothing is told apart but by noise
 
 
 @pytest.mark.slow

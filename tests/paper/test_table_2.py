@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from command_line import Result
 from paper.bert_curves import RATES, RateCurve, curve_of, mean_curve, published_curves, rate_curve
 from paper.berts import blocks_of
 from paper.figure_5_right import figure_5_right
-from paper.table_2 import table_2
+from paper.table_2 import _SPREAD_OF_NOISE, _flat, table_2
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 PRINTED = {
@@ -144,3 +145,21 @@ def test_missing_text_or_vocabulary_is_an_error(glue: Path, monkeypatch: pytest.
     monkeypatch.setenv("MASKEVIDENCE_DATA", str(glue / "nothing"))
     with pytest.raises(me.InputError, match="there is no GLUE text"):
         table_2((1,))
+
+
+@pytest.mark.parametrize(
+    ("spread", "score_se", "verdict"),
+    [
+        (0.131, 0.02, "holds"),
+        (0.25, 0.188, "holds"),  # noise only adds to the spread
+        (1.142, 0.188, "too short to tell"),  # of --quick: the range of 99 scores that differ by noise alone
+        (2.0, 0.188, "does not hold"),
+        (2.0, float("nan"), "too short to tell"),
+    ],
+)
+def test_noise_makes_no_verdict_on_a_flat_curve(spread: float, score_se: float, verdict: str) -> None:
+    curve = SimpleNamespace(spread=spread, score_se=score_se)
+    assert _flat("flat", curve).verdict == verdict
+    if spread > 1:
+        rng = np.random.default_rng(0)
+        assert np.ptp(rng.normal(size=(2000, 99)), axis=1).max() < _SPREAD_OF_NOISE + 0.5

@@ -119,7 +119,11 @@ def test_pairs_prompts_blocks_and_long_texts(
     pairs = scored(model, table, "--text", "prompt,answer")
     prompted = scored(model, table, "--text", "answer", "--context-field", "prompt")
     assert pairs["n_tokens"] > answers["n_tokens"] == prompted["n_tokens"]
-    assert prompted["log_evidence"] != answers["log_evidence"]
+    paired = scored(model, table, "--text", "answer", "--context-field", "prompt", "--pair")
+    assert paired["n_tokens"] == prompted["n_tokens"]
+    assert len({each["log_evidence"] for each in (answers, prompted, paired)}) == 3
+    assert any("one text with a blank between them" in note for note in prompted["notes"])
+    assert "framed as a pair" in " ".join(paired["notes"])
     blocks = scored(model, texts, "--block-size", 9)
     assert blocks["n_tokens"] == 7 * blocks["n_observations"]
     short = save(small_bert(small_tokenizer(), max_position_embeddings=9), tmp_path / "short")

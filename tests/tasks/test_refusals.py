@@ -155,6 +155,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "qa.csv --text question": "has no column 'question'; it has prompt, answer, label",
         "qa.csv --text prompt,answer,label": "names 3 columns",
         "qa.csv --text answer --context-field answer": "is scored too",
+        "qa.csv --text answer --pair": "--pair belongs to --context-field",
         "qa.csv --text answer --context-field hint": "has no column 'hint'",
         "two.txt --whole-words": "belongs to --design leave-one-out",
         "two.txt --design orderings:per-token": "per-token belongs to random-size",

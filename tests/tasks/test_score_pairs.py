@@ -3,14 +3,16 @@
 import csv
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
+import torch
 from scipy import stats
 
 from command_line import CommandLine
 from maskevidence.runs import read_run
-from text_models import save_bert
+from text_models import save_bert, small_bert, small_tokenizer
 
 GOOD = ["the cat sleeps", "a dog and a cat", "the rain falls on the roof", "unbelievable dogs", "it is rain"]
 BAD = [
@@ -35,6 +37,33 @@ def pairs(tmp_path: Path) -> Path:
     lines = [f"{good},{bad},p{number}\n" for number, (good, bad) in enumerate(rows)]
     file.write_text("sentence_good,sentence_bad,pairID\n" + "".join(lines))
     return file
+
+
+@pytest.mark.slow  # as quick: test_equal_texts_are_ties_whatever_their_order
+def test_equal_sentences_are_ties_in_bfloat16_too(run: CommandLine, tmp_path: Path) -> None:
+    """Batches differ between the columns, and with them the rounding of the same sentence."""
+    tokenizer, rng = small_tokenizer(), random.Random(1)
+    network = small_bert(tokenizer)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(2)
+    network.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    words = ["the", "a", "and", "rain", "dog", "cat", "sun", "roof", "on", "in", "is", "it"]
+    texts = [" ".join(rng.choices(words, k=rng.randint(3, 20))) for _ in range(60)]
+    others = [" ".join(rng.choices(words, k=rng.randint(3, 20))) for _ in range(30)]
+    pairs = zip(texts, (others[k // 2] if k % 2 else text for k, text in enumerate(texts)), strict=True)
+    (tmp_path / "pairs.csv").write_text(
+        "sentence_good,sentence_bad\n" + "".join(f"{a},{b}\n" for a, b in pairs)
+    )
+    command = ("score", tmp_path / "model", tmp_path / "pairs.csv", *COLUMNS, "--design", "leave-one-out")
+    for options in ((), ("--bf16",)):
+        found = json.loads(
+            run(*command, "--out", tmp_path / "run", "--overwrite", "--json", "-", *options).out
+        )
+        called = [row["more_probable"] for row in found["pairs"]]
+        assert set(called[::2]) == {"tie"}
+        assert called[1::2].count("tie") <= 2
 
 
 def test_pairs_are_the_difference_of_their_texts(

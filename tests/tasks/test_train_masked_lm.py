@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from safetensors.torch import load_file
 
 import maskevidence as me
 from command_line import CommandLine, files_in
-from forked import exit_code, fork
+from forked import exit_code, in_two_processes
 from killed_commands import begin
 from maskevidence.integrations.huggingface import (
     EvidenceTrainer,
@@ -219,13 +218,8 @@ def test_new_berts_differ_by_seed_alone() -> None:
     assert largest_difference(weights(a), weights(c)) > 0.01
 
 
-def train_as_one_of_two(rank: int, port: int, out: Path) -> None:
-    """What each of two processes does that `torchrun` has started."""
-    from accelerate.state import AcceleratorState
-
-    AcceleratorState._reset_state(reset_partial_state=True)
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+def train_and_save(out: Path) -> None:
+    """What each of two processes does."""
     model = new_model()
     model.double()
     trained = train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE)
@@ -237,13 +231,7 @@ def train_as_one_of_two(rank: int, port: int, out: Path) -> None:
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
-    import transformers.trainer  # once, and not in each process
-
-    assert transformers.trainer
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    children = [fork(partial(train_as_one_of_two, rank, port, tmp_path)) for rank in (0, 1)]
-    assert [exit_code(child) for child in children] == [0, 0]
+    assert in_two_processes(partial(train_and_save, tmp_path)) == [0, 0]
     model = new_model()
     model.double()
     trained = train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE)

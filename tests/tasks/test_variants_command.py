@@ -110,6 +110,19 @@ def test_whole_sequences_and_their_insertions(run: CommandLine, model: Path, wor
     rows = json.loads(result.out)["scores"]
     assert rows[1]["pll"] == rows[1]["whole"] == 0
     assert rows[2]["whole_mask_se"] > 0
+    half = world / "half.csv"
+    half.write_text(f"mutated_sequence,effect\nG{WILD_TYPE[1:]},3\n{WILD_TYPE[:7]},1\n{WILD_TYPE},2\n")
+    out = world / "half"
+    ranked = ("variants", model, half, *words[3:], "--conventions", "pll", "--measured", "effect")
+    result = run(*ranked, "--out", out, "--json", "-")
+    assert list(json.loads(result.out)["correlations"]) == ["pll-per-residue"]
+    notes = " ".join(json.loads(result.out)["notes"])
+    assert "a deletion looks harmless" in notes
+    assert "no rank correlation of 'pll' with 'effect': the lengths of the mutants differ" in notes
+    assert (out / "variants.csv").read_text().startswith("mutant,effect,pll,pll-per-residue\n")
+    assert [part.title for part in read_variants(out).parts if isinstance(part, Table)][-1] == (
+        "The lowest by pll-per-residue, nats"
+    )
     shown = run("variants", model, world / "dms.csv", *words[3:], "--start", 24, "--conventions", "all").out
     lines = shown[shown.index("the first mutants") :].splitlines()
     assert len(lines) < 20  # one line for each convention, however many mutants

@@ -9,8 +9,8 @@ from maskevidence.check.findings import CheckReport, Finding
 from maskevidence.check.trial import Trial, new_trial, raised
 from maskevidence.check.weights import weights
 from maskevidence.errors import InputError
-from maskevidence.model import HasLogDistributions, as_tokens
-from maskevidence.scores.score import check_tokens, rounding
+from maskevidence.model import HasLogDistributions, as_tokens, rounding
+from maskevidence.scores.score import check_tokens
 from maskevidence.support.checks import whole_number
 from maskevidence.support.threads import seeded
 
@@ -81,8 +81,7 @@ def check_model(
         >>> report.ok, report["leak"].status
         (True, 'passed')
     """
-    if whole_number("seed", seed) < 0:
-        raise InputError(f"seed={seed}; give a whole number of 0 or more")
+    seed = whole_number("seed", seed, 0)
     name, word = type(model).__name__, answers.word(model)
     if word.status == "failed":
         return CheckReport(name, (word,), 0, seed)

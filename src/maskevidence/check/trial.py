@@ -11,8 +11,9 @@ from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.check.findings import Finding, failed, passed
+from maskevidence.model import rounding
 from maskevidence.scores.ask import Answer, Asker, MaskedRows, slices
-from maskevidence.scores.score import like, rounding
+from maskevidence.scores.score import like
 from maskevidence.tokens import Tokens
 
 _MAX_ROWS = 16

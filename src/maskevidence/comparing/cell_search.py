@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.model import MASS, HasValuesOf, base_measure_of, to_device_of
 from maskevidence.scores.ask import Asker, MaskedRows, RowIndex
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens
 
 Rows = Float64[np.ndarray, "N D"]
@@ -76,7 +77,7 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
         values.append(each[:-1] if each is not None and unseen else each)
     quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
     scale = (quantiles[2] - quantiles[0]) / 2
-    scale = np.where(scale > 0, scale, np.nanstd(known, axis=0))
+    scale = np.where(scale > 0, scale, spreads(known))
     decimals = tuple(map(_decimals, known.T))
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
     unknown = np.array([_unknown(column) for column in known.T])
@@ -152,7 +153,8 @@ class Judged(NamedTuple):
     def take(self, rows: Ints) -> "Judged":
         """All rows in another order."""
         of_clues = np.argsort(rows)[self.clues.row]
-        return Judged(*(each[rows] for each in self[:3]), Clues(of_clues, self.clues.suspicion))
+        clues = Clues(of_clues, self.clues.suspicion)
+        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
 
 
 class CellJudge:

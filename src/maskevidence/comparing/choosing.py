@@ -10,9 +10,16 @@ from typing import NamedTuple, SupportsIndex
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.comparing.comparison import LEVEL, Difference, compare, difference_by_rows, held_together
-from maskevidence.comparing.selection import Candidate, Selection
-from maskevidence.data.table import Table, note_on_codes
+from maskevidence.comparing.comparison import (
+    LEVEL,
+    Comparison,
+    Difference,
+    compare,
+    difference_by_rows,
+    held_together,
+)
+from maskevidence.comparing.selection import Candidate, Fill, Selection
+from maskevidence.data.table import Table, as_table, note_on_codes, note_on_copies
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.evidence.result import EvidenceEstimate, HowScored, Kind, summarize_scores
@@ -21,6 +28,7 @@ from maskevidence.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.masks.sizes import EverySize
 from maskevidence.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.models.base import TableModel
+from maskevidence.models.bernoulli.bernoulli_pca import BernoulliPCA
 from maskevidence.models.by_name import (
     FAMILIES,
     LOW_RANK,
@@ -35,22 +43,21 @@ from maskevidence.models.network.columns import (
     MIXED,
     Column,
     base_measure,
-    coded,
     columns_of,
     declared_columns,
-    levels_of,
 )
 from maskevidence.models.network.masked_network import MaskedNetwork
 from maskevidence.scores.record import ScoreTable
 from maskevidence.show.words import kind_name
-from maskevidence.support.checks import whole_number
-from maskevidence.support.folds import folds_of
+from maskevidence.support.checks import some_of, whole_number
+from maskevidence.support.folds import first_copies, folds_of
 from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
 
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
+_MOST_FILLED = 1_000  # known values of a column that are hidden and filled
 _ROUNDING = 1e-9  # a difference that rounding can feign
 
 _Rows = Float64[np.ndarray, "N D"]
@@ -81,9 +88,12 @@ class _Scores(NamedTuple):
     """What is known of a candidate after some folds."""
 
     n_parameters: int  # free parameters of its models
-    by_row: Float64[np.ndarray, " N"]  # the log evidence of each row in closed form, NaN where not known yet
+    # the log evidence of each row in closed form or as an integral, NaN where it is not known
+    by_row: Float64[np.ndarray, " N"]
     estimates: list[EvidenceEstimate]  # of each fold, if it is scored by masks
     fit_notes: tuple[str, ...]  # of the first fold
+    errors: list[float]  # of the integrals of each fold, if they are beside numbers by masks
+    models: list[TableModel]  # of each fold, if the table has holes
 
 
 @dataclass(frozen=True)
@@ -93,8 +103,10 @@ class _Plan:
     table: Table  # N rows of D columns, without columns that do not vary in some fold
     words: tuple[_Word, ...]  # the candidates
     folds: tuple[Held, ...]  # the rows of each fold
+    first: Held  # the first copy of each row, which stands for all when rows are scored
     design: MaskDesign | None  # the mask design; None to use the closed form
     key: MaskKey  # of the masks
+    names: list[str] | None  # of the columns, if the data have names for them
     columns: tuple[Column, ...] | None  # kinds of the columns if a network is among the candidates
 
     @property
@@ -102,10 +114,16 @@ class _Plan:
         """Shape (N, D)."""
         return self.table.values
 
+    @property
+    def scored(self) -> Held:
+        """The rows that are scored: one of those that are copies of each other."""
+        return np.unique(self.first)
+
     def build(self, word: _Word) -> TableModel:
         """A new model for the columns, of which it sees all rows if it takes words."""
         model = word.build(len(self.table.columns))
         model.declare(self.table)
+        model.columns = self.names
         return model
 
     def measured(self, model: TableModel, train: _Rows) -> MaskedModel:
@@ -129,7 +147,7 @@ def select(
 
     The rows are divided at random into folds. Every candidate is fitted to all folds but one and scored on
     the rows of that one, so that every row is held out once. The choice is the candidate with the highest
-    log evidence of the held-out rows.
+    log evidence of the held-out rows. Copies of a row are in one fold, and are scored once.
 
     The candidates are also compared on the same rows, pair by pair: `smallest` is the one with the fewest
     parameters among those that no other candidate beats, and its `behind` is what it gives up. The tests of
@@ -138,7 +156,8 @@ def select(
     nats where it was measured, which the tests do not see.
 
     The log evidence of a row is that of the closed form if every candidate has one. Otherwise, and if a
-    design is given, the area under the curve estimates it, with the same masks for all candidates. Beside a
+    design is given, the area under the curve estimates it, with the same masks for all candidates; intervals
+    are then wider by what the approximate areas of "bernoulli-pca" are off their integrals. Beside a
     network, densities of numbers are scored by the mass of the network's cells (`me.models.CellMass`).
 
     Args:
@@ -169,8 +188,7 @@ def select(
     """
     numbers = _numbers(components)
     folds = None if folds is None else whole_number("folds", folds)
-    if whole_number("seed", seed) < 0:
-        raise InputError(f"seed={seed}; give a whole number of 0 or more")
+    seed = whole_number("seed", seed, 0)
     if design is not None:
         drawn = as_design(design, masks).without_tokens("select")
         design, masks = drawn.design, drawn.masks
@@ -189,7 +207,6 @@ def select(
         notes.append(f"the numbers are of several kinds: {of_each}")
     best = next(word for word in scores if str(word) == ranked[0].name)
     model = plan.build(best).fit(plan.values)
-    model.columns = list(plan.table.columns) if column_names(data) is not None else None
     if len(ranked) > 2:
         notes.append(
             f"the comparisons of all pairs hold together at {100 * LEVEL:.0f} % (step-down Bonferroni over "
@@ -200,13 +217,38 @@ def select(
         model=model,
         kind=kinds[ranked[0].name],
         base_measure=base_measure_of(plan.measured(plan.build(best), plan.values)),
-        n_observations=len(plan.values),
+        n_observations=len(plan.scored),
         folds=len(plan.folds),
         design=None if plan.design is None else plan.design.settings(),
         seed=seed,
         column_names=plan.table.columns,
         notes=tuple(notes),
+        fills=_fills(plan, scores[best].models),
     )
+
+
+def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
+    """For each column with holes, how well models of the other folds fill known values, 1,000 at most."""
+    fills, rng = {}, np.random.default_rng(plan.key.seed)
+    for j in np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist():
+        known, name = np.flatnonzero(~np.isnan(plan.values[:, j])), plan.table.columns[j]
+        some = np.sort(rng.permutation(known)[:_MOST_FILLED])
+        truth, filled = plan.values[:, j], np.full(len(plan.values), np.nan)
+        for rows, model in zip(plan.folds, models, strict=True):
+            these = np.intersect1d(rows, some)
+            hidden = plan.values[these].copy()
+            hidden[:, j] = np.nan
+            if len(these):
+                filled[these] = model.impute(hidden).values[:, j]
+        in_words = name in plan.table.levels
+        if in_words:
+            commonest = float(np.unique(truth[known], return_counts=True)[1].max())
+            quality, without = float(np.mean(filled[some] == truth[some])), commonest / len(known)
+        else:
+            quality = float(np.sqrt(np.mean((filled[some] - truth[some]) ** 2)))
+            without = float(truth[known].std())
+        fills[name] = Fill(len(plan.values) - len(known), quality, without, in_words)
+    return fills
 
 
 def _numbers(components: int | str | Sequence[int]) -> list[int]:
@@ -240,7 +282,8 @@ def _plan(
     if not 2 <= folds <= len(values):
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
     held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
-    notes = [] if isinstance(data, Table) else note_on_codes(values, columns)  # else among the table's notes
+    # a table has them among its own notes
+    notes = [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
     if not all(example.keeps_units for example in examples):
         varies = varying_columns(values, held)
         if not varies.all():
@@ -266,19 +309,8 @@ def _plan(
         cells = tuple(declared_columns(table, table.values))
         if len({example.base_measure for example in examples}) > 1:
             notes.append(f"every candidate is scored by the {base_measure(cells)}, as masked-net is")
-    return _Plan(table, words, held, design, key, cells), notes
-
-
-def as_table(data: object) -> Table:
-    """The data as a table, in which words are positions among the words of their column."""
-    if isinstance(data, Table):
-        return data
-    names, levels = column_names(data), levels_of(data)
-    tokens = Tokens.from_array(coded(data, names, levels) if names and levels else data, empty_rows=True)
-    values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
-    columns = tuple(names or [f"c{j}" for j in range(values.shape[1])])
-    words = {name: tuple(of_column) for name, of_column in levels.items()}
-    return Table("the data", values, columns, np.arange(len(values)), levels=words)
+    named = list(table.columns) if column_names(data) is not None else None
+    return _Plan(table, words, held, first_copies(given.values), design, key, named, cells), notes
 
 
 def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[TableModel]) -> None:
@@ -345,15 +377,14 @@ def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[
     largest = min(width, n_rows) - 1
     kept = tuple(word for word in words if word.family not in LOW_RANK or (word.k or 0) <= largest)
     out = [str(word) for word in words if word not in kept]
-    return kept, ", ".join(out[:_MAX_NAMED]) + (
-        f" and {len(out) - _MAX_NAMED} more" if len(out) > _MAX_NAMED else ""
-    )
+    return kept, some_of(out, _MAX_NAMED)
 
 
 def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
     """The scores of every candidate, those that cannot be fitted, and how many fits did not converge."""
     scores: dict[_Word, _Scores] = {}
     failed: dict[_Word, str] = {}
+    holes = bool(np.isnan(plan.values).any())
     with (
         warnings.catch_warnings(record=True) as caught,
         progress("fits", len(plan.folds) * len(plan.words)) as advance,
@@ -361,24 +392,39 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
         warnings.simplefilter("always", ConvergenceWarning)
         for fold, rows in enumerate(plan.folds, 1):
             train = np.delete(plan.values, rows, axis=0)
+            rows = rows[plan.first[rows] == rows]
             tokens = Tokens.from_array(plan.values[rows], ids=rows)
             of_fold = f"fold {fold} of {len(plan.folds)}"
             for word, model in _fits(plan, train, failed, advance, of_fold):
                 if word not in scores:
                     scores[word] = _Scores(
-                        model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes
+                        model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes, [], []
                     )
+                if holes:
+                    scores[word].models.append(model)
                 if plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
                 else:
                     key, scored = plan.key, plan.measured(model, train)
                     estimate = estimate_evidence(scored, tokens, plan.design, seed=key.seed, masks=key.masks)
                     scores[word].estimates.append(estimate)
+                    if isinstance(model, BernoulliPCA):
+                        _integrate(model, tokens, scores[word], rows)
     slow = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
     for warning in caught:
         if warning not in slow:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return {word: score for word, score in scores.items() if word not in failed}, failed, len(slow)
+
+
+def _integrate(model: BernoulliPCA, tokens: Tokens, scores: _Scores, rows: Held) -> None:
+    """Add what the approximate numbers of some rows stand for, with its error, if it can be known."""
+    try:
+        integral = model.integrate(tokens)
+    except NumericalError:
+        return
+    scores.by_row[rows] = integral.log_evidence.cpu().double().numpy()
+    scores.errors.append(integral.error)
 
 
 def _fits(
@@ -389,7 +435,7 @@ def _fits(
         words = sorted((word for word in plan.words if word.family == family), key=lambda word: word.k or 0)
         chain = None
         if family in LOW_RANK:
-            chain = fit_each(family, train, [word.k or 0 for word in words])
+            chain = fit_each(family, train, [word.k or 0 for word in words], plan.names)
         for word in words:
             advance(1, f"fits: {word}, {of_fold}")
             try:
@@ -400,8 +446,8 @@ def _fits(
 
 def _note_on_failures(failed: Mapping[_Word, str]) -> str:
     names = [str(word) for word in failed]
-    shown = ", ".join(names[:_MAX_NAMED]) + (" and others" if len(names) > _MAX_NAMED else "")
-    return f"could not be fitted, and left out: {shown} ({next(iter(failed.values()))})"
+    shown, reason = some_of(names, _MAX_NAMED), next(iter(failed.values()))
+    return f"could not be fitted, and left out: {shown} ({reason})"
 
 
 def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Mapping[str, Kind]]:
@@ -418,14 +464,21 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
         kinds = {name: estimate.kind for name, estimate in estimates.items()}
         if len(estimates) > 1:
             comparison = compare(estimates)
-            behind, between = comparison.behind, comparison.between
+            off = {
+                str(word): abs(values[str(word)][0] - float(score.by_row[plan.scored].mean()))
+                + max(score.errors, default=math.nan)
+                for word, score in scores.items()
+                if kinds[str(word)] == "approximate"
+            }
+            between = partial(_widened, comparison, off)
+            behind = held_together([between(each.first, each.second) for each in comparison.behind])
     else:
         kinds = {
             str(word): "exact" if plan.build(word).conditionals == "exact" else "approximate"
             for word in scores
         }
-        by_row = {str(word): score.by_row for word, score in scores.items()}
-        n = len(plan.values)
+        by_row = {str(word): score.by_row[plan.scored] for word, score in scores.items()}
+        n = len(plan.scored)
         values = {
             name: (float(x.mean()), 0.0, float(x.std(ddof=1) / np.sqrt(n))) for name, x in by_row.items()
         }
@@ -441,6 +494,13 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
         ranked.append(Candidate(name, word.family, word.k, score.n_parameters, *values[name], *compared))
     ranked.sort(key=lambda candidate: (-candidate.log_evidence, candidate.n_parameters))
     return tuple(ranked), kinds
+
+
+def _widened(comparison: Comparison, off: Mapping[str, float], first: str, second: str) -> Difference:
+    """The difference of two candidates, wider by what approximate numbers are off where that is known."""
+    error = sum(off.get(name, 0.0) for name in (first, second))
+    known = None if math.isnan(error) else error
+    return replace(comparison.between(first, second), n_pairs=1, integral_error=known)
 
 
 def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second: str) -> Difference:

@@ -76,6 +76,8 @@ class Difference(Shown):
         no_interval: why the difference has no interval; None if both estimates have intervals.
         turns: the rates at which the difference changes its sign; only of learned conditionals, for which
             two models can change places.
+        integral_error: how far approximate numbers may be from the integrals behind them, by which the
+            interval is wider on both sides; None if that is not known.
         whole: whether the observation is a whole data set (`evidence_of_rows`) and no sample of others: the
             error is then that of the masks.
     """
@@ -102,6 +104,7 @@ class Difference(Shown):
     no_interval: str | None = None
     whole: bool = False
     turns: tuple[float, ...] = ()
+    integral_error: float | None = None
 
     @property
     def standard_error(self) -> float | None:
@@ -142,7 +145,8 @@ class Difference(Shown):
         ]
         spread = sum(variance**2 / df for variance, df in parts if df)
         df = se**4 / spread if spread else None
-        return interval_with_tails(self.difference, se, df, self.tails, self._level(level))
+        low, high = interval_with_tails(self.difference, se, df, self.tails, self._level(level))
+        return low - (self.integral_error or 0.0), high + (self.integral_error or 0.0)
 
     def _level(self, level: float) -> float:
         return 1.0 - (1.0 - level) / self.n_pairs
@@ -166,15 +170,16 @@ class Difference(Shown):
 
         A lower bound that lies below the evidence of another model "proves nothing", since the evidence
         behind it may be the larger one. A lower bound that lies above the evidence of another model does
-        prove that its model is "better". An approximate number below any other "proves nothing", since the
-        error of its conditionals is not in the interval.
+        prove that its model is "better". An approximate number below any other "proves nothing", unless
+        the error of its integral is known and in the interval.
         """
         if self.interval() is None:
             return "not known"
         if not self.excludes_zero:
             return "not told apart"
         higher, lower = self.kinds if self.difference > 0 else self.kinds[::-1]
-        if lower == "approximate" or lower == "lower_bound" != higher:
+        unknown = lower == "approximate" and self.integral_error is None
+        if unknown or lower == "lower_bound" != higher:
             return "proves nothing"
         return "better"
 

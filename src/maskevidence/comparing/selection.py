@@ -1,8 +1,8 @@
 """The result of choosing a model by held-out evidence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,6 +66,15 @@ class Candidate:
         return values | {"behind": None if self.behind is None else self.behind.to_dict()}
 
 
+class Fill(NamedTuple):
+    """How well models of other folds fill known values of a column that are hidden one at a time."""
+
+    holes: int  # missing values of the column
+    quality: float  # root mean square error; of words, the share filled right
+    without: float  # the same of the column's mean, or of the most frequent word
+    words: bool  # whether the column holds words
+
+
 @dataclass(frozen=True, repr=False)
 class Selection(Shown):
     """Candidates ranked by held-out evidence; the first one is chosen.
@@ -81,6 +90,8 @@ class Selection(Shown):
         seed: of the division of the rows and of the masks.
         column_names: the columns that were modelled.
         notes: what a reader needs to know, one sentence each.
+        fills: by the name of each column with holes, how well the chosen model fills known values of rows
+            that it was not fitted to.
     """
 
     candidates: tuple[Candidate, ...]
@@ -93,6 +104,7 @@ class Selection(Shown):
     seed: int
     column_names: tuple[str, ...]
     notes: tuple[str, ...]
+    fills: Mapping[str, Fill] = field(default_factory=dict)
 
     @property
     def chosen(self) -> Candidate:
@@ -108,9 +120,10 @@ class Selection(Shown):
     def smallest(self) -> Candidate:
         """The candidate with the fewest parameters among those that no other one beats.
 
-        It cannot be told apart from the chosen one; its `behind` is what it gives up.
+        It cannot be told apart from the chosen one; its `behind` is what it gives up. A candidate whose
+        order with the chosen one proves nothing is not among them.
         """
-        near = (each for each in self.candidates if each.beaten_by is None)
+        near = (each for each in self.candidates if each.beaten_by is None and not _unproved(each.behind))
         return min(near, key=lambda each: (each.n_parameters, -each.log_evidence))
 
     def answer(self, write: Write = number) -> str:
@@ -152,6 +165,7 @@ class Selection(Shown):
             "columns": list(self.column_names),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
+            "fills": {name: fill._asdict() for name, fill in self.fills.items()},
         }
 
     def to_csv(self) -> str:
@@ -178,9 +192,12 @@ def answer_of_selection(result: _Entry, write: Write = number) -> str:
     closed = " in closed form" if result["design"] is None else ""
     words = f"chosen: {result['choice']}, highest held-out {name}{closed}"
     smallest = _smallest(result)
-    if smallest["behind"] is None:
-        fewer = any(each["n_parameters"] < smallest["n_parameters"] for each in result["candidates"])
+    fewer = [each for each in result["candidates"] if each["n_parameters"] < smallest["n_parameters"]]
+    unproved = [each["name"] for each in fewer if _proves_nothing(each)]
+    if smallest["behind"] is None and not unproved:
         return words + ("; every smaller model is worse" if fewer else "")
+    if smallest["behind"] is None:
+        return f"{words}; the order of it and {' and '.join(unproved)} proves nothing"
     error = smallest["behind"]["standard_error"]
     gives_up = plus_minus(smallest["behind"]["difference"], error, digits_for(error), write)
     return (
@@ -208,8 +225,26 @@ def page_of_selection(result: _Entry) -> Page:
     parts: list[Part] = [Table(headings, rows, title, words=(0, 1))]
     if len(candidates) > 1:
         parts.append(_distances(listed[:_MOST_DRAWN]))
+    if result["fills"]:
+        parts.append(_filled(result["fills"]))
     line = f"Selection of {len(candidates)} candidates; {answer_of_selection(result)}"
     return Page(line, sentence(answer_of_selection(result, typeset)), parts=parts, notes=result["notes"])
+
+
+def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = []
+    for name, fill in fills.items():
+        of_each = (
+            f"{100 * x:.0f} % right" if fill["words"] else f"{x:.3g}"
+            for x in (fill["quality"], fill["without"])
+        )
+        rows.append([name, f"{fill['holes']:,}", *of_each])
+    title = (
+        "Holes: known values were hidden and filled by the chosen model, fitted to the other folds. The root "
+        "mean square error (RMSE), beside that of the column's mean; for words, the share filled right, "
+        "beside that of the most frequent word."
+    )
+    return Table(["column", "holes", "RMSE or share right", "without a model"], rows, title)
 
 
 def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
@@ -269,7 +304,7 @@ def _smallest(result: _Entry) -> _Entry:
 
 def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     """A row of the table, with or without the error of the masks."""
-    behind, verdict = "best", "worse" if each["beaten_by"] else ""
+    behind, verdict = "best", "worse" if each["beaten_by"] else "proves nothing" * _proves_nothing(each)
     if each["behind"] is not None:
         error = each["behind"]["standard_error"]
         behind = plus_minus(each["behind"]["difference"], error, digits, typeset)
@@ -285,6 +320,16 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     ]
 
 
+def _unproved(behind: Difference | None) -> bool:
+    return behind is not None and behind.verdict == "proves nothing"
+
+
+def _proves_nothing(each: _Entry) -> bool:
+    """Whether the order of a candidate that is not beaten and the best one proves nothing."""
+    behind = each["behind"]
+    return not each["beaten_by"] and behind is not None and behind.get("verdict") == "proves nothing"
+
+
 def _worse(each: _Entry) -> str:
     """Behind the best, or worse than another candidate: what a candidate that is beaten is called."""
     ends = each["behind"]["interval_95"]
@@ -296,6 +341,8 @@ def _distances(listed: Sequence[_Entry]) -> Values:
     values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
     for each in listed[1:]:
         group, number = (_worse(each), 1) if each["beaten_by"] else ("not told apart from the best", 0)
+        if _proves_nothing(each):
+            group, number = "the order proves nothing", 3
         ends = each["behind"]["interval_95"]
         difference, between = each["behind"]["difference"], None if ends is None else (ends[0], ends[1])
         values.append(Value(each["name"], difference, between, group=group, number=number))

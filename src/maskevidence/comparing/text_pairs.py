@@ -1,6 +1,7 @@
 """Pairs of texts under one model: which text of each pair is more probable, ties called and not broken."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,7 +40,11 @@ from maskevidence.show.words import (
     wider,
 )
 
-ROUNDING = 1e-5  # nats per token: rows of other calls differ by less, so that a smaller difference is none
+# Rows of other calls differ by less, so that a smaller difference is none: nats per token, and in half
+# precision per square root of the tokens, whose errors are independent. Equal sentences under a small BERT
+# with large weights differ by up to 0.02 of these in bfloat16.
+_ROUNDING = 1e-5
+_IN_HALF = {"bfloat16": 0.05, "float16": 0.006}
 MOST_SHOWN = 20
 
 
@@ -62,7 +67,7 @@ class TextPairs(Shown):
     mask_df: Float64[np.ndarray, " n_pairs"] = field(repr=False)  # NaN where there are none
     # 1 if the first text is more probable, -1 if the second is, 0 for a tie
     call: Int64[np.ndarray, " n_pairs"] = field(repr=False)
-    # whether both numbers are equal up to rounding, 1e-5 nats per token
+    # whether both numbers are equal up to rounding; see `pair_texts`
     equal: Bool[np.ndarray, " n_pairs"] = field(repr=False)
     mean: MeanWithErrors
     estimates: tuple[EvidenceEstimate, EvidenceEstimate] = field(repr=False)
@@ -178,7 +183,11 @@ class TextPairs(Shown):
 
 
 def pair_texts(
-    first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str] = ("first", "second")
+    first: EvidenceEstimate,
+    second: EvidenceEstimate,
+    names: tuple[str, str] = ("first", "second"),
+    *,
+    dtypes: Sequence[str | None] = (),
 ) -> TextPairs:
     """Subtract the estimates of two sets of texts under one model, pair by pair.
 
@@ -190,6 +199,8 @@ def pair_texts(
         first: the estimate of the first texts, nats per text.
         second: that of the second texts, by the same design.
         names: what the two sets are called.
+        dtypes: the precision of the model in both, such as "bfloat16": numbers are equal up to 1e-5 nats per
+            token; in bfloat16 up to 0.05 nats times the root of the number of tokens, in float16 0.006.
 
     Raises:
         InputError: texts that are not pairs, or numbers or designs that differ.
@@ -220,7 +231,8 @@ def pair_texts(
     mask_se, mask_df = errors_of_sums(contribution, pair, summation, design)
     difference = first.per_observation - second.per_observation
     n_tokens = [each.record.n_tokens for each in (first, second)]
-    rounding = ROUNDING * np.add(*n_tokens)
+    of_half = max((_IN_HALF.get(str(dtype), 0.0) for dtype in dtypes), default=0.0)
+    rounding = np.maximum(_ROUNDING * np.add(*n_tokens), of_half * np.sqrt(np.add(*n_tokens)))
     equal = np.abs(difference) <= rounding
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
     if design.deterministic:

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.comparing.cell_search import FAULTS, OUTSIDE, CellJudge, Clues, Judged, Rows, Sets, facts_of
-from maskevidence.comparing.choosing import as_table, varying_columns
+from maskevidence.comparing.choosing import varying_columns
 from maskevidence.comparing.found_cells import WrongCell, WrongCells, name_of_row, value_of
 from maskevidence.comparing.planted_cells import N_PLANTED, Planted, Right, call, planted
-from maskevidence.data.table import Table, with_columns_of, with_levels_of
+from maskevidence.data.table import Table, as_table, with_levels_of
 from maskevidence.errors import InputError
 from maskevidence.evidence.imputation import HasDrawMissing
 from maskevidence.model import DENSITY
@@ -95,13 +95,12 @@ def wrong_cells(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
-    if whole_number("seed", seed) < 0 or whole_number("folds", folds) < 2:
-        raise InputError(f"seed={seed}, folds={folds}; give a seed of 0 or more and 2 folds or more")
-    rows, known = as_table(table), None if trusted is None else as_table(trusted)
+    seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        given, coded, sittings, notes = _by_model(fitted, rows, known, batch_size)
+        given, coded, sittings, notes = _by_model(fitted, table, trusted, batch_size)
     else:
+        rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
     places = np.argsort(np.concatenate([each.places for each in sittings]))
     judged = _joined([each.judge.search(coded.values[each.places]) for each in sittings]).take(places)
@@ -118,7 +117,22 @@ def wrong_cells(
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
-    return replace(found, cells=_described(found, coded, sittings, judged, seed))
+    return _as_given(replace(found, cells=_described(found, coded, sittings, judged, seed)), table)
+
+
+def _as_given(found: WrongCells, table: object) -> WrongCells:
+    """The same with its columns in the order of a table."""
+    place = {name: k for k, name in enumerate(column_names(table) or ())}
+    names = sorted(found.table.columns, key=lambda name: place.get(name, len(place)))
+    order = [found.table.columns.index(name) for name in names]
+    return replace(
+        found,
+        table=found.table.select(names),
+        suspicion=found.suspicion[:, order],
+        p_values=found.p_values[:, order],
+        called=found.called[:, order],
+        calls=found.calls[:, order],
+    )
 
 
 def _judged_wrong(
@@ -164,8 +178,8 @@ def _joined(parts: Sequence[Judged]) -> Judged:
     starts = np.cumsum([0, *(len(part.fault) for part in parts)])
     row = np.concatenate([part.clues.row + start for part, start in zip(parts, starts, strict=False)])
     clues = Clues(row, np.concatenate([part.clues.suspicion for part in parts]))
-    arrays = (np.concatenate(each) for each in zip(*(part[:3] for part in parts), strict=True))
-    return Judged(*arrays, clues)
+    suspicion, hidden, fault = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    return Judged(suspicion, hidden, fault, clues)
 
 
 class _Sitting(NamedTuple):
@@ -180,7 +194,7 @@ class _Sitting(NamedTuple):
 _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 
-def _by_model(model: Any, table: Table, trusted: Table | None, batch_size: int | None) -> _Prepared:
+def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
     """The table as a fitted model reads it, which judges all rows."""
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
@@ -259,14 +273,13 @@ def _by_word(
     )
 
 
-def _columns_of(model: Any, table: Table) -> Table:
+def _columns_of(model: Any, table: object) -> Table:
     """A table with the columns of a model."""
-    names = getattr(model, "columns", None)
-    if names is not None and column_names(table) is not None:
-        return with_columns_of(table, names)
-    if isinstance(model, TableModel):
-        model.check_width(len(table.columns))
-    return table if names is None else replace(table, columns=tuple(names))
+    if not isinstance(model, TableModel):
+        return as_table(table)
+    rows = model.table(table)
+    model.check_width(len(rows.columns))
+    return rows
 
 
 def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from maskevidence.data.sources import utf_8_text
 from maskevidence.errors import InputError
+from maskevidence.support.checks import some_of
 from maskevidence.support.files import reading
 
 FASTA_SUFFIXES = (".fa", ".fasta", ".faa", ".a2m", ".a3m")
@@ -122,10 +123,10 @@ def _equal(names: list[str]) -> list[str]:
     if not several:
         return []
     listed = [f"{name!r} {n:,} times" for name, n in several.items()]
-    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+    n_different = len({*names})
     return [
-        f"only {len({*names}):,} of the {len(names):,} names of the sequences are different: "
-        f"{', '.join(listed[:_SHOWN])}{more}"
+        f"only {n_different:,} of the {len(names):,} names of the sequences are different: "
+        f"{some_of(listed, _SHOWN)}"
     ]
 
 

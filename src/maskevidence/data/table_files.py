@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from maskevidence.data.sources import (
 )
 from maskevidence.data.table import Table, column_of, note_on_codes, note_on_copies, place_of
 from maskevidence.errors import InputError, missing_extra
-from maskevidence.support.checks import MAX_WHOLE, NUMBER, typed, word_of
+from maskevidence.support.checks import MAX_WHOLE, NUMBER, some_of, typed, word_of
 from maskevidence.support.files import reading, write_atomic
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
@@ -36,7 +37,6 @@ MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 MAX_CATEGORIES = 50
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _HEAD = 2**13  # characters, or cells, that are looked at to see how a CSV file is written
-_MAX_NAMED = 6  # columns in an error, each with a cell
 _MAX_TYPED = 30  # columns in an option that an error shows
 _FEW_WORDS = 3  # among numbers, which may stand for missing values
 _ENOUGH_ROWS = 5  # to call a column an index
@@ -530,10 +530,8 @@ def _guesses(table: Table) -> list[str]:
         guessed["categories" if name in table.levels else "yes/no" if two else "numbers"].append(name)
     parts = []
     for kind, names in guessed.items():
-        if len(names) > _MAX_NAMED:
-            parts.append(f"{kind}: {len(names)} columns")
-        elif names:
-            parts.append(f"{kind}: {', '.join(names)}")
+        if names:
+            parts.append(f"{kind}: {some_of(names)}")
     return [f"{'; '.join(parts)} (say --categories or --numbers if that is wrong)"] if parts else []
 
 
@@ -622,9 +620,8 @@ def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) ->
     if len(columns) == 1:
         cause = f"text in column {names[0]!r}, {columns[0].where}"
     else:
-        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        each = "; ".join(f"{column.name!r}, {column.where}" for column in columns[:_MAX_NAMED])
-        cause = f"text in {len(columns)} columns ({each}{more})"
+        each = [f"{column.name!r}, {column.where}" for column in columns]
+        cause = f"text in {len(columns)} columns ({some_of(each, between='; ')})"
     if {*names} <= {*selection.numbers}:
         return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
     remedies = []
@@ -779,6 +776,44 @@ def is_text(path: Path) -> bool:
         (True, False)
     """
     return kind_of_file(path.name) in (".csv", ".tsv")
+
+
+def with_new_types(table: Any, before: Any) -> Any:
+    """A table whose pandas metadata name the types that its columns have now; pandas reads no other.
+
+    Args:
+        before: the same columns, of the types that the metadata name.
+
+    Example:
+        >>> import pandas, pyarrow as pa
+        >>> before = pa.Table.from_pandas(pandas.DataFrame({"n": pandas.array([1, None], "Int64")}))
+        >>> table = before.set_column(0, "n", pa.array([1.0, 2.5]))
+        >>> str(with_new_types(table, before).to_pandas()["n"].dtype)
+        'Float64'
+    """
+    import pyarrow as pa
+
+    stored = table.schema.pandas_metadata
+    changed = {
+        field.name
+        for field in before.schema
+        if field.name in table.column_names and table.schema.field(field.name).type != field.type
+    }
+    if not stored or not changed:
+        return table
+    for column in stored["columns"]:
+        name = column.get("field_name") or column.get("name")
+        if name in changed:
+            text, old = pa.types.is_string(table.schema.field(name).type), str(column["numpy_type"])
+            kind = (
+                "double[pyarrow]" if old.endswith("[pyarrow]") else "float64" if old.islower() else "Float64"
+            )
+            kind = "Float64" if old == "boolean" else kind
+            of_text = {"pandas_type": "unicode", "numpy_type": "object"}
+            column |= of_text if text else {"pandas_type": "float64", "numpy_type": kind}
+            column["metadata"] = None
+    schema = {**table.schema.metadata, b"pandas": json.dumps(stored).encode()}
+    return table.replace_schema_metadata(schema)
 
 
 def write_table(table: Any, path: Path, delimiter: str = ",") -> None:

@@ -303,6 +303,9 @@ class TextOptions(Sample):
     context_field: Annotated[
         str | None, Option("Column of prompts: always visible, never scored.", "COLUMN")
     ] = None
+    pair: Annotated[
+        bool, Option("Put the separator of pairs ([SEP]) between prompt and text; by default a blank.")
+    ] = False
     block_size: BlockSize = None
     long: Annotated[Long | None, Option("What to do with texts that are too long; by default error.")] = None
     whole_words: Annotated[bool, Option("With leave-one-out: hide whole words.")] = False

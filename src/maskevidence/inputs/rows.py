@@ -44,12 +44,12 @@ from maskevidence.models.network.columns import columns_of, declared_columns
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
 from maskevidence.show.words import MINUS
-from maskevidence.support.checks import join_words
+from maskevidence.support.checks import join_words, some_of
 from maskevidence.support.devices import choose_device
+from maskevidence.support.spread import spreads
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
-_MAX_NAMED = 6  # columns that a note names
 _FEW = 5  # known values of a column, from which its two values say something
 # fields of `TableOptions`
 _OF_FILES = ("id_column", "one_hot", "delimiter", "missing", "categories", "numbers")
@@ -341,7 +341,7 @@ def new_model(
 
 def note_on_units(rows: Table) -> list[str]:
     """A note for PPCA of columns whose spreads differ much, as one sentence or none."""
-    spread = np.nanstd(rows.values, axis=0)
+    spread = spreads(rows.values)
     if spread.max() < _UNLIKE * spread.min():
         return []
     return [
@@ -407,9 +407,7 @@ def fit_held_out(
     test = test.select(columns)
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:
-        more = f" and {len(dropped) - _MAX_NAMED:,} more" if len(dropped) > _MAX_NAMED else ""
-        named = ", ".join(dropped[:_MAX_NAMED])
-        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {named}{more}")
+        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {some_of(dropped)}")
     if model.bounded:
         names = ", ".join(columns[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻⁴ of the column's variance): {names}")

@@ -86,6 +86,8 @@ def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
     check_revision(model, options.checkpoint.revision)
     if options.hides_words and not isinstance(design, LeaveOneOut):
         raise InputError(f"{options.hides_words} belongs to --design leave-one-out; add that")
+    if options.pair and options.context_field is None:
+        raise InputError("--pair belongs to --context-field; for two scored columns, --text FIRST,SECOND")
     if options.whole_words and options.word_l2r:
         raise InputError("--whole-words and --word-l2r exclude each other; leave one of them out")
     if options.id_column is not None and options.block_size is not None:
@@ -104,6 +106,7 @@ def _encoded(
             texts[scored[0]],
             second=texts[scored[1]] if len(scored) == 2 else None,
             context=None if options.context_field is None else texts[options.context_field],
+            pair=options.pair,
             long=options.long or "error",
             block_size=options.block_size,
             allow_unknown=options.allow_unknown,

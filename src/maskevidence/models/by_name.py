@@ -109,8 +109,10 @@ def parse_components(word: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def fit_each(family: str, x: Any, ks: Sequence[int]) -> "Iterator[TableModel]":
+def fit_each(
+    family: str, x: Any, ks: Sequence[int], names: Sequence[str] | None = None
+) -> "Iterator[TableModel]":
     """Models of a family of low rank with K components, for ascending K, each fitted from the one before."""
     from maskevidence.models.gaussian.factor_analysis import fit_each_rank
 
-    return fit_each_rank(models.PPCA if family == "ppca" else models.FactorAnalysis, x, ks)
+    return fit_each_rank(models.PPCA if family == "ppca" else models.FactorAnalysis, x, ks, names)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from maskevidence.model import DENSITY
 from maskevidence.models.base import TableModel
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens
 
 _POWERS = np.linspace(0, 2, 41)
@@ -38,7 +39,7 @@ class Reshaped(nn.Module):
 
     def __init__(self, model: TableModel, rows: Float64[np.ndarray, "N D"]) -> None:
         super().__init__()
-        self.centre, self.scale = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
+        self.centre, self.scale = np.nanmean(rows, axis=0), spreads(rows)
         u = (rows - self.centre) / self.scale
         slopes = np.nanmean(np.sign(u) * np.log1p(np.abs(u)), axis=0)
         fits = [(power - 1) * slopes - np.log(np.nanstd(_bent(u, power), axis=0)) for power in _POWERS]

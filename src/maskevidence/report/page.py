@@ -18,7 +18,6 @@ from maskevidence.report.layout import (
     side_by_side,
 )
 from maskevidence.report.reading import ReportedRun, noun_of
-from maskevidence.report.selection_page import ReportedSelection
 from maskevidence.report.shown_observations import section_of_observations
 from maskevidence.runs import compare_runs
 from maskevidence.runs.directory import MODEL
@@ -40,16 +39,15 @@ _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds
 
 
 def write_report(
-    runs: Sequence[ReportedRun] | ReportedSelection | Page,
+    runs: Sequence[ReportedRun] | Page,
     path: str | Path,
     *,
     observations: int = N_SHOWN,
 ) -> None:
-    """Write the report of one or more runs, of a selection, or of scored mutants.
+    """Write the report of one or more runs, or the page of another result.
 
     Args:
-        runs: the runs, from `read_runs`; the selection, from `read_selection`; or any page, such as that of
-            `read_variants`.
+        runs: the runs, from `read_runs`; or any page, such as that of `read_selection` or `read_variants`.
         path: the page, a file that ends in .html.
         observations: number of hardest, and of easiest, observations to show; 0 for none.
 
@@ -77,7 +75,7 @@ def check_report_file(path: Path) -> None:
         raise InputError(f"{str(path)!r} is not an .html file; give one, such as report.html")
 
 
-def render(reported: Sequence[ReportedRun] | ReportedSelection | Page, observations: int = N_SHOWN) -> str:
+def render(reported: Sequence[ReportedRun] | Page, observations: int = N_SHOWN) -> str:
     """The page as HTML; see `write_report`."""
     if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
         import_extra("matplotlib", "plots", "the report")
@@ -88,8 +86,6 @@ def render(reported: Sequence[ReportedRun] | ReportedSelection | Page, observati
         return document(
             reported.headline, [Section("numbers", "", parts), Section("made", "How it was made", [made])]
         )
-    if isinstance(reported, ReportedSelection):
-        return document(_title([reported.run]), _sections_of_selection(reported, observations))
     return document(_title(reported), _sections_of_runs(reported, observations))
 
 
@@ -108,21 +104,6 @@ def _sections_of_runs(runs: Sequence[ReportedRun], observations: int) -> list[Se
         *_curves(runs, comparison),
         *section_of_observations(shown, observations, noun, several=len(runs) > 1),
         _how_made(runs, noun),
-    ]
-
-
-def _sections_of_selection(selection: ReportedSelection, observations: int) -> list[Section]:
-    run, page = selection.run, selection.page
-    noun = noun_of([run])
-    head, _, rest = page.headline.partition("; ")
-    answer = [capital(rest), selection.candidates, *selection.figures, *_meanings([run], noun)]
-    holes = selection.holes or "No value is missing."
-    words = f"The {noun}s under the chosen model, which was fitted to all of them."
-    return [
-        Section("numbers", head.removesuffix("."), answer if rest else answer[1:]),
-        Section("holes", "Holes", [holes, *notes(list(map(sentence, selection.on_pairs)))]),
-        *section_of_observations(run, observations, noun, words),
-        _how_made([run], noun, {"Selection": selection.compared}, page.notes),
     ]
 
 
@@ -230,17 +211,15 @@ def _curves(runs: Sequence[ReportedRun], comparison: Comparison | None) -> list[
     return [Section("curves", "Curves", [words, *figures_of_curves(runs, comparison)])]
 
 
-def _how_made(
-    runs: Sequence[ReportedRun], noun: str, more: dict[str, str] | None = None, remarks: Sequence[str] = ()
-) -> Section:
+def _how_made(runs: Sequence[ReportedRun], noun: str) -> Section:
     """What decides the numbers of all runs, and the notes on them."""
-    made = {run.name: provenance(run, noun) | (more or {}) for run in runs}
+    made = {run.name: provenance(run, noun) for run in runs}
     of_notes: dict[str, list[str]] = {}
     for run in runs:
         found = [] if run.estimate is None else run.numbers["notes"]
         for each in dict.fromkeys([*run.manifest.data.notes, *found]):
             of_notes.setdefault(each, []).append(run.name)
-    listed = remarks or [
+    listed = [
         words if len(names) == len(runs) else f"{', '.join(names)}: {words}"
         for words, names in of_notes.items()
     ]

@@ -31,17 +31,17 @@ from maskevidence.report.token_shades import (
 from maskevidence.show.html import text
 from maskevidence.show.pictures import Histogram
 from maskevidence.show.words import capital, cell_text, count, typeset
+from maskevidence.support.checks import some_of
 
 NAMED = 8  # outliers that are named on each side
 
 
 def section_of_observations(
-    run: ReportedRun, how_many: int, noun: str, about: str = "", *, several: bool = False
+    run: ReportedRun, how_many: int, noun: str, *, several: bool = False
 ) -> list[Section]:
     """The section on the observations of a run; none without an estimate, or where none is to be shown.
 
     Args:
-        about: what the section says first.
         several: whether the page is about several runs, so that the heading names this one.
     """
     if not how_many or run.estimate is None:
@@ -49,7 +49,7 @@ def section_of_observations(
     hardest, easiest, shades = find_extremes(run, how_many, noun)
     how = " in closed form" if run.is_exact else ""
     ranked = f"Ranked by nats per token{how}, among {count(run.estimate.n_observations, noun)}."
-    parts: list[Block] = [*([about] if about else []), *spread_of(run, noun), ranked]
+    parts: list[Block] = [*spread_of(run, noun), ranked]
     has_scores = any(shown.scores is not None for shown in hardest)
     parts += map(note, _remarks(run, has_scores=has_scores, coloured=shades is not None))
     parts += [] if shades is None else [_legend(shades)]
@@ -98,12 +98,11 @@ def _in_words(
     for places, where in zip(far, ("below", "above"), strict=True):
         if not places:
             continue
-        named = ", ".join(
-            f"{names[row]} ({typeset(values[row], digits)}{cells.get(row, '')})" for row in places[:NAMED]
-        )
-        more = f" and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
+        named = [f"{names[row]} ({typeset(values[row], digits)}{cells.get(row, '')})" for row in places]
         lies = "lies" if len(places) == 1 else "lie"
-        sentences.append(f"{count(len(places), noun)} {lies} far {where} the others: {named}{more}.")
+        sentences.append(
+            f"{count(len(places), noun)} {lies} far {where} the others: {some_of(named, NAMED)}."
+        )
     if cells:
         sentences.append(
             f"After the colon: the cells that the rest of the {noun} makes least likely, compared with other "

@@ -29,7 +29,7 @@ def read_variants(folder: Path) -> Page:
     summary = read_sealed(folder / SUMMARY, _REMEDY)
     with reading(folder / TABLE), (folder / TABLE).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    columns = list(summary["plan"]["asked"])
+    columns = _ranked(summary)
     if summary.get("measured") is not None:
         columns.append(column_beside(summary["measured"], ("mutant", *columns)))
     try:
@@ -40,6 +40,11 @@ def read_variants(folder: Path) -> Page:
             f"{str(folder / TABLE)!r} was changed since ({type(error).__name__}: {error}); {_REMEDY}"
         ) from error
     return _page(summary, mutants, numbers)
+
+
+def _ranked(summary: Mapping[str, Any]) -> list[str]:
+    """The scores that rank the mutants: sums do not where lengths differ."""
+    return list(summary.get("ranked", summary["plan"]["asked"]))
 
 
 def correlation_table(summary: Mapping[str, Any]) -> Table:
@@ -60,7 +65,7 @@ def _page(
     summary: Mapping[str, Any], mutants: Sequence[str], values: Mapping[str, Float64[np.ndarray, " N"]]
 ) -> Page:
     """The heat maps of the first convention and of the measured effect, and the lowest mutants."""
-    conventions, measured = list(summary["plan"]["asked"]), summary.get("measured")
+    conventions, measured = _ranked(summary), summary.get("measured")
     names = [conventions[0], *(name for name in values if name not in conventions)]
     parts: list[Part] = []
     if measured is not None:
@@ -69,7 +74,9 @@ def _page(
     order = np.argsort(values[conventions[0]], kind="stable")[:_LOWEST]
     cells = [[mutants[k], *(typeset(float(values[name][k]), 3) for name in names)] for k in order.tolist()]
     parts.append(Table(["mutant", *names], cells, f"The lowest by {conventions[0]}, nats"))
-    headline = f"{count(len(mutants), 'mutant')} scored by {count(len(conventions), 'convention')}"
+    headline = (
+        f"{count(len(mutants), 'mutant')} scored by {count(len(summary['plan']['asked']), 'convention')}"
+    )
     return Page(headline, headline, parts=parts, notes=summary["notes"], made=made_of(summary))
 
 

@@ -13,7 +13,7 @@ import torch
 from maskevidence import __version__
 from maskevidence.errors import InputError
 from maskevidence.masks.design import check_n_masks, n_masks
-from maskevidence.model import HasLogEvidence, device_of, to_device_of
+from maskevidence.model import HasLogEvidence, device_of, rounding, to_device_of
 from maskevidence.models import load
 from maskevidence.models.cell_mass import CellMass
 from maskevidence.runs.blocks import Engine, Piece, Scorer, Work, block_rows, local_engine
@@ -22,7 +22,7 @@ from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import is_whole, read_part, write_part
 from maskevidence.scores.record import ScoreTable
-from maskevidence.scores.score import Scoring, check_scorable, rounding
+from maskevidence.scores.score import Scoring, check_scorable
 from maskevidence.support.progress import progress
 from maskevidence.tokens import Tokens
 

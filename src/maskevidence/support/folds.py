@@ -11,6 +11,7 @@ from maskevidence.support.keyed_random import keyed_bits
 
 _FEW_VALUES = 20  # in every column
 _BY_CHANCE, _SHARE = 1.0, 0.05  # pairs of equal rows of independent columns: number, share of those found
+_MOST_CELLS = 2**22  # of a table whose rows are compared with a cell left out
 _MOST_COMMON = 5  # a row that fills more than a fifth of the rows is no copy: every fit has to know it
 
 Rows = Float64[np.ndarray, "N D"]
@@ -99,14 +100,11 @@ def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
     )
     if len(place) == len(rows):
         return alone
-    counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
-    n_pairs, n_equal, *of_columns = (
-        float(n.astype(np.float64) @ (n - 1)) / 2 for n in (np.array([len(rows)]), n_each, *counts)
-    )
-    chance = n_pairs * math.prod(n / n_pairs for n in of_columns)
+    n_values, agree = _values_of(rows)
+    chance, n_equal = math.comb(len(rows), 2) * math.prod(agree), float(n_each @ (n_each - 1.0)) / 2
     if chance > min(_BY_CHANCE, _SHARE * n_equal):
         return alone
-    if max(map(len, counts)) <= _FEW_VALUES and n_nearly_equal(rows) >= (n_each > 1).sum():
+    if max(n_values) <= _FEW_VALUES and n_nearly_equal(rows) >= (n_each > 1).sum():
         return alone
     first = place[group]
     same = (rows == rows[first]) | (np.isnan(rows) & np.isnan(rows[first]))
@@ -126,6 +124,31 @@ def n_nearly_equal(rows: Rows) -> int:
     for j, column in enumerate(rows[place[order]].T):
         near |= ~np.isin(np.arange(len(near)), np.unique(keys[order] - _key(j, column), return_index=True)[1])
     return int(near.sum())
+
+
+def nearly_copies(rows: Rows) -> int:
+    """`n_nearly_equal` where independent columns would hardly have such rows; else, or in large tables, 0.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(50, 4))
+        >>> nearly_copies(np.concatenate([x, x[:3] + [0, 0, 0, 1]])), nearly_copies(x.round())
+        (3, 0)
+    """
+    if len(rows) < 2 or rows.size > _MOST_CELLS:
+        return 0
+    n_values, agree = _values_of(rows)
+    if sum(n > _FEW_VALUES for n in n_values) < 2:  # with a cell left out, few values may tell rows apart
+        return 0
+    others = [math.prod(agree[:j] + agree[j + 1 :]) for j in range(len(agree))]
+    n_near = n_nearly_equal(rows)
+    return n_near if math.comb(len(rows), 2) * sum(others) <= min(_BY_CHANCE, _SHARE * n_near) else 0
+
+
+def _values_of(rows: Rows) -> tuple[list[int], list[float]]:
+    """For each column, how many values it has, and the share of pairs of rows with equal ones."""
+    counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
+    n_pairs = math.comb(len(rows), 2)
+    return [len(n) for n in counts], [float(n @ (n - 1.0)) / 2 / n_pairs for n in counts]
 
 
 def _keys(rows: Rows) -> UInt64[np.ndarray, " N"]:

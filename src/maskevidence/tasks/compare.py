@@ -68,7 +68,7 @@ def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
             f"{a!r} and {b!r} are of one model on different data: score both with --id-column, with the same "
             "names, to compare them pair by pair, or compare their means with --unpaired"
         )
-    pairs = pair_texts(first, second, (a, b))
+    pairs = pair_texts(first, second, (a, b), dtypes=[run.manifest.dtype for run in runs.values()])
     return Result(pairs.page(), pairs.to_dict())
 
 

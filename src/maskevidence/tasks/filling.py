@@ -21,6 +21,7 @@ from maskevidence.data.table_files import (
     is_text,
     names_of,
     to_table,
+    with_new_types,
     write_table,
 )
 from maskevidence.errors import InputError
@@ -45,6 +46,7 @@ from maskevidence.show.words import count
 from maskevidence.support.checks import plain_number, word_of
 from maskevidence.support.files import reading as reading_file
 from maskevidence.support.provenance import origin
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens
 
 DRAW = "draw"
@@ -283,7 +285,9 @@ def _one(
             new = _cells_of(source.column(number), table.values[:, of_column], values[:, of_column], raw)
             column = _filled(source.column(number), holes, new)
         elif of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
-            column = pa.array(np.ascontiguousarray(values[:, of_column]))
+            column = _as_type(
+                pa.array(np.ascontiguousarray(values[:, of_column])), source.column(number).type
+            )
         elif holes.any():
             if in_words:
                 new = [
@@ -296,7 +300,19 @@ def _one(
         else:
             continue
         whole = whole.set_column(number, source.column_names[number], column)
-    return whole
+    return with_new_types(whole, source)
+
+
+def _as_type(numbers: Any, kind: Any) -> Any:
+    """Filled numbers in the type of their column; in float64 if they are not whole, and its numbers are."""
+    import pyarrow as pa
+
+    if pa.types.is_floating(kind):
+        return numbers.cast(kind, safe=False)  # the filled ones are rounded
+    try:
+        return numbers.cast(kind) if pa.types.is_integer(kind) else numbers
+    except pa.ArrowInvalid:
+        return numbers
 
 
 def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> Any:
@@ -355,7 +371,7 @@ def _result(
         elif filling.deviation is not None and not in_words:
             sd = float(np.sqrt((filling.deviation[holes[:, j], j] ** 2).mean()))
         if probability is None and not in_words and not holes[:, j].all():
-            spread = float(np.nanstd(table.values[:, j]))
+            spread = float(spreads(table.values[:, [j]])[0])
         filled = {
             "name": table.columns[j],
             "n_filled": int(holes[:, j].sum()),

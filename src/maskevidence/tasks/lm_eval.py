@@ -102,9 +102,14 @@ def _as_input_errors() -> Iterator[None]:
     except (MaskEvidenceError, MemoryError):
         raise
     except Exception as error:
-        here = str(Path(__file__).parents[1])
-        if traceback.extract_tb(error.__traceback__)[-1].filename.startswith(here):
+        here, last = str(Path(__file__).parents[1]), traceback.extract_tb(error.__traceback__)[-1]
+        if last.filename.startswith(here):
             raise
+        if isinstance(error, IndexError) and "choice[0]" in (last.line or ""):
+            raise InputError(
+                "a choice of a task's first document is empty, and the harness reads its first letter; put "
+                "another document first, or leave this one out (process_docs)"
+            ) from error
         reason = " ".join(str(error).split()).strip("'\"") or type(error).__name__
         raise InputError(
             f"the harness cannot run this: {reason}; check --tasks and the other arguments"

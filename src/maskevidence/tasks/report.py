@@ -30,8 +30,8 @@ def report(
     The page shows the numbers with both errors, the curves, the comparison of runs on the same data, the
     hardest and easiest observations, and how the runs were made. The observations are read again from
     their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
-    shows what is finished. Of a selection, it shows the candidates, how well the chosen model
-    fills the holes of the table, and outlying rows; of mutants, their scores by site and residue; of wrong
+    shows what is finished. Of a selection, it shows the candidates, and how well the chosen model fills
+    known values of rows that it was not fitted to; of mutants, their scores by site and residue; of wrong
     cells, the page that `cells` wrote.
 
     Examples:

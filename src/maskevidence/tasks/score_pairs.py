@@ -12,7 +12,7 @@ from maskevidence.masks.by_name import DesignWord
 from maskevidence.masks.design import MaskKey
 from maskevidence.runs import RunDirectory, read_run
 from maskevidence.runs.folder import ResultFolder
-from maskevidence.runs.prepared import Prepared, score_prepared
+from maskevidence.runs.prepared import Prepared, recorded, score_prepared
 from maskevidence.scores.score import Scoring
 from maskevidence.support.files import csv_text, write_atomic, write_json
 from maskevidence.tasks import scoring as numbers
@@ -41,7 +41,8 @@ def score_pairs(
         scoring, noted = numbers.with_enough_draws(scoring, word, longest)
         notes |= dict.fromkeys(noted.notes)
     first, second = (_estimate(model, *each, scoring) for each in zip(both, runs, strict=True))
-    pairs = pair_texts(first, second, (str(options.text), str(options.against)))
+    dtypes = [recorded(ready.model)["dtype"] for ready in both]
+    pairs = pair_texts(first, second, (str(options.text), str(options.against)), dtypes=dtypes)
     page = pairs.page()
     page = replace(page, notes=list(dict.fromkeys([*notes, *page.notes])))
     content = pairs.to_dict() | {"notes": page.notes}

@@ -112,6 +112,7 @@ def _summary(
     from maskevidence.support.provenance import origin
 
     summary = {"plan": vars(scores.plan), "notes": notes, "n_mutants": len(scores)}
+    summary["ranked"] = list(scores.ranking())
     summary["agreement"] = [
         {"conventions": list(pair), "spearman": None if math.isnan(value) else value}
         for pair, value in scores.agreement().items()
@@ -132,7 +133,11 @@ def _correlations(
     without: list[str] = []
     if options.measured is None:
         return correlations, without
-    compared = scores.scores | {name: numbers[name] for name in numbers if name != options.measured}
+    without += [
+        f"no rank correlation of {name!r} with {options.measured!r}: the lengths of the mutants differ"
+        for name in scores.unranked
+    ]
+    compared = scores.ranking() | {name: numbers[name] for name in numbers if name != options.measured}
     for name, values in compared.items():
         try:
             correlations[name] = spearman_interval(values, numbers[options.measured], seed=options.seed)

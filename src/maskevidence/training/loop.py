@@ -17,6 +17,7 @@ from maskevidence.evidence.estimate import estimate_evidence
 from maskevidence.masks.sizes import RandomSize
 from maskevidence.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
 from maskevidence.moments import GaussianMoments
+from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.support.progress import progress
 from maskevidence.support.threads import seeded
@@ -47,11 +48,9 @@ class LoopOptions:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "checkpoint_every", "epoch_size"):
-            count = getattr(self, name)
-            if count is not None and (not isinstance(count, int) or count < 1):
-                raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
-        if not isinstance(self.evidence_every, int) or self.evidence_every < 0:
-            raise InputError(f"evidence_every={self.evidence_every!r}; give a whole number, 0 for none")
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
+        whole_number("evidence_every", self.evidence_every, 0)
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Texts as tokens: special tokens, context, long texts, blocks, bytes and words."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -40,16 +41,67 @@ def test_segments_equal_those_of_the_tokenizer(tokenizer: Any) -> None:
     assert [types[0].tolist() for types in seen] == expected
 
 
-def test_a_context_is_seen_and_never_scored(tokenizer: Any) -> None:
-    prompts = ["a dog", "the sun", "", "who is it", "rain"]
-    encoded = encode_texts(tokenizer, SENTENCES, context=prompts)
-    bare = encode_texts(tokenizer, SENTENCES)
-    assert rows_of(encoded) == tokenizer(prompts, SENTENCES)["input_ids"]
-    assert encoded.tokens.n_tokens.tolist() == bare.tokens.n_tokens.tolist()
-    assert encoded.tokens.n_bytes.tolist() == bare.tokens.n_bytes.tolist()
+PROMPTS = ["a dog", "the sun ", "", "who is it", "rain\n"]
+
+
+def byte_level_tokenizer() -> Any:
+    """A tokenizer like RoBERTa's, whose words carry the blank before them, with a few merged pairs."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<s>", "</s>", "<pad>", "<mask>"]
+    letters = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet()), "th", "ai", "Ġa", "Ġr"]
+    merges = [("t", "h"), ("a", "i"), ("Ġ", "a"), ("Ġ", "r")]
+    made = Tokenizer(models.BPE({letter: n for n, letter in enumerate(letters)}, merges))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    made.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0), add_prefix_space=False)
+    names = dict(zip(("bos_token", "eos_token", "pad_token", "mask_token"), special, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=made, cls_token="<s>", sep_token="</s>", **names)
+
+
+@pytest.mark.parametrize("kind", ["words", "bytes", "slow"])
+def test_a_context_is_framed_as_the_harness_does(kind: str) -> None:
+    """The ids that the model reads, and where the scored ones begin, beside those of the lm-eval class."""
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    from maskevidence.integrations.lm_eval.texts import Encoder
+
+    tokenizer = byte_level_tokenizer() if kind == "bytes" else small_tokenizer()
+    if kind == "slow":  # one written in Python, which knows no offsets
+        tokenizer.__class__ = type("Slow", (type(tokenizer),), {"is_fast": False})
+    texts = [*SENTENCES[:3], "it is rain, a cat 🐱", " rain"]
+    if kind == "bytes":
+        prompts = [*PROMPTS[:3], "the 🐱 cat", "rain\n"]
+    else:
+        prompts, texts[3] = PROMPTS, SENTENCES[3]
+    encoded, harness = encode_texts(tokenizer, texts, context=prompts), Encoder(tokenizer, None)
+    for row, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
+        blank = "" if not prompt or prompt[-1:].isspace() or text[0].isspace() else " "
+        ids, first = harness.row(harness.pair(prompt, blank + text))
+        assert rows_of(encoded)[row] == ids
+        assert int(encoded.tokens.maskable[row].nonzero()[0]) == first
+    assert encoded.tokens.n_bytes.tolist() == [len(text.encode()) for text in texts]
+    assert any("one text with a blank between them" in note for note in encoded.notes)
+
+
+def test_a_context_is_seen_and_never_scored_in_one_text_and_in_a_pair(tokenizer: Any) -> None:
+    bare, one, pair = (
+        encode_texts(tokenizer, SENTENCES, **options)
+        for options in ({}, {"context": PROMPTS}, {"context": PROMPTS, "context_pair": True})
+    )
+    assert rows_of(one)[0] == tokenizer("a dog " + SENTENCES[0])["input_ids"]
+    assert rows_of(pair) == tokenizer(PROMPTS, SENTENCES)["input_ids"]
+    for encoded in (one, pair):
+        assert encoded.tokens.n_tokens.tolist() == bare.tokens.n_tokens.tolist()
+        assert encoded.tokens.n_bytes.tolist() == bare.tokens.n_bytes.tolist()
     model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
-    values = [me.estimate_evidence(model, part.tokens, me.LeaveOneOut()) for part in (encoded, bare)]
-    assert abs(values[0].log_evidence - values[1].log_evidence) > 1e-3
+    values = [
+        me.estimate_evidence(model, part.tokens, me.LeaveOneOut()).log_evidence for part in (bare, one, pair)
+    ]
+    assert min(abs(a - b) for a, b in itertools.combinations(values, 2)) > 1e-3
+    with pytest.raises(me.InputError, match="pair=True belongs to a context"):
+        encode_texts(tokenizer, SENTENCES, context_pair=True)
+    with pytest.raises(me.InputError, match="is empty; leave such rows out"):
+        encode_texts(tokenizer, [""], context=["a dog"])
 
 
 @pytest.mark.filterwarnings("ignore::maskevidence.errors.UnknownTokensWarning")  # Japanese, and a dash
@@ -84,7 +136,7 @@ def test_split_keeps_all_tokens_and_truncate_the_first(tokenizer: Any) -> None:
     assert cut.tokens.ids.tolist() == [40]
     assert f"{len(whole) - 7} of {len(whole)} tokens are not scored" in cut.notes[0]
     prompted = encode_texts(tokenizer, [text], context=["a dog"], max_tokens=9, long="split")
-    assert all(row[:4] == rows_of(prompted)[0][:4] for row in rows_of(prompted))
+    assert all(row[:3] == rows_of(prompted)[0][:3] for row in rows_of(prompted))
     pair = encode_texts(tokenizer, [text], second=[text], max_tokens=10, long="truncate")
     expected = tokenizer([text], [text], truncation="longest_first", max_length=10)["input_ids"]
     assert [sorted(row) for row in rows_of(pair)] == [sorted(row) for row in expected]

@@ -13,6 +13,7 @@ from maskevidence.errors import InputError
 from maskevidence.integrations.huggingface.processes import rank
 from maskevidence.integrations.huggingface.recipe import ID
 from maskevidence.masks.design import drawn_masks
+from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits, kronecker, scaled
 
 WEIGHT = "mask_weight"
@@ -133,9 +134,7 @@ class MaskSizeCollator:
             [2, 9, 7, 5]
             [4, 2, 9, 7]
         """
-        if epoch < 0:
-            raise InputError(f"epoch={epoch}; give a whole number of 0 or more")
-        self._epoch.fill_(epoch)
+        self._epoch.fill_(whole_number("epoch", epoch, 0))
 
     def at_epoch(self, epoch: int) -> "MaskSizeCollator":
         """A copy with an epoch of its own."""
@@ -146,6 +145,8 @@ class MaskSizeCollator:
     def __call__(self, features: Features) -> dict[str, torch.Tensor]:
         """The batch, as the class describes it."""
         rows = [dict(f) if isinstance(f, Mapping) else {"input_ids": _ids_of(f)} for f in features]
+        for each in rows:
+            _check_numbers(each)
         numbers = [row.pop(ID, None) for row in rows]
         special = [row.pop("special_tokens_mask", None) for row in rows]
         batch = dict(self._padded(rows))
@@ -247,6 +248,17 @@ def one_mask_each(
 def _shared_number(value: int) -> torch.Tensor:
     """A number in shared memory: the workers of a DataLoader see it change."""
     return torch.tensor(value).share_memory_()  # type: ignore[no-untyped-call]
+
+
+def _check_numbers(row: Mapping[str, Any]) -> None:
+    """Refuse what a batch cannot hold, such as the text that the ids were cut from."""
+    for name, values in row.items():
+        value = values[0] if isinstance(values, list | tuple) and values else values
+        if value is None or isinstance(value, str | Mapping):
+            raise InputError(
+                f"the column {name!r} holds {type(value).__name__}, not numbers; leave it out "
+                "(dataset.remove_columns), or set remove_unused_columns=True"
+            )
 
 
 def _ids_of(feature: Any) -> Any:

@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -73,6 +74,22 @@ def on_cpu(device: torch.device | None = None) -> bool:
     if device is not None:
         return device.type == "cpu"
     return not torch.cuda.is_available() and not torch.backends.mps.is_available()
+
+
+def join_processes(arguments: Any) -> None:
+    """Let the Trainers of several processes share their steps without an accelerator, too.
+
+    By itself, each of them would train alone, unless TrainingArguments has use_cpu=True.
+    """
+    if n_processes() == 1 or arguments.world_size > 1:
+        return
+    if on_cpu():
+        arguments.use_cpu = True
+        arguments.__dict__.pop("_setup_devices", None)  # a cached property, which joins the group
+    if arguments.device is None or arguments.world_size == 1:
+        raise InputError(
+            f"{n_processes()} processes were started, but on this device each would train alone; start one"
+        )
 
 
 def end_processes() -> None:

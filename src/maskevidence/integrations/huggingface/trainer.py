@@ -1,6 +1,7 @@
 """transformers' Trainer with the evidence as its loss, and a callback that estimates it on held-out data."""
 
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from maskevidence import EvidenceEstimate, MaskDesign, RandomSize, Tokens, estimate_evidence
 from maskevidence.errors import InputError, import_extra
 from maskevidence.integrations.huggingface.collator import NOT_SCORED, WEIGHT, MaskSizeCollator
+from maskevidence.integrations.huggingface.processes import is_main_process, join_processes
 from maskevidence.models import MaskedLM
 
 _transformers = import_extra("transformers", "hf", "training by transformers")
@@ -31,8 +33,10 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
     # batches; the Trainer divides by their number.
     loss_is_scaled_for_ga = False
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **keywords)
+    def __init__(self, model: Any = None, args: Any = None, *others: Any, **keywords: Any) -> None:
+        if args is not None:
+            join_processes(args)
+        super().__init__(model, args, *others, **keywords)
         self.model_accepts_loss_kwargs = False  # for versions without the attribute above
 
     def get_batch_samples(self, *args: Any, **keywords: Any) -> tuple[list[Any], float | None]:
@@ -102,6 +106,11 @@ class EvidenceTrainer(BaseTrainer):
             )
         if self.compute_loss_func is not None:
             raise InputError("compute_loss_func is another loss than the evidence; leave it out")
+        if self.compute_metrics is not None:
+            raise InputError(
+                "compute_metrics needs a prediction for each token, which this loss does not make; leave it "
+                "out, and add an EvidenceCallback for numbers of the evaluation"
+            )
         self._masked_lm = MaskedLM(self.model, tokenizer)
         self._train_collator = self.data_collator
         if isinstance(self.data_collator, MaskSizeCollator):
@@ -110,11 +119,27 @@ class EvidenceTrainer(BaseTrainer):
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, with a collator of its own that follows the epochs."""
+        self._say_what_is_seen_twice()
         collator, self.data_collator = self.data_collator, self._train_collator
         try:
             return super().get_train_dataloader()
         finally:
             self.data_collator = collator
+
+    def _say_what_is_seen_twice(self) -> None:
+        """Warn if accelerate fills up the last batches of an epoch, so that each process has one."""
+        data, arguments = self.train_dataset, self.args
+        if not hasattr(data, "__len__") or arguments.world_size == 1 or arguments.dataloader_drop_last:
+            return
+        together = self._train_batch_size * arguments.world_size
+        n_twice = -len(data) % together
+        if n_twice and is_main_process():
+            warnings.warn(
+                f"the last step of an epoch sees {n_twice} of the {len(data)} texts again, so that each of "
+                f"the {arguments.world_size} processes has a full batch; for the steps of one process, give "
+                f"a multiple of {together} texts, or dataloader_drop_last=True",
+                stacklevel=3,
+            )
 
     def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
         """Minus the weighted scores, mean over the texts of the batch, nats per text."""
@@ -268,7 +293,10 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.estimates.append((state.global_step, estimate))
         self._latest = estimate
         seconds = {f"{self.prefix}_seconds": time.perf_counter() - start}
+        # `log` clears this flag, here on the main process alone: the others would wait for its losses forever
+        should_log = self.trainer.control.should_log
         self.trainer.log(self._values(estimate) | seconds)
+        self.trainer.control.should_log = should_log
 
     def _values(self, estimate: EvidenceEstimate) -> dict[str, float]:
         """The logged numbers of an estimate; an unknown error is left out."""

@@ -1,5 +1,7 @@
 """Answers to the harness's three kinds of requests; all choices of a document are one question."""
 
+import math
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,6 +103,7 @@ class Answerer:
     Attributes:
         cache: where finished answers are written.
         n_cut: how many contexts were cut from the left, because the text was too long.
+        n_without_token: how many choices have no token, and lose to the others of their questions.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class Answerer:
         self._decider = Decider(self.scorer, settings.seed, settings.race)
         self.cache = AnswerCache(None, {})
         self.n_cut = 0
+        self.n_without_token = 0
 
     def continuations(self, requests: Sequence[Any], tasks: Mapping[str, Any]) -> list[ScoredContinuation]:
         """The value of each continuation after its context, and whether it is greedy."""
@@ -126,7 +130,16 @@ class Answerer:
                     answers[pairs] = scored
                     self.cache.add("loglikelihood", list(zip(pairs, scored, strict=True)))
                 advance(len(wave))
-        return [answers[pairs][choice] for pairs, choice in chosen]
+        found = [answers[pairs][choice] for pairs, choice in chosen]
+        without = sum(value == -math.inf for value, _ in found)
+        self.n_without_token += without
+        if without:
+            warnings.warn(
+                f"{without:,} choices have no token ('' or letters that the tokenizer drops): "
+                "they cannot be scored, and lose to every other choice of their questions (-inf)",
+                stacklevel=2,
+            )
+        return found
 
     def _asked(
         self, requests: Sequence[Any], tasks: Mapping[str, Any]
@@ -140,14 +153,24 @@ class Answerer:
         for (name, _), indices in documents.items():
             task = tasks.get(name)
             greedy = task is None or reads_greedy(task)
-            contests = self._contests(task, [requests[index] for index in indices])
-            pairs = {requests[index].idx: tuple(requests[index].args[:2]) for index in indices}
-            together = tuple(pair for _, pair in sorted(pairs.items()))
+            # several requests can share a number: as those of one choice do, and of a task that counts none
+            pairs = sorted({(requests[index].idx, tuple(requests[index].args[:2])) for index in indices})
+            together = tuple(pair for _, pair in pairs)
+            contests: tuple[Contest, ...] = ()
+            if [number for number, _ in pairs] == list(range(len(pairs))):
+                contests = self._contests(task, requests[indices[0]].doc, len(pairs))
+            rivals = len(set(together)) > 1
             for index in indices:
-                number = requests[index].idx
-                own, choice = (together, number) if contests else ((pairs[number],), 0)
+                pair = tuple(requests[index].args[:2])
+                own, choice = (together, requests[index].idx) if contests else ((pair,), 0)
                 known = questions.get(own) or self._question(own)
-                questions[own] = replace(known, contests=contests, greedy=known.greedy or greedy)
+                of_tasks = {contest.name: contest for contest in (*known.contests, *contests)}
+                questions[own] = replace(
+                    known,
+                    contests=tuple(of_tasks.values()),
+                    greedy=known.greedy or greedy,
+                    rivals=known.rivals or rivals,
+                )
                 chosen[index] = own, choice
         return questions, chosen
 
@@ -157,12 +180,12 @@ class Answerer:
         self.n_cut += sum(choice.n_cut > 0 for choice in choices)
         return Question(key_of_texts(context for context, _ in pairs), choices)
 
-    def _contests(self, task: Any, requests: Sequence[Any]) -> tuple[Contest, ...]:
+    def _contests(self, task: Any, doc: Any, n_requests: int) -> tuple[Contest, ...]:
         """The raced decisions between the requests of a document; empty if its task reads the values."""
         if not self.settings.racing or getattr(task, "OUTPUT_TYPE", None) != "multiple_choice":
             return ()
-        choices, numbers = choices_of(task, requests[0].doc), {request.idx for request in requests}
-        if choices is None or len(choices) < 2 or numbers != {*range(len(choices))}:
+        choices = choices_of(task, doc)
+        if choices is None or len(choices) < 2 or len(choices) != n_requests:
             return ()
         return tuple(contests_of(metrics_of(task), choices))
 
@@ -174,6 +197,10 @@ class Answerer:
         for question, answer in zip(questions, answers, strict=True):
             flags = [next(greedy) if question.greedy else not text.scored for text in question.choices]
             scored.append(list(zip(answer, flags, strict=True)))
+            if question.rivals:
+                for choice, text in enumerate(question.choices):
+                    if not text.scored:  # log p = 0 of nothing would win
+                        scored[-1][choice] = ScoredValue(-math.inf), False
         return scored
 
     def _answers(self, questions: Sequence[Question]) -> list[list[ScoredValue]]:

@@ -27,6 +27,7 @@ BY_LARGEST_VALUE = {"acc": "sum", "f1": "sum", "mcc": "sum", "acc_norm": "charac
 _GREEDY_METRIC = "exact_match"
 _KEY = "maskevidence: what the answers depend on"
 _REDRAWS = 64
+_EQUAL = 1e-5  # relative: the rounding of equal choices in different calls
 _own_files: set[Path] = set()  # caches that were empty when this process opened them
 
 
@@ -169,7 +170,8 @@ def task_errors(task: Any) -> dict[str, Any]:
     if not values:
         return report
     if getattr(task, "OUTPUT_TYPE", "") == "multiple_choice":
-        report["ties"] = _ties(documents)
+        tied = Counter(name for each in documents for name in set().union(*_ties(task, each)))
+        report["ties"] = dict(sorted(tied.items()))
     base, redrawn = defaultdict(list), defaultdict(list)
     for document in documents:
         result = task.process_results(document.doc, document.answers)
@@ -228,14 +230,20 @@ def _replaced(answer: Any, value: float) -> Any:
     return (value, *answer[1:]) if isinstance(answer, tuple | list) else value
 
 
-def _ties(documents: Sequence[_Document]) -> dict[str, int]:
-    """The number of documents with a tie, by metric."""
-    tied = Counter(
-        name
-        for document in documents
-        for name in {name for value in document.values if value is not None for name in value.ties}
-    )
-    return dict(sorted(tied.items()))
+def _ties(task: Any, document: _Document) -> list[set[str]]:
+    """For each answer, the metrics for which it is in a tie: of the race, or of equal numbers that lead."""
+    values = document.values
+    tied = [set() if value is None else set(value.ties) for value in values]
+    choices = choices_of(task, document.doc) or []
+    metrics = [name for name in metrics_of(task) or () if name in BY_LARGEST_VALUE]
+    if len(choices) < 2 or len(choices) > len(values) or None in values:
+        return tied
+    for contest in contests_of(metrics, choices):
+        scaled = np.array(values[: len(choices)], dtype=np.float64) * contest.scale
+        equal = np.flatnonzero(scaled >= scaled.max() - _EQUAL * (1 + abs(scaled.max())))
+        for choice in equal if len(equal) > 1 else ():
+            tied[choice].add(contest.name)
+    return tied
 
 
 def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +252,7 @@ def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str,
         **model,
         "passes": answerer.scorer.n_passes,
         "contexts_cut": answerer.n_cut,
+        "choices_without_token": answerer.n_without_token,
         "tasks": {name: task_errors(task) for name, task in tasks.items()},
     }
 
@@ -280,8 +289,9 @@ def errors_page(tasks: Mapping[str, Any]) -> Page:
 def write_errors(tasks: Mapping[str, Any]) -> None:
     """Append the error of each value to the answers that the harness logs."""
     for task in tasks.values():
-        for request in task.instances:
-            answer = request.resps[0] if request.resps else None
-            value = answer[0] if isinstance(answer, tuple) else answer
-            if isinstance(value, ScoredValue) and not isinstance(request.resps[-1], dict):
-                request.resps.append(value.errors())
+        for document in _documents(task):
+            for request, value, tied in zip(
+                document.requests, document.values, _ties(task, document), strict=True
+            ):
+                if value is not None and not isinstance(request.resps[-1], dict):
+                    request.resps.append(value.errors() | ({"tied": sorted(tied)} if tied else {}))

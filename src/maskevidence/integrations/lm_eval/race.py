@@ -18,7 +18,7 @@ still be left after the last mask, were its distance in standard errors to grow 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -110,6 +110,7 @@ class Question:
     # the decisions between the choices; without one, all masks are scored for every choice
     contests: tuple[Contest, ...] = ()
     greedy: bool = False  # whether the task reads which choices are greedy
+    rivals: bool = False  # whether the document has other continuations, which these are compared with
 
 
 @dataclass
@@ -129,8 +130,11 @@ class _State:
         n = len(self.question.choices)
         self.values = np.zeros((0, n))
         self.tokens = [np.zeros((2, len(choice.scored))) for choice in self.question.choices]
-        self.running = [np.ones(n, dtype=np.bool_) for _ in self.question.contests]
-        self.finished = [n < 2 for _ in self.question.contests]
+        runs = np.array([bool(choice.scored) for choice in self.question.choices])
+        if runs.sum() < 2:
+            self.question = replace(self.question, contests=())
+        self.running = [runs.copy() for _ in self.question.contests]
+        self.finished = [False for _ in self.question.contests]
 
     def open(self) -> Choices:
         """The choices that need further masks."""

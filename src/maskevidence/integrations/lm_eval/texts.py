@@ -20,6 +20,7 @@ from maskevidence.models.text.pieces import Frame, frame_of
 from maskevidence.scores import Answer, Asker
 from maskevidence.scores.policies import most_urgent, steps
 from maskevidence.scores.score import Scoring, score_by
+from maskevidence.support.checks import whole_number
 from maskevidence.support.keyed_random import keyed_bits
 
 _ONE_CALL = 2**40  # tokens: the user's number of texts per call decides alone
@@ -57,10 +58,17 @@ class Encoder:
             )
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; special tokens spelled out in it, as in chat templates, are recognised."""
-        return (
-            list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
-        )
+        """The tokens of a text; special tokens spelled out in it, as in chat templates, are recognised.
+
+        Those that the model's frame begins with, too, are left out.
+        """
+        ids = list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
+        return ids[self._n_framed(ids) :]
+
+    def _n_framed(self, ids: list[int]) -> int:
+        """How many of the first ids the frame puts there anyway."""
+        before = self.frame.before
+        return len(before) if ids[: len(before)] == before else 0
 
     def pair(self, context: str, continuation: str) -> Continuation:
         """A continuation after its context.
@@ -96,7 +104,9 @@ class Encoder:
         )
         ends = np.array([end for _, end in encoded["offset_mapping"]], dtype=np.int64)
         within = np.flatnonzero(ends > len(context))
-        return list(encoded["input_ids"]), int(within[0]) if len(within) else len(ends)
+        ids, n_context = list(encoded["input_ids"]), int(within[0]) if len(within) else len(ends)
+        framed = min(self._n_framed(ids), n_context)
+        return ids[framed:], n_context - framed
 
     def windows(self, text: str) -> list[Continuation]:
         """A text of any length in windows that score each token once.
@@ -145,6 +155,8 @@ def rolling_windows(n_tokens: int, room: int | None) -> list[tuple[int, int, int
         >>> rolling_windows(3, None)
         [(0, 0, 3)]
     """
+    if n_tokens == 0:
+        return []
     room = n_tokens if room is None else room
     ends = [min(start + room, n_tokens) for start in range(0, n_tokens, max(1, room))]
     starts: Sequence[int] = [0, *ends[:-1]]
@@ -233,9 +245,8 @@ class Decoding:
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "block_length", "steps"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(f"{name}={value!r}; give a whole number of 1 or more")
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1)
         if not self.temperature >= 0:
             raise InputError(f"temperature={self.temperature!r}; give 0 or more")
 

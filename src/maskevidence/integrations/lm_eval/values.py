@@ -85,8 +85,7 @@ class ScoredValue(float):
     def errors(self) -> dict[str, Any]:
         """The error, its degrees of freedom and the cost, as content for JSON."""
         df = max(0, self.n_draws - 1) or None
-        tied = {"tied": list(self.ties)} if self.ties else {}
-        return {"mask_se": self.mask_se, "mask_df": df, "passes": self.n_passes, **tied}
+        return {"mask_se": self.mask_se, "mask_df": df, "passes": self.n_passes}
 
 
 def summed(values: Sequence[ScoredValue]) -> ScoredValue:

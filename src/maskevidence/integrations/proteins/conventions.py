@@ -39,6 +39,8 @@ class Score(NamedTuple):
 
     value: float
     mask_se: float = 0.0
+    per_residue: float = 0.0  # of whole sequences: the mean over the mutant's residues minus the wild type's
+    per_residue_se: float = 0.0
 
 
 Reduce = Callable[[Answers], Score]
@@ -181,7 +183,10 @@ def pll(pair: Pair, asking: Asking) -> Reduce:
         return _leave_one_out(side, asking, range(len(side)))
 
     mutant, wild_type = (asking.once("pll", side, ask) for side in pair.both)
-    return lambda answers: Score(float(answers[mutant].sum() - answers[wild_type].sum()))
+    return lambda answers: Score(
+        float(answers[mutant].sum() - answers[wild_type].sum()),
+        per_residue=float(answers[mutant].mean() - answers[wild_type].mean()),
+    )
 
 
 def _leave_one_out(side: Side, asking: Asking, sites: Iterable[int]) -> list[int]:
@@ -259,21 +264,23 @@ def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) 
     inserted letter has its own place in that order.
     """
     design, n_draws = asking.design, asking.design.draws
-    slots, weights = [], []
+    slots, lengths = [], []
     for side in pair.both:
         allowed = np.arange(len(side)) if sites is None else np.array(sites)
-        weights.append(len(allowed) / n_draws)
+        lengths.append(len(allowed))
         slots.append(_drawn(side, allowed, asking))
     replicate = np.arange(n_draws) % design.n_replicates
 
     def reduce(answers: Answers) -> Score:
         mutant, wild_type = (
-            weight * np.array([answers[slot].sum() for slot in places]) / sizes
-            for (places, sizes), weight in zip(slots, weights, strict=True)
+            np.array([answers[slot].sum() for slot in places]) / sizes / n_draws for places, sizes in slots
         )
-        replicates = np.bincount(replicate, mutant - wild_type) * design.n_replicates
-        spread = replicates.std(ddof=1) / math.sqrt(len(replicates)) if len(replicates) > 1 else math.nan
-        return Score(float(replicates.mean()), float(spread))
+        found: list[float] = []
+        for difference in (lengths[0] * mutant - lengths[1] * wild_type, mutant - wild_type):
+            replicates = np.bincount(replicate, difference) * design.n_replicates
+            spread = replicates.std(ddof=1) / math.sqrt(len(replicates)) if len(replicates) > 1 else math.nan
+            found += [float(replicates.mean()), float(spread)]
+        return Score(*found)
 
     return reduce
 
@@ -313,5 +320,6 @@ _FUNCTIONS = (
 CONVENTIONS: dict[str, Callable[[Pair, Asking], Reduce]] = dict(
     zip(get_args(Convention), _FUNCTIONS, strict=True)
 )
+PER_RESIDUE = "-per-residue"  # behind the name of a convention of whole sequences
 OF_WHOLE_SEQUENCES: tuple[str, ...] = ("pll", "whole")
 FEW_PASSES: tuple[str, ...] = tuple(name for name in CONVENTIONS if name not in OF_WHOLE_SEQUENCES)

@@ -16,8 +16,14 @@ from maskevidence.data.table import place_of
 from maskevidence.errors import InputError
 from maskevidence.integrations.proteins.conventions import Base, Pair, Side
 from maskevidence.scores import Reads
+from maskevidence.show import count
 
-_SUBSTITUTION = re.compile(r"([^\W\d_])(-?\d+)([^\W\d_])")
+_SUBSTITUTION = re.compile(r"(?:p\.)?([^\W\d_])(-?\d+)([^\W\d_])")
+_OF_HGVS = re.compile(r"(?:p\.)?\(?([A-Za-z]{3})(-?\d+)([A-Za-z]{3})\)?")  # p.Lys2Arg
+_NAMES = "AlaCysAspGluPheGlyHisIleLysLeuMetAsnProGlnArgSerThrValTrpTyr"
+_THREE_LETTERS = {_NAMES[3 * k : 3 * k + 3].lower(): x for k, x in enumerate("ACDEFGHIKLMNPQRSTVWY")}
+_BASES = "ACGTUN"
+_SEVERAL = "BJXZ"  # letters of an unknown residue, or of one of two
 _INSERTED = 2**32  # above every position of a wild type
 WILD_TYPE = ("WT", "wt", "_wt")
 
@@ -42,7 +48,8 @@ def parse_mutants(
 ) -> list[Mutant]:
     """Read mutants as substitutions, or as whole sequences.
 
-    A substitution is a letter of the wild type, its number and the new letter; several are joined by colons.
+    A substitution is a letter of the wild type, its number and the new letter, or HGVS's p.Lys2Arg; several
+    are joined by colons. Small letters are read as capitals where the wild type has the capital.
     A sequence of the wild type's length is a set of substitutions, one of another length is an insertion or
     deletion. "WT" is the wild type. Substitutions that change nothing are left out.
 
@@ -100,19 +107,20 @@ def mutated(wild_type: str, mutant: Mutant) -> str:
 def _from_substitutions(wild_type: str, text: str, start: int, where: str) -> Mutant:
     changed: dict[int, str] = {}
     for part in text.split(":"):
-        match = _SUBSTITUTION.fullmatch(part.strip())
-        if match is None:
+        before, number, after = _as_letters(part.strip())
+        if not number:
             raise InputError(
-                f"{where}: {_short(part)!r} is not a substitution; write A1P, several as A1P:D2N, or a "
-                "whole sequence, as for a deletion"
+                f"{where}: {_short(part)!r} is not a substitution; write A1P or p.Ala1Pro, several as "
+                "A1P:D2N, or a whole sequence, as for a deletion"
             )
-        before, number, after = match.groups()
         site = int(number) - start
         if not 0 <= site < len(wild_type):
             raise InputError(
                 f"{where}: there is no site {number}; the wild type has the sites {start} to "
                 f"{start + len(wild_type) - 1} (--start is the number of its first letter)"
             )
+        if wild_type[site] == before.upper() != before:
+            before, after = before.upper(), after.upper()
         if wild_type[site] != before:
             raise InputError(
                 f"{where}: the wild type has {wild_type[site]} at {number}, not {before}; give the number "
@@ -122,6 +130,16 @@ def _from_substitutions(wild_type: str, text: str, start: int, where: str) -> Mu
             raise InputError(f"{where}: site {number} is changed twice; leave one of them out")
         changed[site] = after
     return _of_sites(text, wild_type, changed)
+
+
+def _as_letters(text: str) -> tuple[str, str, str]:
+    """The old letter, the number and the new letter of a substitution; nothing of another text."""
+    match = _SUBSTITUTION.fullmatch(text)
+    if match is not None:
+        return match[1], match[2], match[3]
+    match = _OF_HGVS.fullmatch(text)
+    before, after = (_THREE_LETTERS.get(match[k].lower() if match else "", "") for k in (1, 3))
+    return (before, match[2], after) if match and before and after else ("", "", "")
 
 
 def _from_sequence(wild_type: str, text: str, where: str) -> Mutant:
@@ -160,10 +178,12 @@ def _tokens_of_letters(model: Any, letters: str) -> dict[str, int]:
 def _check_letters(token: Mapping[str, int], letters: str, where: str) -> None:
     unknown = next((letter for letter in letters if not letter.isalpha() or letter not in token), None)
     if unknown is not None:
-        reason = f"the model does not know the letter {unknown!r}"
+        reason = f"the model does not know the letter {unknown!r}; correct it or leave it out"
         if not unknown.isalpha():
-            reason = f"{unknown!r} is no letter"
-        raise InputError(f"{where}: {reason}; correct it or leave it out")
+            reason = f"{unknown!r} is no letter; correct it or leave it out"
+        elif unknown.upper() in token:
+            reason = f"{unknown!r} is a small letter, and the model knows {unknown.upper()!r}; write capitals"
+        raise InputError(f"{where}: {reason}")
 
 
 def _as_base(model: Any, token: Mapping[str, int], sequence: str) -> Base:
@@ -208,7 +228,8 @@ def window(position: int, n: int, room: int | None) -> tuple[int, int]:
 def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
     """Pair each mutant with the wild type, in a window if the model cannot read all; and notes on windows."""
     letters = [mutant.sequence or mutant.residues for mutant in mutants]
-    token = _tokens_of_letters(model, "".join([wild_type, *letters]))
+    every = "".join([wild_type, *letters])
+    token = _tokens_of_letters(model, every + every.upper())
     _check_letters(token, wild_type, "the wild type")
     room, n = _room_of(model, wild_type), len(wild_type)
     bases: dict[str, Base] = {}
@@ -240,13 +261,33 @@ def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[lis
         sites = tuple([site - first for site in mutant.sites]) if first else mutant.sites
         filled = {site: token[letter] for site, letter in zip(sites, mutant.residues, strict=True)}
         pairs.append(Pair(sites, Side(base, filled), Side(base, {})))
-    notes = []
+    notes = _notes_on(mutants, wild_type)
     if room is not None and n > room:
         notes.append(
             f"the wild type has {n:,} letters and the model reads {room:,}: each mutant is scored in a "
             "window around the mean of its sites, cut as in ProteinGym"
         )
     return pairs, notes
+
+
+def _notes_on(mutants: Sequence[Mutant], wild_type: str) -> list[str]:
+    """Notes on letters that are no residue, and on mutants that are listed again."""
+    notes = []
+    unclear = [each.name for each in mutants if set(each.sequence or each.residues) & {*_SEVERAL}]
+    if unclear and set(wild_type) - {*_BASES}:
+        notes.append(
+            f"{count(len(unclear), 'mutant')} with B, J, X or Z, an unknown residue or one of two (first: "
+            f"{_short(unclear[0])!r}): the score is that of the letter, not of a mutation"
+        )
+    first: dict[object, int] = {}
+    keys = [(each.sites, each.residues, each.sequence) for each in mutants]
+    again = [mutants[row].name for row, key in enumerate(keys) if first.setdefault(key, row) < row]
+    if again:
+        notes.append(
+            f"{count(len(again), 'row')} with the mutant of an earlier row (first: {_short(again[0])!r}): "
+            "each is scored, and counts in rank correlations"
+        )
+    return notes
 
 
 def _named(row: int, mutant: Mutant) -> str:

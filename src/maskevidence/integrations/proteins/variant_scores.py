@@ -16,6 +16,7 @@ from maskevidence.integrations.proteins.conventions import (
     FEW_PASSES,
     MAX_SITES_ENUMERATED,
     OF_WHOLE_SEQUENCES,
+    PER_RESIDUE,
     Asking,
     Pair,
 )
@@ -63,6 +64,8 @@ class VariantScores(Shown):
             scored.
         plan: the number of passes.
         notes: restrictions and choices, one sentence each.
+        unranked: conventions whose scores do not rank these mutants, since they are sums over sequences of
+            different lengths.
     """
 
     mutants: tuple[str, ...]
@@ -70,6 +73,7 @@ class VariantScores(Shown):
     mask_se: dict[str, Float64[np.ndarray, " N"]]
     plan: VariantPlan
     notes: tuple[str, ...] = ()
+    unranked: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.mutants)
@@ -81,8 +85,12 @@ class VariantScores(Shown):
         return self.scores[convention]
 
     def agreement(self) -> dict[tuple[str, str], float]:
-        """Spearman's rank correlation of every two conventions."""
-        return {(a, b): spearman(self.scores[a], self.scores[b]) for a, b in combinations(self.scores, 2)}
+        """Spearman's rank correlation of every two conventions that rank these mutants."""
+        return {(a, b): spearman(self.scores[a], self.scores[b]) for a, b in combinations(self.ranking(), 2)}
+
+    def ranking(self) -> dict[str, Float64[np.ndarray, " N"]]:
+        """The scores that rank these mutants, by name."""
+        return {name: values for name, values in self.scores.items() if name not in self.unranked}
 
     def page(self) -> Page:
         """The scores of the first mutants, and the passes that all took."""
@@ -103,7 +111,7 @@ class VariantScores(Shown):
 
     def picture(self) -> tuple[Histogram, str]:
         """The distribution of the scores by the first convention."""
-        name, values = next(iter(self.scores.items()))
+        name, values = next(iter(self.ranking().items()))
         title = f"{count(len(self), 'mutant')}, scored by {name}"
         return Histogram(values[~np.isnan(values)], f"{name}  (nats)", "number of mutants", zero=True), title
 
@@ -203,17 +211,28 @@ def variants(
             f"mutants of more than {MAX_SITES_ENUMERATED} sites: joint takes {draws} masks of random sizes, "
             "and joint-mixture is not computed"
         )
+    lengths = [len(pair.mutant) - len(pair.wild_type) for pair in pairs]
+    of_sums = tuple(conventions) if any(lengths) else ()  # which indels alone leave in the list
+    if of_sums:
+        notes.append(
+            f"{count(sum(map(bool, lengths)), 'mutant')} of {len(pairs):,} shorter or longer than the wild "
+            f"type: {' and '.join(of_sums)} are sums over the residues, in which a deletion looks harmless; "
+            f"{' and '.join(name + PER_RESIDUE for name in of_sums)}, mean minus mean, compares lengths"
+        )
     with progress("scoring contexts", len(reads)) as advance:
         answers = reads.answers(Asker(model, _ROWS, advance=advance))
     scores: dict[str, Float64[np.ndarray, " N"]] = {}
     mask_se: dict[str, Float64[np.ndarray, " N"]] = {}
     for name, of_mutants in reduce.items():
-        values = np.array([score(answers) for score in of_mutants]).reshape(-1, 2)
-        scores[name] = values[:, 0]
-        if name == "whole" or (name == "joint" and many_sites):
-            mask_se[name] = values[:, 1]
+        values = np.array([score(answers) for score in of_mutants]).reshape(-1, 4)
+        drawn = name == "whole" or (name == "joint" and many_sites)
+        for column, each in ((0, name), (2, name + PER_RESIDUE))[: 1 + (name in of_sums)]:
+            scores[each] = values[:, column]
+            if drawn:
+                mask_se[each] = values[:, column + 1]
     plan = VariantPlan(asked, distinct, len(reads))
-    return VariantScores(tuple(mutants), scores, mask_se, plan, tuple(notes))
+    unranked = of_sums if len(set(lengths)) > 1 else ()
+    return VariantScores(tuple(mutants), scores, mask_se, plan, tuple(notes), unranked)
 
 
 def _pairs(

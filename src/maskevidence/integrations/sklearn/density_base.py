@@ -82,12 +82,7 @@ def with_names(X: Any) -> Any:
     """
     if not isinstance(X, Table):
         return without_mask(X)
-    import pandas
-
-    frame = pandas.DataFrame(X.values, columns=list(X.columns))
-    for name, words in X.levels.items():
-        frame[name] = [None if np.isnan(code) else words[int(code)] for code in frame[name]]
-    return frame
+    return X.to_frame()
 
 
 def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:
@@ -127,7 +122,13 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
 
     def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
         """A model of these rows, each of which has an observed value."""
-        return self._new_model(table.shape[1]).fit(table, **self._fit_options(table))
+        model = self._new_model(table.shape[1])
+        model.columns = self._names()
+        return model.fit(table, **self._fit_options(table))
+
+    def _names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
 
     def fit(self, X: Any, y: Any = None) -> "TableDensity":
         """Fit the model to rows.
@@ -142,8 +143,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         """
         table = self._table(X, reset=True)
         self.model_ = self._fitted_model(table[with_values(table)])
-        names = getattr(self, "feature_names_in_", None)
-        self.model_.columns = None if names is None else [str(name) for name in names]
+        self.model_.columns = self._names()
         self.n_iter_ = max(1, self.model_.n_iterations)
         return self
 
@@ -192,7 +192,8 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         Args:
             X: shape (N, D), NaN where a value is missing.
         """
-        return self.model_.impute(self._fitted_table(X))
+        filled = self.model_.impute(self._fitted_table(X))
+        return replace(filled, given=X if hasattr(X, "columns") else None)
 
     def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n N D"]:
         """Tables whose missing values are drawn jointly given the observed values of their row.

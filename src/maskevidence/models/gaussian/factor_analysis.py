@@ -1,6 +1,6 @@
 """Factor analysis: a Gaussian with low-rank covariance and a noise variance for each feature."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -122,7 +122,10 @@ TOLERANCE, MAX_ITERATIONS = 1e-7, 2_000  # as in `fit`
 
 
 def fit_each_rank(
-    kind: type[PPCA] | type[FactorAnalysis], table: Float64[np.ndarray, "N D"], components: Iterable[int]
+    kind: type[PPCA] | type[FactorAnalysis],
+    table: Float64[np.ndarray, "N D"],
+    components: Iterable[int],
+    names: Sequence[str] | None = None,
 ) -> Iterator[PPCA | FactorAnalysis]:
     """A maximum likelihood fit for each number of components, as `fit` gives it.
 
@@ -141,9 +144,9 @@ def fit_each_rank(
     last: LowRankParameters | None = None
     for k in components:
         model = kind(width, k)
-        check_table(table, k, TOLERANCE, MAX_ITERATIONS)
+        check_table(table, k, TOLERANCE, MAX_ITERATIONS, names)
         if isinstance(model, FactorAnalysis):
-            refuse_constant(table)
+            refuse_constant(table, names)
         if complete and isinstance(model, PPCA):
             axes = principal_axes(table) if axes is None else axes
             fitted = axes.of(k)

@@ -15,6 +15,7 @@ from maskevidence.models.noise import KeyedNoise, row_keys
 from maskevidence.models.normal import LOG_2PI, normal_log_cell, normal_log_density
 from maskevidence.moments import GaussianMoments
 from maskevidence.support.checks import whole_number
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens, called
 
 
@@ -116,7 +117,7 @@ class GaussianFamily(TableModel):
     def units(
         self, values: Float64[np.ndarray, "N D"]
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
-        spread = np.nanstd(values, axis=0)
+        spread = spreads(values)
         if not spread.all():
             column = called(self.columns, int(np.argmin(spread)))
             raise InputError(f"column {column} does not vary; leave it out")

@@ -14,6 +14,7 @@ from maskevidence.models.gaussian.missing_values import fit_full
 from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_of_own_orders
 from maskevidence.models.normal import LOG_2PI, cholesky
 from maskevidence.moments import GaussianMoments
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens
 
 _MAX_ELEMENTS = 2**17  # of one batch of D×D matrices: 1 MiB in float64, which fits into the cache
@@ -114,12 +115,13 @@ class Gaussian(GaussianFamily):
                 "correlations"
             )
         if np.isnan(table).any():
-            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations)
+            mean, covariance, self.n_iterations = fit_full(table, tolerance, max_iterations, self.columns)
         else:
             if len(table) <= ddof:
                 raise InputError(f"{len(table)} rows are too few for ddof={ddof}; give more rows")
             mean = table.mean(0)
-            covariance = (table - mean).T @ (table - mean) / (len(table) - ddof)
+            centred = np.where(spreads(table) > 0, table - mean, 0.0)  # no rounding error in equal numbers
+            covariance = centred.T @ centred / (len(table) - ddof)
         with torch.no_grad():
             self.mean.copy_(torch.from_numpy(mean))
             self._set_covariance(torch.from_numpy(covariance), n_rows=len(table))

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.errors import ConvergenceWarning, InputError, NumericalError
+from maskevidence.support.spread import spreads
 from maskevidence.tokens import called
 
 Vector = Float64[np.ndarray, " D"]
@@ -60,9 +61,9 @@ def check_table(
 
 def refuse_constant(table: DataRows, names: Sequence[str] | None = None) -> None:
     """Raise an InputError for a column that does not vary, whose noise variance would be 0."""
-    variance = np.nanvar(table, axis=0)
-    if not variance.all():
-        column = called(names, int(np.argmin(variance)))
+    spread = spreads(table)
+    if not spread.all():
+        column = called(names, int(np.argmin(spread)))
         raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
 
 

@@ -1,6 +1,7 @@
 """Maximum likelihood of the Gaussian family from rows with missing values."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from maskevidence.models.gaussian.maximum_likelihood import (
     smallest_correlation_eigenvalue,
 )
 from maskevidence.models.gaussian.quasi_newton import Evaluation, Point, maximise
+from maskevidence.support.spread import spreads
+from maskevidence.tokens import called
 
 
 class MissingRows(NamedTuple):
@@ -59,7 +62,7 @@ def gather_rows(table: DataRows) -> MissingRows:
         ([[1.0, 0.0], [1.0, 1.0]], [2.0, 2.0], [3.0, 3.0])
     """
     observed = ~np.isnan(table)
-    shift, scale = np.nanmean(table, axis=0), np.nanstd(table, axis=0)
+    shift, scale = np.nanmean(table, axis=0), spreads(table)
     scale = np.where(scale > 0, scale, 1.0)
     values = np.where(observed, (table - shift) / scale, 0.0)
     patterns, which, counts = np.unique(observed, axis=0, return_inverse=True, return_counts=True)
@@ -338,7 +341,9 @@ def _expected_values(table: DataRows, fitted: LowRankParameters) -> DataRows:
     return fitted.mean + latent @ fitted.loadings.T
 
 
-def fit_full(table: DataRows, tolerance: float, max_iterations: int) -> tuple[Vector, Matrix, int]:
+def fit_full(
+    table: DataRows, tolerance: float, max_iterations: int, names: Sequence[str] | None = None
+) -> tuple[Vector, Matrix, int]:
     """Maximum likelihood mean and covariance from rows with missing values.
 
     Returns:
@@ -348,7 +353,7 @@ def fit_full(table: DataRows, tolerance: float, max_iterations: int) -> tuple[Ve
     objective = FullLikelihood(rows)
 
     def check(point: Point) -> None:
-        _refuse_singular(objective.parts(point)[1])
+        _refuse_singular(objective.parts(point)[1], names)
 
     width = len(rows.shift)
     start = objective.point(np.zeros(width), np.diag(np.nanstd((table - rows.shift) / rows.scale, axis=0)))
@@ -360,7 +365,7 @@ def fit_full(table: DataRows, tolerance: float, max_iterations: int) -> tuple[Ve
     return mean * rows.scale + rows.shift, factor @ factor.T, n_iterations
 
 
-def _refuse_singular(factor: Matrix) -> None:
+def _refuse_singular(factor: Matrix, names: Sequence[str] | None) -> None:
     """Stop where the likelihood grows without end, because columns determine each other."""
     covariance = factor @ factor.T
     smallest = smallest_correlation_eigenvalue(covariance)
@@ -370,6 +375,6 @@ def _refuse_singular(factor: Matrix) -> None:
     weights = np.linalg.eigh(covariance / scale[:, None] / scale)[1][:, 0]
     raise NumericalError(
         "the fit runs into a covariance that is not positive definite: scaled to a unit diagonal, its "
-        f"smallest eigenvalue is {smallest:.1g}; leave out column {int(np.abs(weights).argmax())}, all but "
-        "determined by the others, give more rows, or use ppca or factor-analysis"
+        f"smallest eigenvalue is {smallest:.1g}; leave out column {called(names, np.abs(weights).argmax())}, "
+        "all but determined by the others, give more rows, or use ppca or factor-analysis"
     )

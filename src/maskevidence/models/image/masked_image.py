@@ -38,6 +38,7 @@ from maskevidence.models.image.pixel_density import (
 from maskevidence.models.model_page import model_page
 from maskevidence.show.parts import Page
 from maskevidence.show.shown import HasPage
+from maskevidence.support.checks import whole_number
 from maskevidence.support.choices import DensityName, PatchStatistics
 from maskevidence.support.devices import choose_device
 from maskevidence.tokens import Tokens
@@ -105,8 +106,8 @@ class MaskedImage(HasPage, nn.Module):
         batch_tokens: int | None = None,
     ) -> None:
         super().__init__()
-        if batch_tokens is not None and batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens}; give a whole number of 1 or more")
+        if batch_tokens is not None:
+            batch_tokens = whole_number("batch_tokens", batch_tokens, 1)
         if any(not std > 0 for std in pixel_std):
             raise InputError(f"standard deviations {list(pixel_std)}; give numbers above 0")
         self._adapter = model if isinstance(model, PatchNetwork) else vit_mae_adapter(model)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from maskevidence.models.gaussian.kernel_choice import SHRINKAGES, best_shrinkage
 from maskevidence.models.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
 from maskevidence.support.keyed_random import keyed_bits
+from maskevidence.support.spread import spreads
 
 _N_FOLDS = 10
 _MOST_ROWS = 5_000  # that it is fitted to
@@ -62,7 +63,7 @@ class GaussianAnswer(nn.Module):
         order = np.argsort(keyed_bits(seed, ids))[:_MOST_ROWS]
         x, fold = x[order], of_rows[order]
         with np.errstate(invalid="ignore"):
-            shift, scale = np.nanmean(x, 0), np.nanstd(x, 0)
+            shift, scale = np.nanmean(x, 0), spreads(x)
         scale = np.where(scale > 0, scale, 1.0)
         x = (x - shift) / scale
         parts = [(x[fold != k], x[fold == k]) for k in range(_N_FOLDS)]

@@ -22,6 +22,7 @@ from maskevidence.models.text.pieces import (
     check_segments,
     frame_of,
     joined,
+    n_bytes_of,
     reads_residues,
     tokenize,
     wants_spaces,
@@ -63,6 +64,7 @@ class Encoding:
 
     second: Sequence[str] | None = None  # second texts of pairs
     context: Sequence[str] | None = None  # texts that stand before the scored ones
+    context_pair: bool = False  # whether a context and its text are framed as the two of a pair
     ids: Sequence[int] | None = None  # whole numbers that masks are keyed by
     long: Long = "error"  # what happens to texts that are too long
     block_size: int | None = None  # tokens of a block of running text; None for one observation per text
@@ -95,6 +97,8 @@ class Encoding:
                 raise InputError(
                     f"there are {len(texts)} texts and {len(others)} of {name}; give as many of each"
                 )
+        if self.context_pair and self.context is None:
+            raise InputError("pair=True belongs to a context (--pair to --context-field); give one")
         if self.second is not None and self.context is not None:
             raise InputError("a pair of texts takes no context field; join the two columns first")
         if self.block_size is not None and (self.second is not None or self.context is not None):
@@ -220,6 +224,11 @@ def joined_blocks(
     return [row._replace(first=row.main.part(0, n), main=row.main.part(n, len(row.main.ids))) for row in rows]
 
 
+AS_ONE_TEXT = (
+    "a prompt and its text are one text with a blank between them, as in the lm-evaluation-harness; --pair "
+    "(pair=True) puts the separator of pairs there"
+)
+AS_A_PAIR = "a prompt and its text are framed as a pair, and cut into tokens each by itself"
 _LARGE_SHARE = 0.05  # of unknown tokens: a warning
 _TOO_LARGE_SHARE = 0.2
 
@@ -241,7 +250,7 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     """Encode texts as tokens; see `MaskedLM.encode`."""
     options = options or Encoding()
     options.check(texts)
-    frame = frame_of(tokenizer, pair=options.pair or options.context is not None)
+    frame = frame_of(tokenizer, pair=options.pair or options.context_pair)
     notes: list[str] = []
     if options.joining is not None:
         pieces, frame = tokenize(tokenizer, texts), Frame([], [], [])
@@ -262,6 +271,8 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
         notes.append(RESIDUES)
         if wants_spaces(tokenizer) and any(with_spaces(text) != text for text in texts):
             notes.append(SPACED)
+    if options.context is not None:
+        notes.append(AS_A_PAIR if options.context_pair else AS_ONE_TEXT)
     pad = getattr(tokenizer, "pad_token_id", None)
     tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
@@ -280,18 +291,50 @@ def _hashes(texts: Sequence[str], options: Encoding) -> Int64[np.ndarray, " n_te
 def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
     """One row per text, of any length."""
     firsts, mains = (options.context, texts) if options.second is None else (texts, options.second)
-    first = [NOTHING] * len(texts) if firsts is None else tokenize(tokenizer, firsts)
     numbers = range(len(texts)) if options.ids is None else options.ids
+    if options.context is not None and not options.context_pair:
+        both = _after_contexts(tokenizer, options.context, texts)
+    else:
+        first = [NOTHING] * len(texts) if firsts is None else tokenize(tokenizer, firsts)
+        both = list(zip(first, tokenize(tokenizer, mains), strict=True))
     rows = [
         Row(before, main, source, int(number))
-        for before, main, source, number in zip(
-            first, tokenize(tokenizer, mains), range(len(texts)), numbers, strict=True
-        )
+        for (before, main), source, number in zip(both, range(len(texts)), numbers, strict=True)
     ]
     for row in rows:
         if not row.main.ids or (options.pair and not row.first.ids):
             raise InputError(f"the text in {options.place(row)} is empty; leave such rows out")
     return rows
+
+
+def _after_contexts(
+    tokenizer: Any, contexts: Sequence[str], texts: Sequence[str]
+) -> list[tuple[Pieces, Pieces]]:
+    """Each context and its text, cut into tokens together, as one text with a blank in between.
+
+    As in the lm-evaluation-harness, the blank and a token across the border belong to the text.
+    """
+    if reads_residues(tokenizer):  # each residue is a token, and no blanks are
+        return list(zip(tokenize(tokenizer, contexts), tokenize(tokenizer, texts), strict=True))
+    kept = [context.rstrip() for context in contexts]
+    after = [
+        (context[len(own) :] or ("" if text[0].isspace() else " ")) + text if own and text else text
+        for own, context, text in zip(kept, contexts, texts, strict=True)
+    ]
+    whole = tokenize(tokenizer, [own + text for own, text in zip(kept, after, strict=True)])
+    both = []
+    for own, text, rest, cut, alone in zip(kept, texts, after, whole, tokenize(tokenizer, kept), strict=True):
+        if cut.bytes_each is None:  # the common beginning is the context's
+            same = [a == b for a, b in zip(cut.ids, alone.ids, strict=False)]
+            n = [*same, False].index(False)
+        else:
+            n_own, ends = n_bytes_of(own), np.cumsum(cut.bytes_each)
+            blank = n_bytes_of(rest) - n_bytes_of(rest.lstrip())
+            within = (ends - cut.bytes_each < n_own) & (ends <= n_own + blank)
+            n = int(within.sum())
+        main = cut.part(n, len(cut.ids))._replace(n_bytes=n_bytes_of(text))
+        both.append((cut.part(0, n)._replace(n_bytes=n_bytes_of(own)), main))
+    return both
 
 
 def _count_unknown(tokenizer: Any, rows: list[Row], options: Encoding, notes: list[str]) -> None:

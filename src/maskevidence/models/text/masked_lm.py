@@ -237,6 +237,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         *,
         second: Sequence[str] | None = None,
         context: Sequence[str] | None = None,
+        pair: bool = False,
         ids: Sequence[int] | None = None,
         long: Long = "error",
         block_size: int | None = None,
@@ -249,7 +250,10 @@ save_pretrained wrote, or OWNER/NAME on the hub
         Args:
             texts: the texts; each is one observation.
             second: second texts of pairs, scored as well, as in sentence-pair tasks.
-            context: texts that stand before `texts` and are conditioned on, never scored.
+            context: texts that stand before `texts` and are conditioned on, never scored. As in the
+                lm-evaluation-harness, both are one text, with a blank between them where there is none; the
+                blank, and a token across the border, are scored.
+            pair: frame a context and its text as the two of a pair, with the separator ([SEP]) between them.
             ids: whole numbers that masks are keyed by; by default 0, 1, ...
             long: what happens to a text longer than the model's positions: "error", "split" into
                 observations of nearly equal length, or "truncate".
@@ -281,6 +285,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         options = Encoding(
             second=second,
             context=context,
+            context_pair=pair,
             ids=ids,
             long=long,
             block_size=block_size,

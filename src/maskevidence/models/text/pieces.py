@@ -109,9 +109,9 @@ def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[P
     pieces = []
     for position, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True)):
         letters = "".join(text.split()) if residues else text
-        n_bytes = _n_bytes(letters)
+        n_bytes = n_bytes_of(letters)
         if residues and len(ids) == len(letters):
-            pieces.append(Pieces(list(ids), list(range(len(ids))), list(map(_n_bytes, letters)), n_bytes))
+            pieces.append(Pieces(list(ids), list(range(len(ids))), list(map(n_bytes_of, letters)), n_bytes))
             continue
         if not fast:
             pieces.append(Pieces(list(ids), None, None, n_bytes))
@@ -122,7 +122,8 @@ def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[P
     return pieces
 
 
-def _n_bytes(text: str) -> int:
+def n_bytes_of(text: str) -> int:
+    """The number of bytes of a text in UTF-8."""
     return len(text.encode("utf-8", errors="replace"))
 
 
@@ -132,7 +133,7 @@ def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> l
         return []
     edges = np.maximum.accumulate(np.array([0, *starts[1:], len(text)]))
     if n_bytes != len(text):
-        width = [0 if residues and character.isspace() else _n_bytes(character) for character in text]
+        width = [0 if residues and character.isspace() else n_bytes_of(character) for character in text]
         edges = np.cumsum([0, *width])[edges]
     return np.diff(edges).tolist()
 
