@@ -221,6 +221,30 @@ def test_without_trusted_rows_rare_is_not_wrong() -> None:
     assert sum(calls) <= 1
 
 
+def test_a_result_without_calls_says_why() -> None:
+    model = correlated()
+    x = model.sample(330, seed=1)
+    x[30, 2], x[31, 0] = 60.0, -60.0
+    few = me.wrong_cells(model, x[30:], trusted=x[:30])
+    assert not few.calls.any()
+    assert any(
+        "30 trusted rows for 300 rows, fewer than about 97 calls cannot be made" in n for n in few.notes
+    )
+    assert few.page().headline.endswith("cells to look at; none is called")
+    words = pandas.DataFrame({"a": ["x", "y"] * 100, "b": ["x", "y"] * 99 + ["x", "x"]})
+    alone = me.wrong_cells("masked-net:16x1", words, folds=2)
+    assert not alone.calls.any()
+    assert not alone.cells or "none can be called without trusted rows" in alone.page().headline
+
+
+def test_cells_that_are_not_called_have_suggestions_too() -> None:
+    x = correlated().sample(330, seed=1)
+    x[30:34, 2] *= 10
+    found = me.wrong_cells("gaussian", x[30:], trusted=x[:30])
+    assert not found.calls.any()
+    assert "÷ 10" in {cell.suggestion for cell in found.cells if cell.column == "c2"}
+
+
 def test_a_set_holds_the_cells_that_explain_a_row_and_no_more() -> None:
     suspicion = np.array(
         [[9.0, 8.9, 1.0, NAN], [9.0, 2.0, 1.0, 0.0], [2.0, NAN, NAN, NAN], [-3.0, -4.0, -5.0, -6.0]]
