@@ -387,7 +387,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
     holes = bool(np.isnan(plan.values).any())
     with (
         warnings.catch_warnings(record=True) as caught,
-        progress("fits", len(plan.folds) * len(plan.words)) as advance,
+        progress("fits", len(plan.folds) * len(plan.words), parts=True) as advance,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
         for fold, rows in enumerate(plan.folds, 1):
@@ -437,11 +437,12 @@ def _fits(
         if family in LOW_RANK:
             chain = fit_each(family, train, [word.k or 0 for word in words], plan.names)
         for word in words:
-            advance(1, f"fits: {word}, {of_fold}")
+            advance(0, f"fits: {word}, {of_fold}")
             try:
                 yield word, plan.build(word).fit(train) if chain is None else next(chain)
             except (NumericalError, StopIteration) as error:  # a chain that has failed has ended
                 failed.setdefault(word, str(error) or "see the number of components before")
+            advance(1)
 
 
 def _note_on_failures(failed: Mapping[_Word, str]) -> str:

@@ -24,9 +24,10 @@ from maskevidence.models.reshaped import Reshaped
 from maskevidence.show.words import count
 from maskevidence.support.checks import whole_number
 from maskevidence.support.folds import first_copies, folds_of
+from maskevidence.support.progress import Advance, progress
 from maskevidence.tokens import Tokens, column_names
 
-_MOST_LISTED = 1000
+_MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
@@ -246,7 +247,7 @@ def _by_word(
     rows, base = table.select(kept), base.select(kept)
     coded = with_levels_of(rows, base.levels)
 
-    def judge(out: Int64[np.ndarray, " n"]) -> CellJudge:
+    def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
         """A judge that was fitted to all rows but these."""
         model, train = build(len(kept)), np.delete(base.values, out, axis=0)
         model.columns = kept
@@ -254,23 +255,20 @@ def _by_word(
         filled = train[~np.isnan(train).all(axis=1)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
         fitted = Reshaped(model, filled) if reshapes else model.fit(filled)
+        advance(1)
         facts = facts_of(fitted, train, [kept.index(name) for name in base.levels])
         return CellJudge(fitted, facts, batch_size)
 
+    with progress("fits", folds, parts=True) as advance:
+        judges = [judge(part, advance) for part in parts]
     if trusted is None:
-        return rows, coded, [_Sitting(judge(part), part, base.values[:0]) for part in parts], notes
+        sittings = zip(judges, parts, strict=True)
+        return rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes
     # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
     others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), len(parts))
     once = first_copies(base.values) == np.arange(len(base))  # copies of a row count once
-    return (
-        rows,
-        coded,
-        [
-            _Sitting(judge(part), other, base.values[part[once[part]]])
-            for part, other in zip(parts, others, strict=True)
-        ],
-        notes,
-    )
+    known = [base.values[part[once[part]]] for part in parts]
+    return rows, coded, [_Sitting(*each) for each in zip(judges, others, known, strict=True)], notes
 
 
 def _columns_of(model: Any, table: object) -> Table:
@@ -359,7 +357,7 @@ def _described(
     """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there."""
     listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
-    order = np.argsort(-judged.suspicion[listed], kind="stable")[:_MOST_LISTED]
+    order = np.argsort(-judged.suspicion[listed], kind="stable")
     row, column = places[order].T
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
@@ -367,16 +365,17 @@ def _described(
     drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
     suggestions = [""] * len(row)
     for each in sittings:
-        these, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
-        is_number[these] = each.judge.facts.numbers[column[these]]
-        if len(these) and isinstance(model, HasDrawMissing):
-            (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
-            of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
-            drawn[these] = of_cells.reshape(-1, _DRAWS)
-        these = these[is_number[these]]
-        made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
-        for k, suggestion in zip(these.tolist(), made, strict=True):
-            suggestions[k] = suggestion
+        of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
+        is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
+        for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
+            if len(these) and isinstance(model, HasDrawMissing):
+                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
+                drawn[these] = of_cells.reshape(-1, _DRAWS)
+            these = these[is_number[these]]
+            made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
+            for k, suggestion in zip(these.tolist(), made, strict=True):
+                suggestions[k] = suggestion
     cells, table = [], found.table
     for k, (i, j) in enumerate(zip(row.tolist(), column.tolist(), strict=True)):
         known = not np.isnan(drawn[k]).any()

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from maskevidence.data.sources import utf_8_text
+from maskevidence.data.sources import lines_of, utf_8_text
 from maskevidence.errors import InputError
 from maskevidence.support.checks import some_of
 from maskevidence.support.files import reading
@@ -63,7 +63,7 @@ def read_fasta(file: Path) -> Records:
     """
     names: list[str] = []
     parts: list[list[str]] = []
-    for number, line in enumerate(_text(file).splitlines(), start=1):
+    for number, line in enumerate(lines_of(_text(file)), start=1):
         if line.startswith(">"):
             words = line[1:].split()
             names.append(words[0] if words else "")

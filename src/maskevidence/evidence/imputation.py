@@ -298,7 +298,9 @@ def draw_missing(
     made on each of the tables, and `me.pool` combines the results.
 
     A Gaussian, PPCA, FactorAnalysis or KernelGaussian that was fitted to most of these rows is fitted again
-    to a bootstrap sample of them for each table, so that the tables vary as the parameters do. Other models,
+    to a bootstrap sample of them for each table, so that the tables vary as the parameters do; a sample that
+    cannot be fitted is drawn again. The Gaussian adds the weight of one row of uncorrelated columns, without
+    which few rows with many holes may determine no covariance. Other models,
     and those that were fitted to other rows, take their parameters as known: with few rows, intervals are
     then too narrow.
 
@@ -313,8 +315,8 @@ def draw_missing(
         Shape (draws, N, D); observed values are as they were in each table.
 
     Raises:
-        InputError: a model that cannot draw or be fitted to a bootstrap sample, a number of draws below 1, or
-            a table as `impute` refuses it.
+        InputError: a model that cannot draw or be fitted to 20 bootstrap samples, a number of draws below 1,
+            or a table as `impute` refuses it.
 
     Source:
         Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Honaker and King (2010), What to Do

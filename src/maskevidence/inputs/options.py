@@ -37,7 +37,8 @@ Json = Annotated[
     Option("Write the result as JSON; - is standard output.", "FILE", writes="file"),
 ]
 Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR", writes="folder")]
-Overwrite = Annotated[bool, Option("Replace another run in --out.")]
+Overwrite = Annotated[bool, Option("Replace another run in --out, and the file of --json.")]
+OverwriteFiles = Annotated[bool, Option("Replace the files that the command writes.")]
 Seed = Annotated[int, Option("Random seed of the masks and the train/test split.", min=0, max=2**63 - 1)]
 Threads = Annotated[
     int | None,
@@ -191,7 +192,7 @@ class ImputeOptions:
     wrong: Annotated[
         Path | None, Option("Cells that are called wrong there are holes: cells.csv of cells --out.", "FILE")
     ] = None
-    overwrite: Annotated[bool, Option("Replace the file in --out.")] = False
+    overwrite: OverwriteFiles = False
     table: TableOptions = field(default_factory=TableOptions)
     device: RowDevice = field(default_factory=RowDevice)
 
@@ -212,7 +213,7 @@ class CellOptions:
     out: Annotated[
         Path | None, Option("Write cells.csv, cells.html and cells.json here.", "DIR", writes="folder")
     ] = None
-    overwrite: Annotated[bool, Option("Replace other wrong cells in --out.")] = False
+    overwrite: Annotated[bool, Option("Replace other wrong cells in --out, and the file of --json.")] = False
     table: TableOptions = field(default_factory=TableOptions)
 
 
@@ -376,7 +377,8 @@ class SelectOptions:
     """Among which models is chosen, and how they are compared."""
 
     components: Annotated[
-        str, Option("Numbers of components: 1-20, 2-56-6 (first, last, step) or 1,2,4,8.", "NUMBERS")
+        str,
+        Option("Numbers of components: 1-20, 2-56-6 (first, last, step) or 1,2,4,8.", "NUMBERS[,NUMBERS...]"),
     ] = "1-20"
     folds: Annotated[
         int | None,
@@ -389,7 +391,7 @@ class SelectOptions:
     seed: Seed = 0
     limit: Limit = None
     out: Out = None
-    overwrite: Annotated[bool, Option("Replace another selection in --out.")] = False
+    overwrite: Annotated[bool, Option("Replace another selection in --out, and the file of --json.")] = False
     design: Annotated[
         str | None,
         Option(
@@ -557,15 +559,15 @@ class VariantOptions:
         str | None,
         Option(
             f"Among {', '.join(get_args(Convention))}, or all; by default all but pll and whole.",
-            "NAMES",
+            "NAME[,NAME...]",
         ),
     ] = None
     measured: Annotated[
         str | None, Option("Column with a measured effect, for rank correlations.", "COLUMN")
     ] = None
-    given: Annotated[str | None, Option("Columns with scores of other tools, for --measured.", "COLUMNS")] = (
-        None
-    )
+    given: Annotated[
+        str | None, Option("Columns with scores of other tools, for --measured.", "COLUMN[,COLUMN...]")
+    ] = None
     draws: Annotated[
         int, Option("Random masks of whole, and of joint beyond 10 sites.", min=2, max=10_000)
     ] = 32

@@ -111,6 +111,7 @@ def _encoded(
             block_size=options.block_size,
             allow_unknown=options.allow_unknown,
             lines=texts.lines,
+            names=texts.labels,
             joining=None
             if recipe is None or recipe.block_size is None
             else Joining(recipe.ends, recipe.visible),

@@ -26,6 +26,7 @@ from maskevidence.support.keyed_random import keyed_bits
 from maskevidence.tokens import Tokens, called, column_names
 
 FORMAT = 1  # of the folder of a saved model
+_MOST_SAMPLES = 20  # bootstrap samples that may not suffice for a fit, one after another
 
 
 class TableModel(HasPage, nn.Module, ABC):
@@ -180,7 +181,7 @@ class TableModel(HasPage, nn.Module, ABC):
             they were in each of them. Words are their positions among the model's `levels`.
 
         Raises:
-            InputError: `draws` is below 1, or a bootstrap sample cannot be fitted.
+            InputError: `draws` is below 1, or none of 20 bootstrap samples can be fitted.
         """
         draws = whole_number("draws", draws, 1)
         tokens = self._with_holes(x)
@@ -203,22 +204,30 @@ class TableModel(HasPage, nn.Module, ABC):
         return self.refits and includes_fitted(self.fitted_rows, self._with_holes(x))
 
     def _bootstrapped(self, tokens: Tokens, seed: int) -> "TableModel":
-        """A copy of the model, fitted to as many rows, drawn with replacement."""
+        """A copy of the model, fitted to as many rows, drawn with replacement until a fit succeeds."""
         table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
         table = table[tokens.maskable.any(1).cpu().numpy()]
-        again = copy.deepcopy(self)
-        try:
-            with torch.enable_grad():
-                again._fit_again(table[np.random.default_rng(seed).integers(len(table), size=len(table))])
-        except (InputError, NumericalError) as error:
-            raise InputError(
-                f"the model cannot be fitted to a bootstrap sample of the rows: {error}; with refit=False "
-                "its parameters are taken as known"
-            ) from error
-        return again
+        rng, varying = np.random.default_rng(seed), _varying(table)
+        why: Exception | str = "a column has one value in each sample"
+        for _ in range(_MOST_SAMPLES):
+            sample = table[rng.integers(len(table), size=len(table))]
+            if not _varying(sample)[varying].all():
+                continue
+            again = copy.deepcopy(self)
+            try:
+                with torch.enable_grad():
+                    again._fit_again(sample, seed)
+            except (InputError, NumericalError) as error:
+                why = error
+            else:
+                return again
+        raise InputError(
+            f"the model cannot be fitted to {_MOST_SAMPLES} bootstrap samples of the rows: {why}; with "
+            "refit=False its parameters are taken as known"
+        )
 
-    def _fit_again(self, table: Float64[np.ndarray, "N D"]) -> None:
-        """Fit to a bootstrap sample, with the settings of the last fit."""
+    def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
+        """Fit to a bootstrap sample, with the settings of the last fit; `seed` of what else is drawn."""
         self.fit(table)
 
     def tokens(self, x: object) -> Tokens:
@@ -460,6 +469,12 @@ class TableModel(HasPage, nn.Module, ABC):
     def _like(self) -> Tensor:
         """A parameter, for the model's dtype and device."""
         return next(p for p in self.parameters() if p.is_floating_point())
+
+
+def _varying(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
+    """Which columns have two different values or more; NaN is none."""
+    missing = np.isnan(table)
+    return np.where(missing, -np.inf, table).max(0) > np.where(missing, np.inf, table).min(0)
 
 
 def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:

@@ -1,6 +1,5 @@
 """The missing values of a table, filled by a model; the table is written as it was otherwise."""
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.comparing.found_cells import value_of
+from maskevidence.data.sources import check_distinct
 from maskevidence.data.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.data.table_files import (
     FALSE,
@@ -20,6 +20,7 @@ from maskevidence.data.table_files import (
     check_ending,
     is_text,
     names_of,
+    read_raw,
     to_table,
     with_new_types,
     write_table,
@@ -44,7 +45,7 @@ from maskevidence.models import PPCA, MaskedNetwork
 from maskevidence.models.base import TableModel
 from maskevidence.show.words import count
 from maskevidence.support.checks import plain_number, word_of
-from maskevidence.support.files import reading as reading_file
+from maskevidence.support.files import check_place
 from maskevidence.support.provenance import origin
 from maskevidence.support.spread import spreads
 from maskevidence.tokens import Tokens
@@ -83,8 +84,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     if kind_of_model(model) != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
     check_ending(options.out)
-    if options.out.exists() and not options.overwrite:
-        raise InputError(f"{str(options.out)!r} exists; give another file, or --overwrite to replace it")
+    check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)
     words, reading = takes_words(model, saved), RowReading(table=options.table)
     if build is None:
@@ -136,19 +136,12 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
 def _without_wrong(table: Table, file: Path) -> Table:
     """The table with holes in place of the cells that a cells.csv calls wrong."""
     values, place = table.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
-    with reading_file(file):
-        lines = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    if lines and not {"row", "column", "value", "called"} <= lines[0].keys():
-        raise InputError(
-            f"{str(file)!r} is not a cells.csv that `maskevidence cells --out` wrote; give that file"
-        )
-    called, others = [line for line in lines if line["called"].lower() == "true"], list[str]()
-    for line in called:
-        row, column, text = line["row"], line["column"], line["value"]
+    called, others = _called_in(file), list[str]()
+    for row, column, text, number in called:
         if row in place and column in table.columns:
             i, j = place[row], table.columns.index(column)
             value = value_of(table, j, table.values[i, j])
-            if text == value or (isinstance(value, float) and _number(text) == value):
+            if text == value or (isinstance(value, float) and number == value):
                 values[i, j] = np.nan
                 continue
         others.append(f"{column} = {text} of row {row} (from 0)")
@@ -159,6 +152,30 @@ def _without_wrong(table: Table, file: Path) -> Table:
             "of that run, or write False for them in the column called"
         )
     return replace(table, values=values)
+
+
+def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
+    """The row, column, word and number of each cell that a cells.csv calls wrong."""
+    raw = read_raw(file)
+    names = names_of(raw)
+    check_distinct(file, names)
+    if not {"row", "column", "value", "called"} <= {*names}:
+        raise InputError(
+            f"{str(file)!r} is not a cells.csv that `maskevidence cells --out` wrote; give that file"
+        )
+    cells = dict(zip(names, (column.to_pylist() for column in raw.columns.columns), strict=True))
+    found = []
+    for k, said in enumerate(map(word_of, cells["called"])):
+        if said in TRUE:
+            text = word_of(cells["value"][k])
+            number = _number(text.replace(raw.decimal, "."))
+            found.append((word_of(cells["row"][k]), cells["column"][k], text, number))
+        elif said not in FALSE:
+            raise InputError(
+                f"{str(file)!r} has {said!r} in column 'called', {place_of(k, raw.lines)}; write True or "
+                "False"
+            )
+    return found
 
 
 def _number(text: str) -> float:

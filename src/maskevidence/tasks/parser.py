@@ -9,7 +9,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args
@@ -41,7 +41,29 @@ class Models:
         return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(kinds)}."
 
 
-class CommandOfKinds(TyperCommand):
+class Command(TyperCommand):
+    """A command whose options that take lists add up when they are given twice; others are refused."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        parser = super().make_parser(ctx)
+        if not ctx.resilient_parsing:
+            for option in {*parser._long_opt.values()}:
+                option.process = partial(_once, option, option.process)  # type: ignore[method-assign]
+        return parser
+
+
+def _once(option: Any, store: Callable[[Any, Any], None], value: Any, state: Any) -> None:
+    """Store the value of an option, after an earlier one if its metavar shows a list."""
+    if option.dest in state.opts:
+        before, (name, *_) = state.opts[option.dest], option.obj.opts
+        if "[," not in (option.obj.metavar or ""):
+            values = f" ({before} and {value})" if option.takes_value else ""
+            raise InputError(f"{name} is given twice{values}; give it once")
+        value = f"{before},{value}"
+    store(value, state)
+
+
+class CommandOfKinds(Command):
     """A command whose options depend on the kind of its MODEL; it has those of all kinds, for completion."""
 
     function: Callable[..., Any]
@@ -96,7 +118,7 @@ def _command(
 ) -> TyperCommand:
     """A command with the options of one kind, or with those that all kinds have."""
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    alone.command(name, epilog=epilog)(with_flat_signature(function, which))
+    alone.command(name, cls=Command, epilog=epilog)(with_flat_signature(function, which))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
     return command
@@ -115,7 +137,7 @@ def add_command(
         models: what MODEL may be, if a parameter is a union of dataclasses.
     """
     if models is None:
-        app.command(name)(with_flat_signature(function))
+        app.command(name, cls=Command)(with_flat_signature(function))
         return
     attributes = {"function": staticmethod(function), "models": models}
     app.command(name, cls=type("CommandOfKinds", (CommandOfKinds,), attributes))(
@@ -211,12 +233,13 @@ def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Op
 
 
 def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
-    """Refuse places that cannot be written, or not beside each other."""
+    """Refuse places that cannot be written, hold another file, or not beside each other."""
     places = {
         name: values[name] for name in declared if declared[name].writes and values[name] not in (None, "-")
     }
     for name, place in places.items():
-        check_place(place, folder=declared[name].writes == "folder")
+        replaces = values.get("overwrite", True)
+        check_place(place, folder=declared[name].writes == "folder", replaces=replaces)
     if "json" in places and "out" in places:
         json, out = str(places["json"]), str(places["out"])
         place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # loops of links, too

@@ -32,7 +32,7 @@ def report(
     their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
     shows what is finished. Of a selection, it shows the candidates, and how well the chosen model fills
     known values of rows that it was not fitted to; of mutants, their scores by site and residue; of wrong
-    cells, the page that `cells` wrote.
+    cells, the page of `cells`.
 
     Examples:
 
@@ -44,7 +44,6 @@ def report(
     from maskevidence.integrations.proteins.mutant_tables import SUMMARY
     from maskevidence.report import read_runs, read_selection, read_variants, write_report
     from maskevidence.report.page import check_report_file
-    from maskevidence.support.files import write_atomic
     from maskevidence.tasks.cells import RESULT, read_page
 
     check_report_file(out)
@@ -60,10 +59,7 @@ def report(
             if len(runs) > 1:
                 raise InputError(f"{str(folder)!r} is a {noun}, which has a page of its own; give it alone")
             about, reported = f"a {noun}", read(folder)
-    if isinstance(reported, bytes):
-        write_atomic(out, reported)
-    else:
-        write_report(reported or read_runs(runs), out, observations=observations)
+    write_report(reported or read_runs(runs), out, observations=observations)
     size = out.stat().st_size
     written = f"Written: {out} ({size / 1e3:,.0f} kB); open it in a browser"
     content = {"runs": list(map(str, runs)), "out": str(out), "bytes": size}

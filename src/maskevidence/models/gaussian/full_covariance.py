@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, Shaped
+from jaxtyping import Bool, Float, Float64, Int64, Shaped
 from torch import Tensor, nn
 
 from maskevidence.errors import InputError, NumericalError
@@ -12,6 +12,7 @@ from maskevidence.models.gaussian.family import GaussianFamily, expected_score
 from maskevidence.models.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
 from maskevidence.models.gaussian.missing_values import fit_full
 from maskevidence.models.gaussian.orderings import scores_of_one_order, scores_of_own_orders
+from maskevidence.models.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.models.normal import LOG_2PI, cholesky
 from maskevidence.moments import GaussianMoments
 from maskevidence.support.spread import spreads
@@ -126,6 +127,13 @@ class Gaussian(GaussianFamily):
             self.mean.copy_(torch.from_numpy(mean))
             self._set_covariance(torch.from_numpy(covariance), n_rows=len(table))
         return self
+
+    def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
+        """With a prior that counts as one row of uncorrelated columns, since few rows may be singular."""
+        fitted = fit_shrunk(table, 1 / (1 + len(table)), tolerance=1e-4)
+        with torch.no_grad():
+            self.mean.copy_(torch.from_numpy(fitted.mean))
+            self._set_covariance(torch.from_numpy(fitted.covariance), n_rows=len(table))
 
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]

@@ -74,7 +74,8 @@ class Column:
     def __post_init__(self) -> None:
         if self.kind not in get_args(ColumnKind):
             raise unknown_name("kind of column", self.kind, get_args(ColumnKind))
-        needed = {"yes/no": len(self.values) == 2, "category": len(self.values) > 0, "number": True}
+        of_category = len(self.values) > 0 and self.unseen > 0
+        needed = {"yes/no": len(self.values) == 2, "category": of_category, "number": True}
         positive = all(0 < size < math.inf for size in (self.scale, self.step))
         if not needed[self.kind] or not positive or not 0 <= self.unseen < 1:
             raise InputError(f"{self} cannot be a column; fit the model again")

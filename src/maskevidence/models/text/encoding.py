@@ -4,7 +4,7 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -24,11 +24,12 @@ from maskevidence.models.text.pieces import (
     joined,
     n_bytes_of,
     reads_residues,
+    spelled_special,
     tokenize,
     wants_spaces,
     with_spaces,
 )
-from maskevidence.show.words import RESIDUES
+from maskevidence.show.words import RESIDUES, count
 from maskevidence.support.choices import Long
 from maskevidence.tokens import Tokens
 
@@ -76,6 +77,7 @@ class Encoding:
     # how the texts of a block are joined; None for running text between special tokens
     joining: Joining | None = None
     lines: Sequence[int] | None = None  # of the texts in their file, for errors; None if that has no lines
+    names: Sequence[str] | None = None  # of the texts, for errors; None if they have none
 
     @property
     def pair(self) -> bool:
@@ -84,7 +86,8 @@ class Encoding:
 
     def place(self, row: Row) -> str:
         """Where the text of a row stands."""
-        return f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
+        place = f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
+        return place if self.names is None else f"{place} ({self.names[row.source]!r})"
 
     def check(self, texts: Sequence[str]) -> None:
         """Raise an InputError unless the options fit each other and the texts."""
@@ -267,6 +270,7 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
     _count_unknown(tokenizer, rows, options, notes)
+    _count_spelled(tokenizer, texts, options, notes)
     if reads_residues(tokenizer):
         notes.append(RESIDUES)
         if wants_spaces(tokenizer) and any(with_spaces(text) != text for text in texts):
@@ -358,6 +362,18 @@ def _count_unknown(tokenizer: Any, rows: list[Row], options: Encoding, notes: li
     if share > _LARGE_SHARE:
         warnings.warn(f"{what}; check that it is the model's own", UnknownTokensWarning, stacklevel=4)
     notes.append(what)
+
+
+def _count_spelled(tokenizer: Any, texts: Sequence[str], options: Encoding, notes: list[str]) -> None:
+    """Add the number of texts that spell special tokens to `notes`, unless it is 0."""
+    spelled = spelled_special(tokenizer)
+    columns = [texts, *filter(None, (options.second, options.context))]
+    found = [] if spelled is None else list(filter(None, map(spelled.search, chain(*columns))))
+    if found:
+        notes.append(
+            f"special tokens, such as {found[0][0]}, are spelled in {count(len(found), 'text')}: they are "
+            "read as text"
+        )
 
 
 def _assembled(

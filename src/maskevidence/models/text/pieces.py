@@ -59,16 +59,23 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
         if not isinstance(text, str):
             raise InputError(f"text {position} is {type(text).__name__}, not text; leave it out")
     pieces = _cut(tokenizer, texts)
-    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
-    names = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
-    if not names:
+    spelled = spelled_special(tokenizer)
+    if spelled is None:
         return pieces
-    spelled = re.compile("(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + ")")
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     for position, text in enumerate(texts):
         if spelled.search(text) or not special.isdisjoint(pieces[position].ids):
             pieces[position] = _as_text(tokenizer, text, spelled, special)
     return pieces
+
+
+def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:
+    """What finds the special tokens that a text spells out; None if there are none."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    names = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+    if not names:
+        return None
+    return re.compile("(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + ")")
 
 
 def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[int]) -> Pieces:

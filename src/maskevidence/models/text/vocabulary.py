@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from maskevidence.data.sources import lines_of
 from maskevidence.errors import InputError, import_extra
 from maskevidence.support.files import reading
 
@@ -23,7 +24,7 @@ def read_vocabulary(file: Path) -> list[str]:
     with reading(file):
         content = file.read_bytes()
     try:
-        words = content.decode("utf-8").removeprefix("\ufeff").splitlines()
+        words = lines_of(content.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
         raise InputError(
             f"{str(file)!r} is not UTF-8 text; give a vocab.txt with one word per line"
