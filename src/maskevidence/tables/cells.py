@@ -42,9 +42,10 @@ def cells(
     """Find the cells of a table that are probably wrong, at a stated rate of false discoveries.
 
     The most surprising cell of a row is hidden and the rest of the row judged again without it, one cell
-    after the other. With --trusted, rows that are known to be right go through the same search and say how
-    surprising a right cell can be, which keeps the share of false calls at --rate. Faults of form, wrong
-    units and swapped columns are named.
+    after the other. With --trusted, rows that are known to be right go through the same search, as they are
+    and with wrong cells planted into them, which keeps the share of false calls at --rate. Where several
+    cells explain the same surprise, the call says that one of them is wrong. Faults of form, wrong units and
+    swapped columns are named.
 
     Examples:
 
