@@ -190,6 +190,36 @@ def test_of_two_columns_that_say_the_same_a_call_names_both() -> None:
     assert hit >= 0.8 * n_wrong
 
 
+def test_what_a_call_leaves_over_is_no_call() -> None:
+    """Beside a called cell its twin and the rest of the row are left, at a fraction of a nat each."""
+    false, calls, hit, n_wrong = 0, 0, 0, 0
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        x = np.repeat(rng.normal(size=(500, 5)), 2, axis=1) + 0.03 * rng.normal(size=(500, 10))
+        wrong = rng.random((250, 10)) < 0.02
+        table = x[250:] + 4 * wrong * rng.choice([-1, 1], size=wrong.shape)
+        part = false_calls(me.wrong_cells("kernel-gaussian", table, trusted=x[:250], folds=2), wrong)
+        false, calls, hit, n_wrong = false + part[0], calls + part[1], hit + part[2], n_wrong + wrong.sum()
+    assert false <= 0.1 * calls
+    assert hit >= 0.9 * n_wrong
+
+
+@pytest.mark.slow
+def test_rows_with_many_wrong_cells_keep_nearly_the_rate() -> None:
+    """5 % of the rows hold 40 % wrong cells: at most .12 of the calls are false."""
+    model, shares, found = correlated(10), [], []
+    for seed in range(40):
+        x, rng = model.sample(600, seed), np.random.default_rng(seed)
+        wrong = (rng.random((300, 10)) < 0.4) & (rng.random((300, 1)) < 0.05)
+        shift = 4 * x[:300].std(0) * rng.choice([-1, 1], size=wrong.shape)
+        result = me.wrong_cells(model, x[300:] + wrong * shift, trusted=x[:300])
+        false, calls, hit = false_calls(result, wrong)
+        shares.append(false / max(1, calls))
+        found.append(hit / max(1, wrong.sum()))
+    assert np.mean(shares) <= 0.12 + 2 * np.std(shares, ddof=1) / math.sqrt(len(shares))
+    assert np.mean(found) > 0.3
+
+
 def test_yes_no_columns_that_agree_keep_the_rate() -> None:
     """Right cells beside a wrong one have suspicions below 0, which no trusted cell need reach."""
     false, calls = 0, 0

@@ -21,6 +21,7 @@ OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
 _UNKNOWN = 0.5  # the share of wrong cells that are values which known rows do not have
 _OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
 _STOP = 3.0  # nats; a less suspicious cell is not hidden
+_LEAST = 1.0  # nats of a set that may be called
 _MOST_HIDDEN = 10  # cells of a row
 _PRIOR = 0.01  # the odds of a wrong cell, by which explanations of a row are weighed
 _WIDE = 0.5  # the weight of the wide component of a wrong cell's distribution
@@ -94,7 +95,7 @@ class Clues(NamedTuple):
         """The fewest cells of each row that leave this share of the odds to the others; at most two, or half.
 
         T_S = log Σ_S exp T_l - log(1 + π Σ_{l not in S} exp T_l). Of the sets of a row that share a cell,
-        the most suspicious one is kept; sets of negative suspicion are left out.
+        the most suspicious one is kept; those of less than a nat, mostly what a call leaves over, are out.
         """
         odds = np.where(np.isnan(self.suspicion), -np.inf, self.suspicion)
         order = np.argsort(-odds, axis=1, kind="stable")
@@ -130,8 +131,8 @@ class Sets(NamedTuple):
         return rank
 
     def _disjoint(self) -> "Sets":
-        """Those of positive suspicion that share no cell with a more suspicious one of their row."""
-        found = self.take(np.flatnonzero(self.suspicion > 0))
+        """Those of more than a nat that share no cell with a more suspicious one of their row."""
+        found = self.take(np.flatnonzero(self.suspicion > _LEAST))
         rank, kept = found.rank(), np.ones(len(found.row), dtype=bool)
         taken = np.zeros((found.row.max(initial=-1) + 1, self.cells.shape[1]), dtype=bool)
         for k in range(1, rank.max(initial=0) + 1):

@@ -31,9 +31,10 @@ class Planted(NamedTuple):
 def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> tuple[Rows, Ints]:
     """Rows with one or more wrong cells each, and their patterns: 4 (number of cells - 1) + kind.
 
-    A number gets the value of another row, is shifted by 2 to 6 scales, has another unit, or is swapped with
-    another number; a cell with few values gets another one of them. The number of cells is m with a
-    probability in proportion to 1/m, at most 60 % of the row.
+    A number gets the value of another row, is shifted by 2 to 6 scales, by as many in all cells of a row,
+    which confuses the search most, has another unit, or is swapped with another number; a cell with few
+    values gets another one of them. The number of cells is m with a probability in proportion to 1/m, at most
+    60 % of the row.
 
     Args:
         rows: shape (n, D), NaN for holes.
@@ -42,7 +43,7 @@ def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> t
     y, d = rows.copy(), rows.shape[1]
     sizes = 1 / np.arange(1, max(1, int(_MOST_IN_ROW * d)) + 1)
     n_cells = 1 + rng.choice(len(sizes), size=len(rows), p=sizes / sizes.sum())
-    kind = rng.integers(len(KINDS), size=len(rows))
+    kind, far = rng.integers(len(KINDS), size=len(rows)), rng.uniform(2, 6, size=len(rows))
     seen = [column[~np.isnan(column)] for column in pool.T]
     listed = [
         np.unique(column) if values is None else values
@@ -60,7 +61,7 @@ def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> t
             elif how == "shift" or how == "unit":
                 new = row[j] * rng.choice(_FACTORS)
                 if how == "shift":
-                    new = row[j] + facts.scale[j] * rng.uniform(2, 6) * rng.choice((-1, 1))
+                    new = row[j] + facts.scale[j] * far[i] * rng.choice((-1, 1))
                 places = facts.decimals[j]
                 row[j] = new if places is None else np.round(new, places)
             elif how == "swap" and len(partners):
