@@ -389,6 +389,17 @@ def test_words_are_judged_and_likelier_ones_named(network: Any) -> None:
     assert "tpo" in set(found.to_frame()["value"])
 
 
+def test_of_equal_unknown_words_the_one_comes_first_whose_right_word_is_surer(network: Any) -> None:
+    model, frame = network
+    rows = frame[600:].reset_index(drop=True)
+    rows.loc[:19, ["word", "yes", "number"]] = ["tpo", 1.0, NAN]  # mid or top
+    rows.loc[20:39, ["word", "yes", "number"]] = ["tpo", 0.0, 0.0]  # low
+    found = me.wrong_cells(model, rows, trusted=frame[300:600])
+    order = [cell.row for cell in found.cells if cell.fault == "unknown word"]
+    assert sorted(order[:20]) == list(range(20, 40))
+    assert sorted(order[20:]) == list(range(20))
+
+
 def test_without_trusted_rows_the_note_says_on_what_the_rate_rests() -> None:
     model, rng = correlated(), np.random.default_rng(0)
     rows = model.sample(400, seed=1)

@@ -11,6 +11,7 @@ _RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to ot
 _NEARLY_ALL = 0.97  # of the calls of the best of these
 N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
+_MANY = 4  # cells of a row that are shifted by equal steps
 _MOST_COUNTED = 4  # calls of a row
 _PRIOR_CALLS = 2.0  # planted calls of all columns that are added to those of each
 _STEPS = 100  # of EM
@@ -31,10 +32,10 @@ class Planted(NamedTuple):
 def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> tuple[Rows, Ints]:
     """Rows with one or more wrong cells each, and their patterns: 4 (number of cells - 1) + kind.
 
-    A number gets the value of another row, is shifted by 2 to 6 scales, by as many in all cells of a row,
-    which confuses the search most, has another unit, or is swapped with another number; a cell with few
-    values gets another one of them. The number of cells is m with a probability in proportion to 1/m, at most
-    60 % of the row.
+    A number gets the value of another row, is shifted by 2 to 6 scales, has another unit, or is swapped with
+    another number; a cell with few values gets another one of them. The number of cells is m with a
+    probability in proportion to 1/m, at most 60 % of the row; 4 or more are shifted by equal steps, as by one
+    cause, which confuses the search most.
 
     Args:
         rows: shape (n, D), NaN for holes.
@@ -61,7 +62,8 @@ def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> t
             elif how == "shift" or how == "unit":
                 new = row[j] * rng.choice(_FACTORS)
                 if how == "shift":
-                    new = row[j] + facts.scale[j] * far[i] * rng.choice((-1, 1))
+                    steps = far[i] if n_cells[i] >= _MANY else rng.uniform(2, 6)
+                    new = row[j] + facts.scale[j] * steps * rng.choice((-1, 1))
                 places = facts.decimals[j]
                 row[j] = new if places is None else np.round(new, places)
             elif how == "swap" and len(partners):

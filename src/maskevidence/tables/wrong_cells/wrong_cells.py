@@ -363,7 +363,10 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
 def _described(
     found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, seed: int
 ) -> tuple[WrongCell, ...]:
-    """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there."""
+    """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there.
+
+    Of equal ones, such as unknown words of a column, those come first whose right value is surer.
+    """
     listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
     order = np.argsort(-judged.suspicion[listed], kind="stable")
@@ -386,7 +389,9 @@ def _described(
             for k, suggestion in zip(these.tolist(), made, strict=True):
                 suggestions[k] = suggestion
     cells, table = [], found.table
-    for k, (i, j) in enumerate(zip(row.tolist(), column.tolist(), strict=True)):
+    sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
+    for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
+        i, j = int(row[k]), int(column[k])
         known = not np.isnan(drawn[k]).any()
         ends = np.quantile(drawn[k], (0.5, 0.05, 0.95)).tolist() if known and is_number[k] else [None] * 3
         cells.append(
