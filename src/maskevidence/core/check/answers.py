@@ -1,4 +1,4 @@
-"""An answer is a tensor of log-probabilities, each of the hidden token at its place and at its own value."""
+"""Checks of the answer: its shape, its values, and that each token is scored at its own value and place."""
 
 import math
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from maskevidence.core.tokens import Tokens
 
 _OFFSETS = (-2, -1, 1, 2)
 _MOST_ROWS, _FEWEST_ROWS = 64, 8
-_BLOCK, _SHORTEST = 6, 4  # tokens that are hidden together, and of a row
-_LEAST = 0.5  # nats by which a neighbour's value has to be more likely
-_IMPOSSIBLE = -12.0  # the smallest log-probability that counts, so that no token outweighs all others
+_BLOCK, _SHORTEST = 6, 4  # tokens in a hidden block; fewest tokens of a row
+_LEAST = 0.5  # nats by which a neighbour's value must be more likely
+_IMPOSSIBLE = -12.0  # lower limit of log-probabilities, so that no single token dominates
 
 
 def word(model: object) -> Finding:
-    """`conditionals` is a word of the protocol; it decides what an estimate is called."""
+    """Check that `conditionals` is a word of the protocol."""
     did = f"The attribute `conditionals` was compared with {', '.join(get_args(Conditionals))}."
     try:
         check_conditionals(model)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def word(model: object) -> Finding:
     "the return value of log_conditionals(tokens, masked)",
 )
 def shape(trial: Trial, answer: Any) -> Finding:
-    """The answer is a tensor of shape (B, D) in single or double precision."""
+    """Check that the answer is a float32 or float64 tensor of shape (B, D)."""
     expected = tuple(trial.masked.shape)
     if not isinstance(answer, Tensor):
         return failed(
@@ -62,7 +62,7 @@ def shape(trial: Trial, answer: Any) -> Finding:
     explains=False,
 )
 def zeros(trial: Trial) -> Finding:
-    """The answer is exactly 0 where no token is masked: context and visible tokens are not scored."""
+    """Check that the answer is exactly 0 for visible, context and absent tokens."""
     tokens, empty = trial.tokens, torch.zeros_like(trial.masked)
     for answer, masked in ((trial.answer, trial.masked), (trial.ask(tokens, empty), empty)):
         wrong = ~masked & (answer != 0)
@@ -83,7 +83,7 @@ def zeros(trial: Trial) -> Finding:
     "largest value of their column.",
 )
 def finite(trial: Trial) -> Finding:
-    """Answers for the data are finite, and at the edges of each column's range they are numbers."""
+    """Check that answers are finite on the data and not NaN or +∞ at the extremes of each column."""
 
     def first(answer: Tensor, wrong: Bool[Tensor, "b D"]) -> str:
         row, column = torch.nonzero(wrong)[0].tolist()
@@ -111,7 +111,7 @@ def finite(trial: Trial) -> Finding:
 
 
 def _edges(trial: Trial) -> Iterator[Tensor]:
-    """The smallest, then the largest value of each column, in the shape of the trial's values."""
+    """Yield the smallest, then the largest value of each column, expanded to the shape of the values."""
     data = trial.data
     if data.values.dtype == torch.bool:
         return
@@ -129,7 +129,7 @@ def _edges(trial: Trial) -> Iterator[Tensor]:
     "random numbers that are drawn anew in each call, or model.eval(), to be called before scoring",
 )
 def determinism(trial: Trial) -> Finding:
-    """The same call gives the same answer, and no dropout is on."""
+    """Check that a repeated call gives the same answer and that no dropout is on."""
     if active := active_dropout(trial.model):
         message = f"{len(active)} modules in training mode change the answers at random ({active[0]})"
         return failed(message, look_at="model.eval(), to be called before scoring")
@@ -141,7 +141,7 @@ def determinism(trial: Trial) -> Finding:
     "In each pair one hidden token got another value, then the others did; its answer was compared.",
 )
 def own_value(trial: Trial) -> Finding:
-    """Every hidden token is scored at its own value: the answer changes with it."""
+    """Check that the answer of a hidden token changes with the token's value."""
     column = trial.probe("own value")
     other, differs = trial.other_values("other values")
     row = torch.arange(len(column))
@@ -165,7 +165,7 @@ def own_value(trial: Trial) -> Finding:
     by_own = after - before != 0
     by_others = (with_others - before).abs() > trial.tolerance * (1 + before.abs())
     elsewhere = usable & ~by_own & by_others
-    if int(elsewhere.sum()) > int((usable & by_own).sum()):  # fewer of them are a leak
+    if int(elsewhere.sum()) > int((usable & by_own).sum()):  # fewer such tokens are a leak
         return failed(
             f"{float(elsewhere.sum() / usable.sum()):.0%} of the answers change with the value of another "
             "hidden token, but not with that of their own",
@@ -181,9 +181,9 @@ def own_value(trial: Trial) -> Finding:
     "tokens.visible(masked), which are the tokens to condition on: those of the context are among them",
 )
 def context(trial: Trial) -> Finding:
-    """A visible token that is made context changes no answer."""
+    """Check that turning visible tokens into context changes no answer."""
     tokens = trial.tokens
-    widened: Any = getattr(trial.model, "widened", None)  # of a model that hides whole words
+    widened: Any = getattr(trial.model, "widened", None)  # for models that hide whole words
     hidden = trial.masked if widened is None else widened(tokens, trial.masked)
     moved = tokens.maskable & ~hidden & (trial.noise("context") < 0.5)
     if not bool(moved.any()):
@@ -198,7 +198,7 @@ def context(trial: Trial) -> Finding:
     "an index that is off by one: special tokens at the start, or the logits of the next token",
 )
 def offset(trial: Trial) -> Finding:
-    """A token's own value is at least as likely at its place as the values of its neighbours.
+    """Check that a token's own value is at least as likely at its place as its neighbours' values.
 
     Tokens are hidden in blocks, so that the model sees a neighbour as little as any other hidden token. If
     the answers are read one place off, the neighbour's value is more likely than the token's own, and than
@@ -213,7 +213,7 @@ def offset(trial: Trial) -> Finding:
     neighbours = {step: _neighbours(masked, column, step) for step in _OFFSETS}
 
     def ask(source: Int64[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
-        """The answers with the values of the source columns at the hidden tokens."""
+        """Return the answers when each hidden token takes the value of its source column."""
         copied = tokens.values.gather(1, like(source, tokens.values).expand_as(tokens.values))
         values = torch.where(like(masked, copied), copied, tokens.values)
         return trial.ask(replace(tokens, values=values), masked).clamp(min=_IMPOSSIBLE)
@@ -221,7 +221,7 @@ def offset(trial: Trial) -> Finding:
     try:
         own, other = ask(column), ask(other_column)
         by_offset = {step: ask(neighbour) for step, neighbour in neighbours.items()}
-    except Exception:  # each column has a domain of its own
+    except Exception:  # columns may differ in the values they allow
         return skipped("the model does not take the values of one column in another")
     numbers = {"n_rows": n_rows, "n_masks": n_rows, "allowed": _LEAST}
     largest, largest_z = -math.inf, 0.0
@@ -248,13 +248,13 @@ def offset(trial: Trial) -> Finding:
 
 
 def _neighbours(masked: Bool[Tensor, "n D"], column: Int64[Tensor, "n D"], step: int) -> Int64[Tensor, "n D"]:
-    """The column at this distance where both columns are hidden, otherwise the column itself."""
+    """The column `step` to the right if it and the token itself are hidden, else the token's column."""
     neighbour = (column + step).clamp(0, column.shape[1] - 1)
     return torch.where(masked & masked.gather(1, neighbour), neighbour, column)
 
 
 def _hidden_blocks(trial: Trial) -> tuple[Tokens, Bool[Tensor, "n D"]]:
-    """Rows with half of their blocks of tokens hidden; short rows with one block of half the row."""
+    """Draw rows and hide half of their blocks of tokens; in short rows hide one block of half the row."""
     rng = trial.rng("offset")
     maskable = trial.data.maskable.cpu()
     long_enough = torch.nonzero(maskable.sum(1) >= _SHORTEST)[:, 0].numpy()
@@ -262,11 +262,11 @@ def _hidden_blocks(trial: Trial) -> tuple[Tokens, Bool[Tensor, "n D"]]:
     maskable = maskable[rows]
     n, width = maskable.shape
     n_tokens = maskable.sum(1, keepdim=True)
-    position = maskable.cumsum(1) - 1  # 0, 1, ... for the tokens of a row
+    position = maskable.cumsum(1) - 1  # position among the maskable tokens of the row
     start = torch.from_numpy(rng.integers(2**30, size=(n, 1)))
     is_hidden_block = torch.from_numpy(rng.random((n, width // _BLOCK + 2))) < 0.5
     in_blocks = is_hidden_block.gather(1, (position.clamp(min=0) + start % _BLOCK) // _BLOCK)
-    size = n_tokens // 2 + 1  # of the single block of a short row
+    size = n_tokens // 2 + 1  # length of the single block of a short row
     first = start % (n_tokens - size + 1)
     in_single = (position >= first) & (position < first + size)
     masked = maskable & torch.where(n_tokens < 3 * _BLOCK, in_single, in_blocks)
@@ -274,7 +274,7 @@ def _hidden_blocks(trial: Trial) -> tuple[Tokens, Bool[Tensor, "n D"]]:
 
 
 def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "n D"]:
-    """For each hidden token the column of a random other one; its own column if there is none."""
+    """For each hidden token, the column of another hidden token of the row; its own if there is none."""
     rng = trial.rng("another")
     column = np.tile(np.arange(masked.shape[1]), (len(masked), 1))
     for row, mask in enumerate(masked.cpu().numpy()):
@@ -286,7 +286,7 @@ def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "
 
 
 def _t(difference: Float64[Tensor, "n D"], where: Bool[Tensor, "n D"]) -> tuple[float, float]:
-    """The mean of the rows' mean differences, in standard errors and in nats."""
+    """Average the differences within rows; return the mean over rows in standard errors and in nats."""
     rows = where.any(1)
     means = (torch.where(where, difference, 0.0).sum(1)[rows] / where.sum(1)[rows]).cpu().numpy()
     if len(means) < _FEWEST_ROWS or not np.isfinite(means).all():
