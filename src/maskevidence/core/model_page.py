@@ -1,4 +1,4 @@
-"""A model as a page: what a notebook shows of it."""
+"""A page on a model, as notebooks show it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _MAX_COLUMNS = 12
 
 
 def model_page(model: Any, arguments: Mapping[str, Any], columns: Sequence[str] | None = None) -> Page:
-    """The model, what kind of conditionals it has, and what it was fitted to.
+    """Show a model, the kind of its conditionals, and the data it was fitted to.
 
     Example:
         >>> import maskevidence as me
