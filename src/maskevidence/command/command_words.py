@@ -1,6 +1,6 @@
 """Words of the command line: declare options; parse MODEL, columns and sizes.
 
-An option is declared once, beside the field of the dataclass that holds its value: the `Annotated` type of
+An option is declared once, at the field of the dataclass that holds its value: the `Annotated` type of
 the field carries an `Option` (or an `Argument`) with everything that is said about it. The dataclass may name
 a `panel` of the help page, and the `kind` of model that it belongs to. Nothing here needs torch or typer:
 Python users fill the dataclasses, and the command line builds its signatures from them.

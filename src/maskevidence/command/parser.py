@@ -143,8 +143,8 @@ def add_command(
         app: the app, or a group of its commands.
         function: its parameters are dataclasses of options, unions of them, or `Annotated` types that carry
             one `Option` or `Argument` each. The help page is its docstring.
-        name: the name of the command; by default that of the function.
-        models: what MODEL may be, if a parameter is a union of dataclasses.
+        name: the name of the command; by default the name of the function.
+        models: the models that MODEL may name, if a parameter is a union of dataclasses.
     """
     if models is None:
         app.command(name, cls=Command)(with_flat_signature(function))

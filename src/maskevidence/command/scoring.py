@@ -141,8 +141,8 @@ def result_of(
 
     Args:
         content: what `estimate.json` holds.
-        source: the data, which say what an observation and a token are.
-        lines: on what was written.
+        source: the data, with the nouns for an observation and a token.
+        lines: lines on written files.
         tokens: log p of each token given all others, nats.
         out: the run directory, which has the scores of all tokens; None if they are in JSON alone.
     """
@@ -180,7 +180,7 @@ def score_into(
         precise: draws as many masks as an error takes, in place of the design; None for the design.
 
     Returns:
-        What `estimate.json` holds, and lines on what was written.
+        The content of `estimate.json`, and lines on written files.
 
     Raises:
         InputError: the folder holds another run, or was changed.

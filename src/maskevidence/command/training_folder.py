@@ -128,8 +128,8 @@ def notes_on_devices(result: Mapping[str, Any]) -> list[str]:
     if len(devices) < 2:
         return []
     return [
-        f"trained on {' and '.join(devices)}; a training on one of them differs by rounding and in what is "
-        "drawn there"
+        f"trained on {' and '.join(devices)}; a training on one of them would differ by rounding and in "
+        "its random draws"
     ]
 
 

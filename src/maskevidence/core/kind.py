@@ -42,7 +42,7 @@ class Kind:
     docs/plugins.md builds one.
 
     Attributes:
-        name: by which options and runs know the kind.
+        name: the name of the kind in options and runs.
         nouns: its models in messages, such as "models of rows".
         models: MODEL words for help pages, such as "ppca:8".
         data: DATA words for help pages, such as "digits".
@@ -54,11 +54,11 @@ class Kind:
         design: the word of the mask design that `score` draws by default.
         may_race: whether `score` draws as many random sizes as an error takes where its default is slow.
         designs: classes of mask designs by name, as "module:Class".
-        checks: checks of models beside those of the core, as "module:name".
+        checks: further checks of models, as "module:name".
         commands: functions of its own commands by name, as "module:function".
         folders: what `report` reads: the file by which a folder is known, its noun, and "module:function",
             which reads the folder and gives a `Page`.
-        engines: what scores the blocks of a run, by the first part of its word, as "module:function".
+        engines: engines that score blocks of a run, by the first part of the word, as "module:function".
         tells_tokens: whether `leave-one-out:per-token` reports the scores of single tokens.
     """
 

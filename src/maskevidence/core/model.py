@@ -240,8 +240,8 @@ def _refuse_masses_above_1(model: MaskedModel, tokens: Tokens, answer: Float[Ten
         row, column = above[0]
         raise InputError(
             f"log_conditionals of {type(model).__name__} is {answer[row, column].item():.4g} for token "
-            f"{column} of observation {int(tokens.ids[row])}: the logarithm of a {MASS} is at most 0; answer "
-            "logarithms, or set base_measure to the density that it is"
+            f"{column} of observation {int(tokens.ids[row])}: the logarithm of a {MASS} is at most 0; return "
+            "logarithms, or name the density in base_measure"
         )
 
 

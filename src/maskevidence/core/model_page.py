@@ -8,9 +8,9 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import some_of
 
 _CONDITIONALS = {
-    "exact": "exact: those of one joint density",
-    "approximate": "approximate: close to those of one joint density",
-    "learned": "learned: no joint density stands behind them",
+    "exact": "exact: the conditionals of one joint density",
+    "approximate": "approximate: close to the conditionals of one joint density",
+    "learned": "learned: not the conditionals of a joint density",
     "transformed": "of transformed values",
 }
 _MAX_COLUMNS = 12

@@ -25,7 +25,7 @@ class GaussianMoments:
         n_rows: N.
         mean: shape (D,).
         covariance: shape (D, D); (1/N) Σ_i (x_i - mean)(x_i - mean)ᵀ.
-        columns: their names, by which models and other moments find them; None if they have none.
+        columns: the names of the columns, by which models and other moments find them; None without names.
 
     Example:
         >>> x = torch.arange(12.0).reshape(6, 2) ** 2

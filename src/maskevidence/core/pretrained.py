@@ -81,7 +81,7 @@ def load_network(
     """Load a model with all its weights; note weights that it does not read, such as a classifier's.
 
     Args:
-        dtype: of the weights: the name of one, or "auto" for that of the checkpoint.
+        dtype: the name of the dtype of the weights, or "auto" for the dtype of the checkpoint.
     """
     network, report = auto_class.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report["missing_keys"])

@@ -42,7 +42,7 @@ class Table:
         categories: for columns of categories that were made columns of 0 and 1, all categories in order; the
             first one has no column of its own.
         levels: for columns of words, the words in order; the values of the column are positions among them.
-        kinds: "yes/no", "category" or "number" for columns of which the user said so.
+        kinds: "yes/no", "category" or "number" for columns whose kind the user set.
         lines: the line of each row of the source in its file; None if that has no lines.
 
     Example:

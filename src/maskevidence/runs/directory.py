@@ -35,7 +35,7 @@ def write_closed_form(folder: Path, manifest: Manifest, values: Mapping[int, flo
     """Write the closed-form log evidence of the run's own observations, nats, unless the folder has it.
 
     Args:
-        manifest: what decides the numbers of the run; its `closed_form` is the mean of these values.
+        manifest: the content of run.json; its `closed_form` is the mean of these values.
     """
     _write(folder / CLOSED_FORM, manifest, "closed_form", values)
 
@@ -168,7 +168,7 @@ class RunDirectory(ResultFolder):
         """Check the seals, and list the parts of the run, damaged ones included.
 
         Args:
-            manifest: what run.json holds.
+            manifest: the content of run.json.
 
         Raises:
             InputError: a part does not belong to the run, or the kept model was changed.

@@ -73,7 +73,7 @@ class ResultFolder:
 
     Args:
         path: the folder; it need not exist yet.
-        noun: what it holds, such as "selection".
+        noun: the noun for the result, such as "selection".
         files: its files in the order in which they are written; the last one shows that it is complete.
         signs: patterns of file names; a folder with files must match one of them. By default the first and
             the last of `files`.
@@ -150,7 +150,7 @@ class ResultFolder:
         """Lines that say where the result is.
 
         Args:
-            missing: a line on what could not be drawn.
+            missing: a line on a picture that could not be drawn.
         """
         held = [name for name in self.files if (self.path / name).exists()]
         lines = [] if missing is None else [missing]

@@ -50,8 +50,8 @@ class DataSource(BaseModel):
             block_size, context_field), as far as they were given.
         notes: changes of the data, one sentence each.
         kind: the name of the kind that reads them again for a report; None if none does.
-        noun: what an observation is: a protein, a block of text, a text, an image or a row.
-        token: what a token is: a token or a residue.
+        noun: the noun for an observation: protein, block of text, text, image or row.
+        token: the noun for a token: token or residue.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -101,7 +101,7 @@ class Manifest(BaseModel):
         kept_model: SHA-256 of the files of a model that was fitted for this run; None if no model was.
         closed_form: the log evidence of these rows by the model itself, nats per observation; None if the
             model has no closed form.
-        details: what else decides the numbers, such as the density of images.
+        details: other settings that affect the numbers, such as the density of images.
         dtype: the precision of the model; None if unknown. A run is not resumed in another one.
         devices: where the scores were computed: a device for each that the run was begun or resumed on.
         versions: versions of the packages that began the run.

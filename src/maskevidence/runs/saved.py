@@ -35,7 +35,7 @@ def save_run(
         overwrite: replace another run in the folder.
 
     Returns:
-        One line on what could not be drawn, or None.
+        One line on a picture that could not be drawn, or None.
 
     Raises:
         InputError: the estimate is of other rows, of moments or of a design of your own, or the folder holds
@@ -67,7 +67,7 @@ def save_run(
                 f"the estimate of {name!r} is not of the rows of {table.name!r}; give those rows{with_model}"
             )
     if len(estimate.ids) != estimate.n_observations:
-        raise InputError("an estimate of moments knows no observations; make it of the rows")
+        raise InputError("an estimate from moments has no observations; estimate from the rows")
     manifest = Manifest(
         model=name,
         conditionals=estimate.conditionals,

@@ -43,7 +43,7 @@ class Recording:
     Attributes:
         batch_size: number of masks in one call of the model, within a block; it changes the last bits only.
         save_every: seconds of scoring between two saves; a kill loses at most this and a block.
-        engine: what calls the model, by default this process. Any engine can resume a run of any other.
+        engine: the engine that calls the model, by default in this process. Any engine can resume any run.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
         verify: score a sample of the stored rows again before a run is extended, and refuse a model that
@@ -71,7 +71,7 @@ def record_run(
 
     Args:
         folder: the run directory; it is created if it does not exist.
-        manifest: what decides the numbers of the run.
+        manifest: the content of run.json.
         model: the model to score.
         tokens: all rows, over all shards, in the order of their source.
         recording: how the run is recorded.

@@ -35,7 +35,7 @@ class Run:
     """A finished run.
 
     Attributes:
-        manifest: what decides the numbers of the run.
+        manifest: the content of run.json.
         estimate: the estimate of the log evidence.
         parts: the files of the scores.
     """
@@ -160,7 +160,7 @@ def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence
         len(manifest.blocks()) * manifest.mask_design().n_repeats
     ):
         raise InputError(
-            f"{str(directory.scores)!r} holds scores twice, as copied files would; run the command again "
+            f"{str(directory.scores)!r} holds scores twice, perhaps copied files; run the command again "
             "into a new folder"
         )
 
@@ -204,7 +204,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         result: the content of estimate.json.
 
     Returns:
-        One line on what could not be drawn, or None.
+        One line on a picture that could not be drawn, or None.
 
     Raises:
         InputError: the folder cannot be written.

@@ -54,7 +54,7 @@ def _of_curves(
     picture = replace(picture, lines=lines, y_limits=window)
     notes = [_CUT] if window is not None else []
     notes += [
-        f"The bands of {name} are far wider than the curves differ and left out; the table has the errors."
+        f"The bands of {name} exceed the curves' differences and are left out; the table has the errors."
         for name in left_out
     ]
     if all(len(curve.score) == 1 for curve in curves.values()):

@@ -79,8 +79,8 @@ def zeros(trial: Trial) -> Finding:
 
 @check(
     "finite",
-    "The answers for the data were looked at, and those for hidden tokens with the smallest and the "
-    "largest value of their column.",
+    "Answers were checked for the data, and for hidden tokens with the smallest and the largest value of "
+    "their column.",
 )
 def finite(trial: Trial) -> Finding:
     """Check that answers are finite on the data and not NaN or +∞ at the extremes of each column."""
@@ -99,15 +99,13 @@ def finite(trial: Trial) -> Finding:
         answer = trial.ask(trial.with_values(values, trial.masked))
         wrong = trial.masked & (torch.isnan(answer) | (answer == torch.inf))
         if bool(wrong.any()):
-            look_at = "what is divided or exponentiated at that value"
+            look_at = "divisions and exponentials at that value"
             return failed(first(answer, wrong) + " at an edge of the data's range", look_at=look_at)
         n_impossible += int((trial.masked & (answer == -torch.inf)).sum())
     if n_impossible:
-        message = (
-            f"{n_impossible} values at the edges of the data's range have probability 0 beside other rows"
-        )
+        message = f"{n_impossible} values at the edges of the data's range have probability 0 in other rows"
         return noted(message, look_at="whether such rows can be impossible")
-    return passed("all answers are finite, at the edges of the data's range, too")
+    return passed("all answers are finite, also at the edges of the data's range")
 
 
 def _edges(trial: Trial) -> Iterator[Tensor]:
@@ -149,7 +147,7 @@ def own_value(trial: Trial) -> Finding:
     own = torch.zeros_like(trial.masked)
     own[row, column] = usable
     if not bool(usable.any()):
-        return skipped("the data have one value alone")
+        return skipped("all values of the data are equal")
     after = trial.ask(trial.with_values(other, own))
     certain = own & (trial.answer == 0) & (after == 0)
     if bool(certain.any()):
@@ -168,7 +166,7 @@ def own_value(trial: Trial) -> Finding:
     if int(elsewhere.sum()) > int((usable & by_own).sum()):  # fewer such tokens are a leak
         return failed(
             f"{float(elsewhere.sum() / usable.sum()):.0%} of the answers change with the value of another "
-            "hidden token, but not with that of their own",
+            "hidden token, but not with the value of their own token",
             look_at=f"the column whose value is taken for column {int(column[torch.nonzero(elsewhere)[0]])}",
         )
     share = float((by_own & usable).sum() / usable.sum())
@@ -178,7 +176,7 @@ def own_value(trial: Trial) -> Finding:
 @check(
     "context",
     "Half of the visible tokens of each row were made context, and the answers were compared.",
-    "tokens.visible(masked), which are the tokens to condition on: those of the context are among them",
+    "tokens.visible(masked), the tokens to condition on, which include the context",
 )
 def context(trial: Trial) -> Finding:
     """Check that turning visible tokens into context changes no answer."""
@@ -194,7 +192,7 @@ def context(trial: Trial) -> Finding:
 
 @check(
     "offset",
-    "At hidden tokens the values of hidden neighbours were put in, and those of other hidden tokens.",
+    "Hidden tokens got the values of hidden neighbours, then the values of other hidden tokens.",
     "an index that is off by one: special tokens at the start, or the logits of the next token",
 )
 def offset(trial: Trial) -> Finding:
@@ -241,7 +239,7 @@ def offset(trial: Trial) -> Finding:
                 **numbers,
             )
     better = _t(own - other, other_column != column)[1]
-    message = f"own values are more likely than others, by {better:.3g} nats, and no neighbour's is"
+    message = f"own values are {better:.3g} nats more likely than others, and no neighbour's value is"
     if not better > 0:
         message = "own values are no more likely than others, and no neighbour's is"
     return passed(message, z=largest_z, largest=largest, **numbers)

@@ -74,7 +74,7 @@ class CheckReport(Shown):
         model: the name of the model's class.
         findings: one per check, in the order of the checks.
         n_passes: how many rows with a mask went through the model.
-        seed: of the random rows, masks and replacements.
+        seed: the seed of the random rows, masks and replacements.
 
     Example:
         >>> report = CheckReport("Gaussian", (Finding("leak", "passed", "no answer changed"),), 8, 0)

@@ -37,8 +37,8 @@ def integrate(log_prob: Density, points: Floats, tolerance: float, *, line: bool
 
     Args:
         log_prob: the log-density of any number of values.
-        points: in rising order.
-        tolerance: of the whole integral.
+        points: starting nodes in rising order.
+        tolerance: the tolerance of the whole integral.
         line: whether to integrate over the real line; otherwise from the first to the last point.
 
     Example:

@@ -58,7 +58,7 @@ def distributions(trial: Trial) -> Finding:
     return compared(trial, torch.zeros_like(largest), largest, masked)
 
 
-_ABSENT = "sums and attention over all columns: tokens that are neither maskable nor context are not there"
+_ABSENT = "sums and attention over all columns, which must skip tokens neither maskable nor context"
 
 
 @check(
@@ -143,7 +143,7 @@ def batch(trial: Trial) -> Finding:
 @check(
     "cache",
     "Between two calls all values changed, but not the ids and masks; then the ids changed, too.",
-    "anything that a call stores on the model, and the key under which it is found again",
+    "values that a call stores on the model, and the key by which they are found again",
 )
 def cache(trial: Trial) -> Finding:
     """Check that a call does not return the cached answers of an earlier call with other values."""
@@ -174,7 +174,7 @@ def ids(trial: Trial) -> Finding:
     """Check that the model looks nothing up by the ids of the rows.
 
     Numerical conditionals may take their random numbers from the id. Their answers may change with it, but
-    may not be better under the rows' own ids than under those of others.
+    may not be better under a row's own id than under another row's id.
     """
     if getattr(trial.model, "widened", None) is not None:
         return skipped("the model hides whole words, which it knows by the row")

@@ -114,15 +114,15 @@ def _are_one(trial: Trial, masses: list[Mass]) -> bool:
 def _why_unknown(trial: Trial) -> str | None:
     """Why total probabilities cannot be computed; None if they can."""
     if trial.model.conditionals == "transformed":
-        return "what is scored is not the tokens themselves"
+        return "the scores are not of the tokens themselves"
     if trial.tokens.values.ndim > 2:
-        return "a token has several numbers, over which nothing is integrated"
+        return "a token has several numbers, and no integral over them is computed"
     return None
 
 
 def _no_masses(trial: Trial) -> Finding:
     """Skip a check for lack of total probabilities."""
-    return skipped(_why_unknown(trial) or "the model takes no other values than those of the data")
+    return skipped(_why_unknown(trial) or "the model accepts no values beyond the data")
 
 
 def _present(trial: Trial) -> Bool[Tensor, "N D"]:
@@ -251,8 +251,8 @@ def normalisation(trial: Trial, masses: list[Mass]) -> Finding:
         return replace(_not_normalised(worst, masses, token), **numbers)
     rough = max(masses, key=lambda mass: mass.error)
     if rough.error > allowed:
-        message = f"cannot tell: the integral has not settled, at {rough.total():.4g} ± {rough.error:.2g}"
-        look_at = "modes narrower than the digits of the values; double precision tells more"
+        message = f"cannot tell: the integral has not converged, at {rough.total():.4g} ± {rough.error:.2g}"
+        look_at = "modes narrower than the precision of the values; double precision may resolve them"
         return noted(message, look_at=look_at, **numbers)
     incomplete = [mass for mass in masses if not mass.complete]
     if short := [mass for mass in incomplete if mass.total() < 1 - allowed - 2 * mass.error]:
@@ -267,7 +267,7 @@ def normalisation(trial: Trial, masses: list[Mass]) -> Finding:
     said = f"{len(masses)} {kind}, all within {largest:.1e} of 1"
     if undecided:
         low = min(mass.total() for mass in undecided)
-        said += f"; {len(undecided)} more, from {low:.4g} on, whose rest may lie in modes that no row shows"
+        said += f"; {len(undecided)} more, from {low:.4g} on, may lack modes that no row shows"
     return passed(said, **numbers)
 
 
@@ -316,7 +316,7 @@ def _excess(mass: Mass, trial: Trial) -> float:
 def units(trial: Trial, masses: list[Mass]) -> Finding:
     """Check that answers are natural logarithms, in the base measure that the model names."""
     if trial.model.conditionals == "transformed":
-        return noted("what is scored is not the tokens themselves, as the model says: every sum is `pseudo`")
+        return noted("the scores are not of the tokens themselves, as the model says: every sum is `pseudo`")
     if trial.tokens.values.ndim > 2 and (step := _ignored_step(trial)) is not None:
         n_entries = math.prod(trial.tokens.values.shape[2:])
         return failed(
@@ -340,7 +340,7 @@ def units(trial: Trial, masses: list[Mass]) -> Finding:
     whole = not values.is_floating_point() or bool((values == values.round()).all())
     if n_distinct <= _FEW_VALUES and whole and len(values) > 4 * n_distinct:
         return noted(
-            f"natural logarithms of a density, beside data with {n_distinct} distinct values: a density can "
+            f"natural logarithms of a density, for data with {n_distinct} distinct values: a density can "
             "rise without bound on them, and cannot be compared with a probability mass",
             look_at="a model of the values themselves, or one fixed density for all models that are compared",
         )

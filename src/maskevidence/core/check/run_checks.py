@@ -53,7 +53,7 @@ def check_model(
         texts: the texts behind the observations, for the checks of their bytes and tokens; by default `data`,
             if it is a list of texts.
         objective: a training objective or a collator of masked batches to be checked as well.
-        seed: of the random rows, masks and values.
+        seed: the seed of the random rows, masks and values.
         tolerance: the largest difference that rounding can explain, relative to 1 + |answer|; by default 1e-7
             in double precision, 2e-4 in single and 0.05 in half precision.
 

@@ -79,8 +79,8 @@ def _of_batches(
         return skipped(reason)
     if _WEIGHT not in batches[0]:
         return failed(
-            "the batches have no weights: the mean over the hidden tokens of a batch, which the model's own "
-            "loss is, weights a text by the size of its mask",
+            "the batches have no weights: the model's own loss averages over the hidden tokens of a "
+            "batch, which weights a text by the size of its mask",
             look_at=f"a weight of each text, {_WEIGHT!r}",
         )
     model, losses = _MadeUp(), []
@@ -120,7 +120,7 @@ def _inputs(batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"
             "a model that sees them, or another token there, does not learn their conditional"
         )
     else:
-        return passed("all hidden tokens are mask tokens, and no other", **numbers)
+        return passed("all hidden tokens, and no others, are mask tokens", **numbers)
     return failed(message, look_at="how the collator replaces the tokens that it chooses", **numbers)
 
 

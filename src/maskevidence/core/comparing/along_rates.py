@@ -31,7 +31,7 @@ def notes_on_rates(curve: Curve, first: str, second: str) -> list[str]:
     """Notes: where the lead changes, where most of the difference lies, and who leads at low rates.
 
     Args:
-        curve: the score of the first model minus that of the second, by size or rate.
+        curve: the score of the first model minus the score of the second, by size or rate.
 
     Example:
         >>> zero, size = np.zeros(10), np.arange(1.0, 11)
@@ -70,7 +70,7 @@ def notes_on_rates(curve: Curve, first: str, second: str) -> list[str]:
 def turns(curve: Curve) -> tuple[float, ...]:
     """Find the rates, ascending in [0, 1], at which the difference of two curves changes sign.
 
-    They are those of the sentence of `notes_on_rates`; a turn between two ranges is in the middle.
+    `notes_on_rates` names the same rates; a turn between two ranges is in the middle.
 
     Example:
         >>> zero, size = np.zeros(10), np.arange(1.0, 11)

@@ -84,7 +84,7 @@ class Difference(Shown):
         integral_error: how far approximate numbers may be from the integrals behind them, by which the
             interval is wider on both sides; None if that is not known.
         whole: whether the observation is a whole data set (`evidence_of_rows`) and no sample of others: the
-            error is then that of the masks.
+            error is then the masks' error.
     """
 
     first: str
@@ -593,8 +593,8 @@ def _notes_on_pairing(
         return notes
     if common is None:
         return [
-            f"{first} and {second} have other masks (design, seed or number): paired by observation only, "
-            "which makes the error larger"
+            f"{first} and {second} have different masks (design, seed or number): paired by observation "
+            "only, which makes the error larger"
         ]
     if common.in_words is None:
         return []
@@ -728,7 +728,7 @@ def verdict(difference: Difference, digits: int, write: Write = number, noun: st
         lower, kind = (
             (second, difference.kinds[1]) if difference.difference > 0 else (first, difference.kinds[0])
         )
-        why = f"{lower} is a lower bound on a log evidence that may be the larger one"
+        why = f"{lower} is a lower bound on a log evidence that may be larger"
         if kind == "approximate":
             why = f"the error of {lower}'s approximate conditionals is not in this interval"
         differ = f"{first} and {second} differ: {between}{sides}"

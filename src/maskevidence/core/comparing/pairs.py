@@ -199,7 +199,7 @@ def pair_texts(
 
     Args:
         first: the estimate of the first texts, nats per text.
-        second: that of the second texts, by the same design.
+        second: the estimate of the second texts, by the same design.
         names: what the two sets are called.
         dtypes: the precision of the model in both, such as "bfloat16": numbers are equal up to 1e-5 nats per
             token; in bfloat16 up to 0.05 nats times the root of the number of tokens, in float16 0.006.
@@ -359,11 +359,11 @@ def subtract_sets(
 
     Args:
         first: the estimate of the first set, nats per observation.
-        second: that of the second set, by another seed, so that the errors of the masks are independent.
+        second: the estimate of the second set, by another seed, so that the mask errors are independent.
         names: what the sets are called.
 
     Raises:
-        InputError: numbers that are not the same quantity, such as those of two base measures.
+        InputError: numbers that are not the same quantity, for example in two base measures.
 
     Example:
         >>> import maskevidence as me
@@ -402,7 +402,7 @@ def _welch(
 def _unknown_error(estimate: EvidenceEstimate) -> str | None:
     """Why the error of a set's mean is not known; None if it is known."""
     if estimate.n_observations < 2:
-        return "a single observation does not tell the data error"
+        return "the data error cannot be estimated from a single observation"
     if estimate.mask_se is None and estimate.masks == "shared":
         return f"{estimate.no_interval}; give more masks"
     if estimate.mask_se == 0 and estimate.no_interval is not None:

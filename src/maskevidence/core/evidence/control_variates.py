@@ -130,7 +130,7 @@ def predict_by_size(
 
     Args:
         table: a sorted record of some or all observations.
-        curves: those of `fitted_curves`.
+        curves: the curves from `fitted_curves`.
 
     Example:
         >>> row, draw = (grid.ravel() for grid in np.indices((4, 4)))

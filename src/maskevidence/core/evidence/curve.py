@@ -67,7 +67,7 @@ class Curve(Shown):
     def mean_at(self, points: Bool[np.ndarray, " n_points"]) -> tuple[float, float, float]:
         """Average the score over some points, nats per hidden token, with standard errors.
 
-        The masks' errors of points are independent of each other, those of the data are not.
+        The mask errors of different points are independent, the data errors are not.
 
         Returns:
             The score, mask_se and data_se; NaN for an error that is not known at any of the points.
@@ -114,7 +114,7 @@ class Curve(Shown):
         """Draw the curve; see `Shown.plot`.
 
         Args:
-            ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
+            ax: axes of matplotlib, which may hold other curves; by default the axes of a new figure.
             label: the name of the curve.
         """
         return plot(curve_lines({label: self}), "", ax)

@@ -62,8 +62,8 @@ def mean_with_gains(
     df = variance**2 / float((parts**2).sum()) if variance else math.inf
     if (apart := _beyond_blocks(totals, variance / totals.size, df)) is not None:
         return mean, (
-            f"{ORDERS_DIFFER} by up to {apart:.3g} nats: they are of no joint density, and the spread of the "
-            "orders alone tells the error"
+            f"{ORDERS_DIFFER} by up to {apart:.3g} nats: no joint density has them, and the error is the "
+            "spread over orders"
         )
     return mean._replace(mask_se=math.sqrt(variance) / totals.size, mask_df=df, tails=(0.0, 0.0)), None
 

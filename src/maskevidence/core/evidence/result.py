@@ -87,7 +87,7 @@ class EvidenceEstimate(Shown):
         how: the design, the seed and the conditionals behind the scores, and what these are relative to.
         ids: shape (n_observations,); the observations, in ascending order.
         per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
-        record: the scores, some observations at a time; those of a saved run are read from its files.
+        record: the scores, some observations at a time; for a saved run they are read from its files.
         notes: facts that qualify the numbers, one sentence each.
         no_interval: why there is no interval; None if an interval exists.
         tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
@@ -285,7 +285,7 @@ class EvidenceEstimate(Shown):
         """Draw the curve, with the log evidence above it; see `Shown.plot`.
 
         Args:
-            ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
+            ax: axes of matplotlib, which may hold other curves; by default the axes of a new figure.
             label: the name of the curve.
         """
         return plot(self._lines(label), self.picture()[1], ax)
@@ -346,8 +346,8 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
 
     Args:
         result: the content of `estimate.json`, with what a run adds to it, such as the closed form.
-        noun: what an observation is called.
-        token: what a token is called.
+        noun: the noun for an observation.
+        token: the noun for a token.
     """
     kind, design = result["kind"], result["design"]["name"]
     exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
@@ -465,15 +465,15 @@ def _why_no_interval(
     """Why an estimate has no interval; None if it has an interval."""
     if conditionals == "approximate" and mean.mask_se == 0.0:
         return (
-            "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
-            "not known"
+            "the masks are enumerated, and the remaining error, from the approximate conditionals, is not "
+            "known"
         )
     if mean.mask_se is not None:
         return None
     reason = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
     if mean.data_se is not None:
-        shared = "does not hold their error, the same for all"
-        reason += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
+        shared = "does not include their error, which all observations share"
+        reason += f"; data_se {'includes their error' if key.masks == 'own' else shared}"
     return reason
 
 

@@ -37,7 +37,7 @@ class MeanOfScores(NamedTuple):
     """A mean over observations with its errors and components.
 
     Attributes:
-        curves: those of the control variates; None for designs other than random sizes, shared masks, a
+        curves: the curves of the control variates; None for designs other than random sizes, shared masks, a
             single replicate and runs of few masks. Shared masks move all observations together, so that these
             do not tell the error. With few masks, the curves of the folds err together (coverage of 95 %
             intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction;
@@ -46,7 +46,7 @@ class MeanOfScores(NamedTuple):
         mean: the mean with its errors.
         by_row: shape (n_observations,); the masks' variance of each observation's estimate, nats²; None where
             masks are shared or their error is not known.
-        note: what is to be said of the masks, one sentence.
+        note: a note on the masks, one sentence; None without one.
     """
 
     curves: SizeCurves | None
@@ -68,7 +68,7 @@ def mean_of_scores(
 
     Args:
         of_difference: whether the scores are differences of two models, whose tails under shared masks are
-            judged by those of the single observations (standard_errors.py).
+            judged by the tails of single observations (standard_errors.py).
     """
     scores = Scores.of(record)
     curves, n = curves_of(scores, design, key), len(scores.ids)

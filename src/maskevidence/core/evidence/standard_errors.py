@@ -266,7 +266,7 @@ def totals_of_cells(
 class Drops:
     """Accumulates drops: how far each random mask lies below the others of its cell (formula above).
 
-    Masks of a cell that are drawn together are a unit. The width of the drops is that of every k-th cell.
+    Masks of a cell that are drawn together are a unit. The width of the drops comes from every k-th cell.
 
     Example:
         >>> light = np.random.default_rng(0).normal(size=(100, 8))

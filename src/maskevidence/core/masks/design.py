@@ -83,10 +83,10 @@ class MaskDesign(ABC):
     """How mask sizes and masks are drawn, and how their scores are weighted.
 
     Attributes:
-        name: the design's name, with which its words begin (by_name.py).
+        name: the design's name, the first part of its words (by_name.py).
         purpose: one sentence on what the weighted sum of scores is unbiased for.
         extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
-            A larger value adds masks to those of a smaller one, so that a run can be extended.
+            A larger value adds masks and keeps the earlier ones, so that a run can be extended.
         nested: True if one random order gives the masks of all sizes of a draw.
         deterministic: True if the masks are enumerated, so that there is no Monte-Carlo error.
         pooled: True if the sizes of different observations are drawn together, so that only whole

@@ -149,7 +149,7 @@ class LogSizes(MaskDesign):
     def __post_init__(self) -> None:
         check_counts(self, "fits", "orders")
         if self.fits < 2:
-            raise InputError("fits=1; give 2 or more, of which the first sees nothing")
+            raise InputError("fits=1; give 2 or more, since the first fit sees no tokens")
 
     @property
     def is_area(self) -> bool:

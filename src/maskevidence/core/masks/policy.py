@@ -83,7 +83,7 @@ class Policy(MaskDesign):
             check_counts(self, "blocks")
         if (self.policy == "order") != (self.order is not None):
             raise InputError(
-                'an order of places belongs to Policy("order", order=...), policy:order=FILE, and to it alone'
+                'an order of places belongs to Policy("order", order=...), policy:order=FILE, and to no other'
             )
         if self.order is not None and sorted(self.order) != list(range(len(self.order))):
             raise InputError(

@@ -477,7 +477,7 @@ def check_shared(model: MaskedModel, tokens: Tokens) -> None:
         )
     name = type(model).__name__
     if not isinstance(model, HasLogDistributions):
-        raise InputError(f"{name} has no log_distributions, which contexts that are shared are asked for")
+        raise InputError(f"{name} has no log_distributions, which shared contexts need")
     if getattr(model, "widened", None) is not None:
         raise InputError(f"{name} hides whole words, which depend on the row; contexts cannot be shared")
 

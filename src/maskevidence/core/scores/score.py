@@ -46,7 +46,7 @@ from maskevidence.core.tokens import Tokens
 
 LARGEST_SCORE = 1e60  # largest magnitude of a score: degrees of freedom need finite fourth powers of a sum
 _FEWEST, _FOR_TWO_ROWS = 40, 400  # masks needed to check one row, and two rows
-_MORE = "me.check_model(model, data) tells more, and check=False leaves this check out"
+_MORE = "me.check_model(model, data) says more; check=False skips this check"
 
 
 def score_masks(
@@ -65,7 +65,7 @@ def score_masks(
         tokens: B observations, as `Tokens` or what the model's `tokens` reads; they follow the model to its
             device.
         masked: shape (B, D); a subset of `tokens.maskable` with at least one True in each row. Its
-            columns are those of the data, in their order.
+            columns are the columns of the data, in their order.
         scored: shape (B, D); the masked tokens that the mean is over, at least one in each row; by default
             all.
 

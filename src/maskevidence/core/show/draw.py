@@ -176,7 +176,7 @@ def plot(picture: Picture, title: str, ax: Any = None) -> Any:
     """Draw a picture on axes and return the axes.
 
     Args:
-        ax: axes of matplotlib; by default those of a new figure, which a notebook shows.
+        ax: axes of matplotlib; by default the axes of a new figure, which a notebook shows.
     """
     if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
         raise InputError(f"ax is of type {type(ax).__name__}; give axes of matplotlib, such as plt.gca()")
@@ -216,8 +216,8 @@ def svg(picture: Picture, summary: str, key: str = "picture") -> str:
 
     Args:
         picture: a part of a page.
-        summary: what it shows, for readers who cannot see it.
-        key: what all its ids begin with: another one for each picture of a page.
+        summary: a description of the picture for readers who cannot see it.
+        key: the prefix of the picture's ids, different for each picture of a page.
     """
     matplotlib = import_extra("matplotlib", "plots", "a picture")
     if isinstance(picture, Lines):

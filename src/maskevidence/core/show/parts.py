@@ -66,7 +66,7 @@ class Page:
     Attributes:
         line: the result in one line, in plain ASCII: what `repr` gives.
         headline: the answer, without a full stop.
-        aside: what follows the answer in plain letters, such as its unit.
+        aside: text after the answer in plain letters, such as its unit.
         parts: tables, pictures and sentences, in their order.
         notes: what a reader needs to know besides the numbers, one sentence each.
         made: the command, the model, the data and what else the result was made of, by name; shown where the

@@ -60,9 +60,9 @@ class Histogram(Picture):
     Attributes:
         values: shape (n,).
         x_label: what they are, with their unit.
-        y_label: what is counted.
+        y_label: the noun for what is counted.
         zero: whether a line is drawn at 0.
-        named: values with a mark of their own, and a name beside it, which may be empty.
+        named: values with a mark of their own and a label, which may be empty.
     """
 
     values: Float64[np.ndarray, " n"]

@@ -63,7 +63,7 @@ class Shown(HasPage):
         """Draw the result; needs matplotlib.
 
         Args:
-            ax: axes of matplotlib; by default those of a new figure.
+            ax: axes of matplotlib; by default the axes of a new figure.
 
         Returns:
             The axes.

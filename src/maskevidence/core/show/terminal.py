@@ -36,7 +36,7 @@ def print_page(screen: Console, page: Page) -> None:
 
     Args:
         screen: a console of rich.
-        page: what is printed; pictures without a form in characters are left out.
+        page: the page to print; pictures without a form in characters are left out.
 
     Example:
         >>> from maskevidence.core.show import Page, Table

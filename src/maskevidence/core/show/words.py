@@ -142,7 +142,7 @@ def data_error(
     """
     if error is not None or n_observations < 2:
         return standard_error(error, digits, write)
-    return NOT_RESOLVED if mask_se else "not known: all observations have the same number"
+    return NOT_RESOLVED if mask_se else "not known: the numbers of all observations are equal"
 
 
 def interval_95(low: float, high: float, digits: int, write: Write = number) -> str:

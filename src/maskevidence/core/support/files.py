@@ -137,7 +137,7 @@ def check_place(path: str | Path, *, folder: bool = False, replaces: bool = True
     A folder that holds files is left to the command: a finished run is read on a read-only disk, too.
 
     Args:
-        replaces: whether a file that stands there may be replaced.
+        replaces: whether an existing file may be replaced.
 
     Example:
         >>> check_place(Path(tempfile.mkdtemp()) / "new" / "a.json")

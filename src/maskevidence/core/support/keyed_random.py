@@ -167,7 +167,7 @@ def scrambled(offsets: UInt64[np.ndarray, " R"], n: int) -> UInt64[np.ndarray, "
 
     Point 0 is uniform. Point c = 2^t + p with p < 2^t has the first t binary digits of point p, not its next
     one, and random digits after it: where cells of width 2^-(t+1) are half full, the other halves are filled.
-    For any f and n, the variance of Σ_c f(s_c) is at most that of independent points.
+    For any f and n, the variance of Σ_c f(s_c) is at most the variance for independent points.
 
     Proof: which half of a cell of width 2^-k is filled first is decided at random, independently for all
     cells. Hence the variance is a sum over cells: the square of f's coefficient for the cell's Haar function

@@ -51,7 +51,7 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
 
     Returns:
         A file or folder with the split asked for, (Path, str | None); one split of a data set of the hub, a
-        `datasets.Dataset`; None for a word that stands for nothing.
+        `datasets.Dataset`; None if the word names nothing.
 
     Example:
         >>> find_source("mnits", {"mnist": HubSet("mnist", "ylecun/mnist")}, (".parquet",)) is None

@@ -22,7 +22,7 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
     """Write `checkpoint.safetensors` into a folder; the old file stays until the new one is complete.
 
     Args:
-        settings: what identifies the training: only a training with equal settings can resume.
+        settings: the settings of the training; only a training with equal settings can resume.
         state: nested dicts, lists and tuples of tensors, numbers, strings and None.
 
     Example:

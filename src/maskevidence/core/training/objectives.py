@@ -182,7 +182,7 @@ class MaskedObjective:
             raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
         if key.masks != "shared":
             raise InputError(
-                "moments do not tell rows apart, so that all rows share their masks; give masks='shared', or "
+                "moments have no single rows, so all rows share their masks; give masks='shared', or "
                 "the rows themselves"
             )
         moments = to_device_of(model, moments_of(model, moments))

@@ -17,8 +17,8 @@ class Pace:
 
     Args:
         patience: epochs without a higher held-out evidence before the rate falls.
-        factor: by which it falls.
-        lowest: the lowest rate, as a part of the highest.
+        factor: the factor by which the rate falls.
+        lowest: the lowest rate, relative to the highest.
 
     Raises:
         InputError: a patience below 1, or a factor or lowest rate outside (0, 1).
@@ -41,7 +41,7 @@ class Pace:
         """The learning rate after these held-out evidences, relative to the highest; 0 at the end.
 
         Args:
-            held_out: before the first epoch and after each.
+            held_out: the held-out evidence before the first epoch and after each epoch.
         """
         rate, _ = self._fallen(held_out)
         return rate if rate >= self.lowest else 0.0
