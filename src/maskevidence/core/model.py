@@ -289,7 +289,7 @@ class HasNotesOn(Protocol):
     """A model that has notes for the user on its answers for some data."""
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """Notes on these observations, a sentence each, such as that the model was fitted to them.
+        """Notes on these observations, one sentence each, for example that the model was fitted to them.
 
         Args:
             data: what they were read from, with the names and words that tokens lack.

@@ -176,7 +176,7 @@ def _caution(run: ReportedRun, noun: str) -> str | None:
     if not run.finished:
         return (
             f"This run is not finished: {run.n_done:,} of its {run.n_blocks:,} blocks of rows have all their "
-            f"masks. The numbers are for the {run.estimate.n_observations:,} {noun}s scored so far."
+            f"masks. The numbers are of the {run.estimate.n_observations:,} {noun}s that are done."
         )
     if run.estimate.n_observations == 1:
         return f"This run has one {noun}: the numbers say nothing about others."

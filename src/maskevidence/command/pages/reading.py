@@ -79,8 +79,8 @@ def read_back(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | 
     except (MaskEvidenceError, OSError) as error:
         return f"The data {data.name!r} cannot be read any more: {' '.join(str(error).split())}."
     return contents or (
-        f"{data.name!r} differs from the scored data (other fingerprint): the data have changed since, "
-        "or were read differently."
+        f"{data.name!r} does not hold what was scored (the fingerprints differ): the data have changed "
+        "since, or were read differently."
     )
 
 
@@ -171,7 +171,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """Shorten paths to as few last parts as distinguish them.
+    """Shorten each path to the fewest last parts that distinguish it from the others.
 
     Example:
         >>> _short_names([Path("runs/a/x"), Path("runs/b/x")])

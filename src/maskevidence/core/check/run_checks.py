@@ -44,7 +44,7 @@ def check_model(
     seed: int = 0,
     tolerance: float | None = None,
 ) -> CheckReport:
-    """Check that a model keeps the protocol which every number of this package rests on.
+    """Check that a model follows the protocol on which every number of this package rests.
 
     Args:
         model: any `MaskedModel`, in the state in which it is scored.

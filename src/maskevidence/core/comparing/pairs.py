@@ -288,7 +288,7 @@ class SetDifference(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader needs to know, one sentence each."""
+        """Notes for the reader, one sentence each."""
         notes = ["the two sets are not pairs: the data errors of both add up"]
         if self.interval_95 is None:
             why = zip(self.names, map(_unknown_error, self.estimates), strict=True)

@@ -98,7 +98,7 @@ class Precise:
         chosen = {name: value for name, value in targets.items() if value is not None}
         if len(chosen) == 2 or not (chosen or self.negligible):
             both = "both are given" if chosen else "none is given"
-            raise InputError(f"of target_se and target_relative, {both}; give one")
+            raise InputError(f"target_se or target_relative is needed, and {both}; give one")
         for name, value in chosen.items():
             if not 0.0 < value < math.inf:
                 raise InputError(f"{name}={value}; give a number above 0, such as 0.05")
@@ -147,9 +147,8 @@ class Precise:
         n, passes = len(n_tokens), len(n_tokens) * design.draws
         if not begun and self.max_passes is not None and passes > self.max_passes:
             raise InputError(
-                f"max_passes={self.max_passes} is too few: to know the error of "
-                f"{count(n, 'observation')}, {design.draws} draws each are needed, {passes:,} passes; give "
-                "that or more, or fewer observations"
+                f"max_passes={self.max_passes} is too few: the error of {count(n, 'observation')} needs "
+                f"{design.draws} draws each, {passes:,} passes; give that or more, or fewer observations"
             )
         return design
 

@@ -465,15 +465,15 @@ def _why_no_interval(
     """Why an estimate has no interval; None if it has an interval."""
     if conditionals == "approximate" and mean.mask_se == 0.0:
         return (
-            "the masks are enumerated, and the remaining error, from the approximate conditionals, is not "
-            "known"
+            "the masks are enumerated, and the error that is left, from the approximate conditionals, is "
+            "not known"
         )
     if mean.mask_se is not None:
         return None
     reason = f"mask_se is not known: {unknown or EQUAL_REPLICATES}"
     if mean.data_se is not None:
-        shared = "does not include their error, which all observations share"
-        reason += f"; data_se {'includes their error' if key.masks == 'own' else shared}"
+        shared = "does not hold their error, the same for all"
+        reason += f"; data_se {'holds their error too' if key.masks == 'own' else shared}"
     return reason
 
 

@@ -1,4 +1,4 @@
-"""A page in a notebook: it reads well in light and dark, wide and narrow.
+"""Render pages for notebooks, readable in light and dark and at any width.
 
 There is no style sheet, since notebooks that are not trusted lose it, and no colour of text or background.
 """

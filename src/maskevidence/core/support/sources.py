@@ -124,7 +124,7 @@ def divide(source: str) -> tuple[str, str | None]:
 
 
 def utf_8_text(name: str | Path, content: bytes) -> str:
-    """Read a UTF-8 text file without a byte order mark.
+    """Read a UTF-8 text file; a byte order mark at its start is dropped.
 
     Raises:
         InputError: the content is not UTF-8 (names the first such byte).
