@@ -67,7 +67,7 @@ def save_run(
                 f"the estimate of {name!r} is not of the rows of {table.name!r}; give those rows{with_model}"
             )
     if len(estimate.ids) != estimate.n_observations:
-        raise InputError("an estimate from moments has no observations; estimate from the rows")
+        raise InputError("an estimate from moments knows no observations; estimate from the rows")
     manifest = Manifest(
         model=name,
         conditionals=estimate.conditionals,
