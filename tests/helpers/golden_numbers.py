@@ -75,8 +75,6 @@ COMMANDS = {
     "train by the ELBO": "train vae:2 data/table.csv --objective elbo --epochs 3 --out trained-by-elbo",
     "train masked-lm": "train masked-lm data/running.txt --config models/bert --steps 3 --batch-size 4 "
     "--block-size 16 --out trained-bert",
-    "train vit-mae": "train vit-mae data/images --config models/vit-mae --steps 3 --batch-size 4 "
-    "--out trained-vit-mae",
 }
 _FLOAT32 = ("masked_lm", "masked_image", "collated", "variants", "commands")
 # What is kept of a result, wherever it stands in it.

@@ -47,7 +47,6 @@ CASES: dict[str, tuple[str, ...]] = {
         *("train", "masked-lm", "text.txt", *TRANSFORMER),
         *("--config", "bert", "--block-size", "16"),
     ),
-    "train vit-mae": ("train", "vit-mae", "images", *TRANSFORMER),
 }
 LOCKS = (
     ".lock",
