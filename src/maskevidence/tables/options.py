@@ -1,4 +1,4 @@
-"""The options of models of rows and of commands on tables."""
+"""Options of models of rows and of commands on tables."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ DtypeName = Literal["float32", "float64"]
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Which columns of a table are used, and how they are read."""
+    """Options to select the columns of a table and read them."""
 
     panel: ClassVar[str] = "Tables"
 
@@ -64,7 +64,7 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class RowReading(ImageFiles):
-    """How rows of numbers are read."""
+    """Options to read rows of numbers."""
 
     panel: ClassVar[str] = "Data"
 
@@ -88,7 +88,7 @@ Dtype = Annotated[
 
 @dataclass(frozen=True)
 class RowDevice:
-    """Where a model of rows computes, and in which precision."""
+    """Device and dtype of a model of rows."""
 
     device: Device = None
     dtype: Dtype = None
@@ -96,7 +96,7 @@ class RowDevice:
 
 @dataclass(frozen=True)
 class ImputeOptions:
-    """How the holes of a table are filled, and where the result is written."""
+    """Options of `impute`."""
 
     out: Annotated[
         Path,
@@ -122,7 +122,7 @@ class ImputeOptions:
 
 @dataclass(frozen=True)
 class CellOptions:
-    """How wrong cells are called, and where they are written."""
+    """Options of `cells`."""
 
     trusted: Annotated[
         str | None, Option("Rows that are known to be right, read as DATA is: they keep the rate.", "DATA")
@@ -142,7 +142,7 @@ class CellOptions:
 
 @dataclass(frozen=True)
 class RowOptions(Sample):
-    """How a model of rows is prepared, and the rows that it scores."""
+    """Options to prepare a model of rows and the rows to score."""
 
     kind: ClassVar[str] = "rows"
     panel: ClassVar[str] = "Data"
@@ -155,14 +155,14 @@ class RowOptions(Sample):
 
 @dataclass(frozen=True)
 class ScoredRowOptions(RowOptions):
-    """The options of rows that are scored."""
+    """`RowOptions`, plus the batch size of `score`."""
 
     batch_size: Annotated[int, Option("Masks in one call of the model.", min=1, panel="Options")] = 1024
 
 
 @dataclass(frozen=True)
 class SelectOptions:
-    """Among which models is chosen, and how they are compared."""
+    """Options of `select`."""
 
     components: Annotated[
         str,
@@ -192,7 +192,7 @@ class SelectOptions:
 
 @dataclass(frozen=True)
 class RowTraining(Training):
-    """How a model of rows is trained."""
+    """Options to train a model of rows."""
 
     panel: ClassVar[str] = "Models of rows"
     kind: ClassVar[str] = "rows"
