@@ -141,7 +141,7 @@ def run_trainer(
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         history = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
         trainer.model.eval()
-        trainer.callback_handler.callbacks.clear()  # breaks the references from callbacks to the trainer and its wrapped model
+        trainer.callback_handler.callbacks.clear()  # they keep the trainer and wrapped model alive
         del trainer
         end_processes()
     return Trained(history, None if checkpoint is None else _step_of(checkpoint), tuple(devices))
