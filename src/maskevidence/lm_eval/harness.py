@@ -191,7 +191,7 @@ def _with_error(task: Any, metric: str, items: list[Any], redrawn: list[list[Any
     moves = min(totals) < max(totals)
     value, mask_se = float(aggregate(items)), float(np.std(totals, ddof=1)) if moves else 0.0
     of_metric = {"value": value, "mask_se": mask_se}
-    if metric.endswith("perplexity") and mask_se > value > 0:  # an exponential: only its logarithm has a useful error
+    if metric.endswith("perplexity") and mask_se > value > 0:  # useful only on the log scale
         of_metric |= {"log_value": math.log(value), "log_mask_se": float(np.std(np.log(totals), ddof=1))}
     return of_metric
 
