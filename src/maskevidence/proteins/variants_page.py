@@ -49,9 +49,7 @@ def _ranked(summary: Mapping[str, Any]) -> list[str]:
 
 def correlation_table(summary: Mapping[str, Any]) -> Table:
     """The table of Spearman's rank correlations with the measured effect, from a variants.json."""
-    alike: dict[
-        tuple[float, ...], list[str]
-    ] = {}  # groups conventions with equal results, as for single mutants
+    alike: dict[tuple[float, ...], list[str]] = {}  # merges equal rows, as for single mutants
     for name, each in summary["correlations"].items():
         numbers = tuple(round(each[part], 6) for part in ("value", "low", "high", "n"))
         alike.setdefault(numbers, []).append(name)

@@ -221,9 +221,7 @@ def _loopback_only() -> Iterator[None]:
 @contextmanager
 def _sigterm_kept() -> Iterator[None]:
     """Keep the SIGTERM handler, because Ray's handler prints stack traces."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # neither other threads nor Ray in them can set a handler
+    if threading.current_thread() is not threading.main_thread():  # only it may set handlers
         yield
         return
     before = signal.getsignal(signal.SIGTERM)

@@ -119,7 +119,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
 
 
 def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -> tuple[RawTable, Table]:
-    """Read the file's columns as they are, and the used ones as numbers; both have the same rows."""
+    """Read the file's columns unconverted, and the selected columns as numbers; both have the same rows."""
     if is_table_file(data):
         raw = raw_table(data, reading.table)
         selection = selection_of(reading.table, words=words)

@@ -1,4 +1,4 @@
-"""Outlying rows: which of their cells are unlikely."""
+"""Find the unlikely cells of outlying rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

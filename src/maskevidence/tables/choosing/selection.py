@@ -142,8 +142,7 @@ class Selection(Shown):
         """The held-out evidence against the number of components; the choice is marked.
 
         A family without components is a horizontal line. The intervals show the sampling error of each
-        candidate alone; because all candidates score the same rows, differences between them are smaller than
-        these suggest.
+        candidate alone; differences between candidates are known better, because all score the same rows.
         """
         return picture_of_selection(self.to_dict())
 

@@ -15,7 +15,7 @@ from maskevidence.tables.network.columns import Column
 N_LOGISTICS = 8  # per number
 _LOG_SCALES = (-7.0, 0.0)  # range for a logistic, in units of asinh((x - centre) / scale)
 _NODES = torch.linspace(-18.0, 18.0, 73, dtype=torch.float64)  # nodes of a standard logistic, for moments
-_FAR = 1e5  # in scales; beyond it, a cell's width is the slope times its step
+_FAR = 1e5  # scales; farther out, the slope gives a cell's width
 _TINY = -13.0  # below this log t, 1 - exp(-t) equals t in float32
 _SMALLEST = 2.0**-33  # smaller than every uniform draw
 _NEAR, _FAR_STEPS = 256, 128  # edges near the median, all of them; and edges farther away, per side
