@@ -36,10 +36,10 @@ def select_command(
 ) -> Result:
     """Choose a family of models and its number of components by held-out evidence.
 
-    Every row is held out once and scored by models fitted to the others. The choice is the model with the
-    highest log evidence of these rows. The smallest model not told apart from it is printed as well, with the
-    evidence it gives up: no other model beats it, and these comparisons are simultaneous at 95 %. With --out,
-    the chosen model is fitted to all rows and saved for `score` and `impute`.
+    Every row is held out once and scored by models that were fitted to the others. The choice is the model
+    with the highest log evidence of these rows. The smallest model that cannot be told apart from it is
+    printed, too, with what it gives up: no other model beats it, and these comparisons hold together at 95 %.
+    With --out, the chosen model is fitted to all rows and saved for `score` and `impute`.
 
     Examples:
 
