@@ -277,7 +277,7 @@ def errors_page(tasks: Mapping[str, Any]) -> Page:
             decided = metric in BY_LARGEST_VALUE and "ties" in entry
             ties = f"{entry['ties'].get(metric, 0):,} of {entry['documents']:,}" if decided else ""
             rows.append([task, name, f"{value:.4g}", f"{error:.2g}", ties])
-    words = "mask_se is the standard error over masks; the Stderr above is that of the documents"
+    words = "mask_se is the standard error due to the masks; Stderr above is due to the documents"
     return Page(
         "",
         "Errors of the masks",

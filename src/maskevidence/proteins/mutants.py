@@ -83,8 +83,8 @@ the number of its first letter by --start (start=)
             parsed.append(_from_sequence(wild_type, text, where))
         if sequences is not None and mutated(wild_type, parsed[-1]) != sequences[row].strip():
             raise InputError(
-                f"{where}: its mutated sequence {_short(sequences[row])!r} is another one; correct one of "
-                f"the two"
+                f"{where}: the mutant differs from its mutated sequence {_short(sequences[row])!r}; correct "
+                "one of them"
             )
     return parsed
 
@@ -276,8 +276,8 @@ def _notes_on(mutants: Sequence[Mutant], wild_type: str) -> list[str]:
     unclear = [each.name for each in mutants if set(each.sequence or each.residues) & {*_SEVERAL}]
     if unclear and set(wild_type) - {*_BASES}:
         notes.append(
-            f"{count(len(unclear), 'mutant')} with B, J, X or Z, an unknown residue or one of two (first: "
-            f"{_short(unclear[0])!r}): the score is that of the letter, not of a mutation"
+            f"{count(len(unclear), 'mutant')} with B, J, X or Z, unknown or ambiguous residues (first: "
+            f"{_short(unclear[0])!r}): their scores are scores of letters, not of mutations"
         )
     first: dict[object, int] = {}
     keys = [(each.sites, each.residues, each.sequence) for each in mutants]

@@ -322,7 +322,7 @@ def spearman_interval(
         raise InputError(f"{n} mutants have both numbers; a rank correlation needs {MIN_PAIRS} or more")
     a, b = a[both], b[both]
     if np.isnan(spearman(a, b)):
-        raise InputError(f"of the {n} mutants with both numbers, one of the two is always the same")
+        raise InputError(f"for the {n} mutants with both numbers, one of the numbers never varies")
     rng = np.random.default_rng(seed)
     resampled = [spearman(a[rows], b[rows]) for rows in (rng.integers(n, size=n) for _ in range(RESAMPLES))]
     low, high = np.nanquantile(resampled, [0.025, 0.975])

@@ -264,7 +264,7 @@ class Worker:
             self.model = load()
         if expected is not None and fingerprint(self.model) != expected:
             raise InputError(
-                "its weights are not those that the run began with; give every machine the same files"
+                "its weights differ from those of the run's model; give every machine the same files"
             )
         return printed.getvalue()
 

@@ -256,9 +256,7 @@ def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _
 
     def added(name: str, values: np.ndarray) -> tuple[str, Any]:
         if name in raw.columns.column_names:
-            raise InputError(
-                f"the table has a column {name!r} already, which is to be added; rename that one"
-            )
+            raise InputError(f"the table already has a column {name!r}, which impute would add; rename it")
         return name, pa.array(_numbers(values, raw) if as_text else values)
 
     as_others = (*filling.likeliest, *filling.constant)

@@ -398,8 +398,8 @@ def evidence_of_rows(
     if isinstance(model, PosteriorDraws):
         notes = [note for note in notes if note != MASKS_ALONE]
         notes.append(
-            f"the posterior was sampled {model.n_drawn:,} times for {model.n_masks:,} masks, and draws were "
-            "weighted for the others; mask_se holds the error of the draws"
+            f"the posterior was sampled {model.n_drawn:,} times for {model.n_masks:,} masks; the "
+            "other masks reuse weighted draws; mask_se includes the error of the draws"
         )
     values = {field.name: getattr(estimate, field.name) for field in fields(estimate)}
     return EvidenceOfRows(**values | {"notes": tuple(notes)})

@@ -105,7 +105,7 @@ class ImputeOptions:
     draws: Annotated[
         int | None,
         Option(
-            "Multiple imputation: this many tables, drawn jointly, one below the other.",
+            "Multiple imputation: draw this many tables jointly, written one after the other.",
             min=1,
             max=10_000,
         ),
@@ -113,7 +113,8 @@ class ImputeOptions:
     seed: Annotated[int, Option("Random seed of the draws.", min=0, max=2**63 - 1)] = 0
     limit: Limit = None
     wrong: Annotated[
-        Path | None, Option("Cells that are called wrong there are holes: cells.csv of cells --out.", "FILE")
+        Path | None,
+        Option("A cells.csv of cells --out: the cells it calls wrong are filled as missing.", "FILE"),
     ] = None
     overwrite: OverwriteFiles = False
     table: TableOptions = field(default_factory=TableOptions)
@@ -125,9 +126,9 @@ class CellOptions:
     """Options of `cells`."""
 
     trusted: Annotated[
-        str | None, Option("Rows that are known to be right, read as DATA is: they keep the rate.", "DATA")
+        str | None, Option("Rows known to be right, read like DATA; they keep the rate.", "DATA")
     ] = None
-    rate: Annotated[float, Option("Share of the calls that may be false on average.")] = 0.1
+    rate: Annotated[float, Option("Average share of false calls to allow.")] = 0.1
     folds: Annotated[
         int, Option("Parts of the rows, each judged by a fit to the others.", min=2, max=10_000)
     ] = 5

@@ -211,8 +211,8 @@ def select(
     model = plan.build(best).fit(plan.values)
     if len(ranked) > 2:
         notes.append(
-            f"the comparisons of all pairs hold together at {100 * LEVEL:.0f} % (step-down Bonferroni over "
-            "the pairs of candidates that are not yet beaten)"
+            f"the comparisons of all pairs are simultaneous at {100 * LEVEL:.0f} % (step-down Bonferroni "
+            "over the pairs of candidates that are not yet beaten)"
         )
     return Selection(
         candidates=ranked,

@@ -241,8 +241,8 @@ def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
         rows.append([name, f"{fill['holes']:,}", *of_each])
     title = (
         "Holes: known values were hidden and filled by the chosen model, fitted to the other folds. The root "
-        "mean square error (RMSE), beside that of the column's mean; for words, the share filled right, "
-        "beside that of the most frequent word."
+        "mean square error (RMSE), compared with filling by the column's mean; for words, the share filled "
+        "right, compared with filling by the most frequent word."
     )
     return Table(["column", "holes", "RMSE or share right", "without a model"], rows, title)
 

@@ -192,7 +192,7 @@ class MaskedNetwork(TableModel):
         no, yes = self.cells.columns[found[1]].values
         return (
             *found,
-            f"the model was fitted to {no:g} and {yes:g} alone: fit it to rows with all values, or call the "
+            f"the model was fitted to {no:g} and {yes:g} only: fit it to rows with all values, or call the "
             "column a number",
         )
 
@@ -390,9 +390,9 @@ class MaskedNetwork(TableModel):
         if reached > independent:
             return []
         return [
-            f"the network is not above independent columns on held-out rows ({reached:.4g} and "
-            f"{independent:.4g} nats): it learned nothing that columns tell of each other; a lower learning "
-            "rate or more rows may help"
+            f"the network does not beat independent columns on held-out rows ({reached:.4g} and "
+            f"{independent:.4g} nats): it learned no dependence between columns; a lower learning rate "
+            "or more rows may help"
         ]
 
     def _widen(self, held_out: Tokens, seed: int) -> None:
