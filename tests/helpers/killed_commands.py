@@ -61,9 +61,9 @@ class Killed:
     """The kills of one command.
 
     Attributes:
-        seconds: what the uninterrupted command took.
+        seconds: the duration of the uninterrupted command.
         moments: of the kills, as shares of `seconds`.
-        partial: the number of kills that found work that was saved, and not all of it.
+        partial: the number of kills after some, but not all, work was saved.
         different: the files that differed afterwards, one list for each kill.
     """
 
@@ -127,7 +127,7 @@ def kill(case: str, number: int, killed: Killed) -> None:
     Args:
         case: the command.
         number: of the kill, which decides the moment, too.
-        killed: what is known of the kills of this command; this one is added.
+        killed: the kills of this command so far; this kill is added.
     """
     moments, words = random.Random(f"{case} {number}"), CASES[case]
     for attempt in range(MAX_ATTEMPTS):

@@ -48,8 +48,8 @@ def linear_vae(
     Args:
         w: loadings with orthogonal columns, in standard units.
         noise: σ² in standard units.
-        skill: the encoder's means are so many times those of the posterior.
-        wider: its scales likewise.
+        skill: the factor from the posterior's means to the encoder's.
+        wider: the factor from the posterior's scales to the encoder's.
         options: of the VAE.
     """
     curvature = (w.square().sum(0) + noise) / noise

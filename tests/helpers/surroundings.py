@@ -61,7 +61,7 @@ def refuse_connections() -> list[str]:
     """Refuse connections of this process to other machines from now on.
 
     Returns:
-        A list that grows by each host that was asked for, whatever became of the error.
+        A list of all hosts asked for, even if the error was caught.
     """
     asked: list[str] = []
 

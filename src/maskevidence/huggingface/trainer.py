@@ -76,16 +76,16 @@ class EvidenceTrainer(BaseTrainer):
         loss = -(1/B) Σ_i weight_i · S_i    nats per text, the mean over the texts of a batch
 
     The vocabulary head is computed at the hidden positions only. Everything else is the Trainer's:
-    optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. However
-    a step is split into accumulated batches and processes, its gradient is that of the mean over all its
-    texts. Gradients are in nats per text: multiply the usual `max_grad_norm` by the number of tokens of a
+    optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. However a
+    step is split into accumulated batches and processes, its gradient is the gradient of the mean over all
+    its texts. Gradients are in nats per text: multiply the usual `max_grad_norm` by the number of tokens of a
     text.
 
     The collator is told the number of each epoch, so that texts with an "id" get new masks in each epoch.
     Evaluations use the masks of the first epoch.
 
-    The arguments are those of the Trainer; `data_collator` is a `MaskSizeCollator`, and
-    `args.remove_unused_columns` must be False if texts have an "id".
+    The arguments are the Trainer's; `data_collator` is a `MaskSizeCollator`, and `args.remove_unused_columns`
+    must be False if texts have an "id".
 
     Raises:
         InputError: a different collator, or options for another loss.
@@ -200,9 +200,9 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
     add transformers' `EarlyStoppingCallback` after this one.
 
     Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
-    the main process alone. The masks are always the same, so that differences come from the model. Dropout
-    is switched off meanwhile, no random number is drawn, and the model's mode is restored: the callback does
-    not change the training.
+    the main process only. All estimates use the same masks, so that differences come from the model. The
+    estimate does not change the training: dropout is off, no random number is drawn, and the model's mode is
+    restored.
 
     Args:
         trainer: the Trainer to which the callback is added.

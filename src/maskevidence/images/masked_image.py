@@ -81,7 +81,7 @@ class MaskedImage(HasPage, nn.Module):
         norm_pix_loss: whether the network predicts normalised patches.
         conditionals: "learned", or "transformed" if normalised patches are scored: their area is not an
             evidence of pixels.
-        base_measure: what the density is relative to, None before calibration; see `MaskedModel`.
+        base_measure: of the density, None before calibration; see `MaskedModel`.
         notes: what a user should know about the model, one sentence each.
 
     Raises:

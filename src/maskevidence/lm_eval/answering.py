@@ -103,7 +103,7 @@ class Answerer:
     Attributes:
         cache: where finished answers are written.
         n_cut: how many contexts were cut from the left, because the text was too long.
-        n_without_token: how many choices have no token, and lose to the others of their questions.
+        n_without_token: how many choices have no token, and lose to the other choices.
     """
 
     def __init__(

@@ -17,16 +17,15 @@ _EVIDENCE = "evidence.json"
 def lm_eval(context: typer.Context) -> None:
     """Evaluate a masked or diffusion language model in EleutherAI's lm-evaluation-harness.
 
-    All arguments are those of `lm_eval`, and are handed on: --tasks, --limit, --num_fewshot, --output_path,
-    --log_samples, --use_cache, --apply_chat_template, --device ... Added to them are --model maskevidence and
-    --batch_size auto. --model_args takes pretrained=, and among others target=decision:0.995, masks=64,
-    seed=0, score=evidence|mixture|pll|llada, dtype=, mask_id=, steps=, block_length=.
+    All arguments of `lm_eval` are passed on: --tasks, --limit, --num_fewshot, --output_path, --log_samples,
+    --use_cache, --apply_chat_template, --device ... The defaults are --model maskevidence and --batch_size
+    auto. --model_args takes pretrained=, and among others target=decision:0.995, masks=64, seed=0,
+    score=evidence|mixture|pll|llada, dtype=, mask_id=, steps=, block_length=.
 
-    The Monte-Carlo errors of the metrics and the ties are printed below the harness's table, and with
-    --output_path written to evidence.json beside the results, or the second time to evidence-2.json. lm-eval
-    0.4.13 loads no models by entry point: `lm_eval --model maskevidence` does not find this one, which later
-    releases may.
-    `maskevidence lm-eval run --help` lists the arguments of the harness.
+    Below the harness's table, the Monte-Carlo errors of the metrics and the ties are printed; with
+    --output_path, they are also written to evidence.json in that folder, or evidence-2.json the second time.
+    lm-eval 0.4.13 loads no models by entry point, so `lm_eval --model maskevidence` does not find this model;
+    later releases may. `maskevidence lm-eval run --help` lists the arguments of the harness.
 
     Examples:
 

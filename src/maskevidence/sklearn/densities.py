@@ -60,7 +60,7 @@ class PPCA(_LowRank):
         mean_: μ, shape (D,).
         noise_variance_: σ².
         explained_variance_: the K largest eigenvalues of the covariance, shape (K,); scikit-learn's `PCA`
-            divides them by N - 1 in place of N.
+            divides by N - 1, not N.
         model_: the fitted `maskevidence.models.PPCA`.
 
     Source:

@@ -135,8 +135,8 @@ class MaskedImputer(
             X: shape (N, D), `missing_values` where a value is missing.
 
         Returns:
-            Shape (N, D), less the columns that `keep_empty_features` leaves out, and with those of the
-            indicator.
+            Shape (N, D), without empty columns unless `keep_empty_features`, and with the indicator's
+            columns.
         """
         _validation.check_is_fitted(self, "residuals_")
         table, single = self._table(X, reset=False)
@@ -165,7 +165,7 @@ class MaskedImputer(
         """The names of the columns returned by `transform`.
 
         Args:
-            input_features: the names of the columns of X; by default those of `fit`, or x0, x1, ...
+            input_features: the names of the columns of X; by default the names in `fit`, or x0, x1, ...
         """
         names = super().get_feature_names_out(input_features)
         if self.indicator_ is None:

@@ -72,8 +72,8 @@ class FittedRows(RowsModel):
 
     Args:
         estimator: it is cloned for each fit.
-        start: for regressors, the mean and standard deviation of y before `at_least` rows are visible: what
-            you would have said before you saw the data.
+        start: for regressors, the mean and standard deviation of y before `at_least` rows are visible: your
+            guess before you saw the data.
         classes: for classifiers, all values that y can have, as numbers; words of y are 0, 1, ... in
             alphabetical order.
         at_least: the fewest visible rows to which the estimator is fitted.

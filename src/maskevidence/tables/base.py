@@ -47,8 +47,8 @@ class TableModel(HasPage, nn.Module, ABC):
     `isinstance(model, HasLogEvidence)` and so on.
 
     Attributes:
-        conditionals: what kind of conditionals the model has; see `MaskedModel`.
-        base_measure: what a log-probability is relative to; see `MaskedModel`.
+        conditionals: the kind of the conditionals; see `MaskedModel`.
+        base_measure: the base measure of log-probabilities; see `MaskedModel`.
         n_features: D, the number of columns.
         columns: the names of the columns that the model was fitted to; None if unknown.
         read_with: the options by which a command read the table that it was fitted to, for the next command.
@@ -266,8 +266,8 @@ class TableModel(HasPage, nn.Module, ABC):
     def tokens(self, x: object) -> Tokens:
         """Rows as tokens on the model's device.
 
-        Their values are float64, whatever the model's dtype: a model centres rows before it casts them. Of a
-        `Table` or a data frame, a model that was fitted to columns with names takes these, in its order.
+        The values are float64 in a model of any dtype, because a model centres rows before it casts them.
+        From a `Table` or a data frame, a model fitted to named columns takes its own columns, in its order.
 
         Args:
             x: shape (N, D), NaN where a value is missing; `Tokens` stay as they are.

@@ -21,7 +21,7 @@ _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: me.models.Gaussian(n_features=d),
     "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit sets one centre per row
 }
-NETWORK = "masked-net"  # alone, or with width and layers: masked-net:256x2
+NETWORK = "masked-net"  # or with width and layers: masked-net:256x2
 MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
 LOW_RANK = ("ppca", "factor-analysis")  # families whose fit with K components starts from the fit with fewer
 FAMILIES = tuple(_WITH_COMPONENTS)  # words that need a number of components

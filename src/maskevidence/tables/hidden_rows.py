@@ -1,7 +1,8 @@
 """The evidence of a model class: the tokens are a data set's rows, predicted from the visible rows.
 
 With posterior predictives p(y_j | x_j, visible rows) as conditionals, the sum over sizes is log p(y | x) with
-the parameters integrated out. A maker is called with the rows x and gives such a model of them.
+the parameters integrated out. A maker is a function of the rows x that returns a model with these
+conditionals.
 
 Source:
     Fong and Holmes (2020), On the marginal likelihood and cross-validation, Biometrika 107, Proposition 2.

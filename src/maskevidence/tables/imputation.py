@@ -346,9 +346,9 @@ class Pooled:
     """The pooled results of one analysis of several filled tables.
 
     Attributes:
-        estimate: shape (), or that of one result; the mean over the tables.
-        standard_error: likewise; within and between the tables.
-        df: likewise; degrees of freedom of Student's t.
+        estimate: shape () or the shape of one result; the mean over the tables.
+        standard_error: same shape; combines the variances within and between tables.
+        df: same shape; degrees of freedom of Student's t.
     """
 
     estimate: Float64[np.ndarray, "*results"] | float
@@ -376,7 +376,7 @@ def pool(estimates: object, standard_errors: object, *, df: float = math.inf) ->
     Args:
         estimates: shape (m,) for one number of each table, such as a coefficient, or (m, ...) for several.
         standard_errors: the same shape.
-        df: ν, such as the number of rows minus that of the coefficients; without it the table is large.
+        df: ν, such as the number of rows minus the number of coefficients; infinite by default.
 
     Raises:
         InputError: fewer than two tables, other shapes, numbers that are not finite, or errors of 0 or less.

@@ -121,7 +121,7 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
     Columns that the model lacks are not read, unless the model has one-hot columns.
 
     Returns:
-        The reading, and a note on what was not given.
+        The options, and a note on those taken from the model.
     """
     if saved.columns is None or not is_table_file(data):
         return reading, []

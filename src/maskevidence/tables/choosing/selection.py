@@ -82,8 +82,8 @@ class Selection(Shown):
     Attributes:
         candidates: by their log evidence, the highest first.
         model: the chosen model, fitted to all rows.
-        kind: what the number of the chosen model is; see `EvidenceEstimate.kind`.
-        base_measure: what they are relative to; beside a network the mass of each cell over its step.
+        kind: of the chosen model's number; see `EvidenceEstimate.kind`.
+        base_measure: the measure of all numbers; with a network, the mass of each cell over its step.
         n_observations: the number of rows, each of which was held out once.
         folds: the number of parts into which the rows were divided.
         design: name and parameters of the mask design; None if the log evidence has a closed form.

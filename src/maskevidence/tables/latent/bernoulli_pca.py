@@ -171,8 +171,8 @@ class BernoulliPCA(TableModel):
     def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
         """E[z | the present tokens], by importance sampling from each row's posterior, shape (B, K).
 
-        The nodes are those of `integration` if that is `Importance`, and those of `Importance()` otherwise:
-        a grid that all rows share may be too coarse for their posteriors.
+        The nodes are `integration` if it is `Importance`, otherwise `Importance()`: a grid shared by all rows
+        may be too coarse for their posteriors.
 
         Args:
             tokens: B observations.

@@ -54,10 +54,9 @@ class VAE(LatentModel, TableModel):
     """z ~ N(0, I_K), x_j ~ p(x_j | decoder_j(z)) independent given z, with an encoder q(z | x).
 
     q(z | x) is a Gaussian with the encoder's mean and log scale, or log variance. Conditionals are computed
-    by importance sampling given the visible tokens. The draws of a conditional are functions of (seed,
-    observation id, visible tokens), so that scores do not depend on the batch. In training mode with
-    gradients they come from torch's random state instead, as those of dropout do; `fit` sets that state at
-    every step.
+    by importance sampling given the visible tokens. The draws of a conditional depend on (seed, observation
+    id, visible tokens), so that scores do not depend on the batch. In training mode with gradients, the draws
+    come from torch's random state instead, as in dropout; `fit` sets that state at every step.
 
     A saved model with your own networks needs them again, built in the same shapes:
     `me.models.load(folder, encoder=..., decoder=...)`.
@@ -67,8 +66,8 @@ class VAE(LatentModel, TableModel):
             and absent tokens are blank in its input. By default a perceptron.
         decoder: a module from (B, K) to (B, D): means in standard units, or logits. By default a perceptron.
         likelihood: "gaussian", with one noise variance that is a parameter, or "bernoulli" for 0 and 1.
-        scale: what your encoder gives beside the mean: "log_scale", log σ, or "log_variance", log σ².
-        n_features: D; by default that of the encoder's first linear layer.
+        scale: the second output of your encoder: "log_scale", log σ, or "log_variance", log σ².
+        n_features: D; by default the inputs of the encoder's first linear layer.
         n_components: K, for the default networks.
         hidden: widths of the default networks' hidden layers, from the encoder's input on.
         conditioning: how conditionals are computed; by default `ImportanceSampling()`, and by 8 draws in

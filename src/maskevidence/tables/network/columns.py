@@ -136,7 +136,7 @@ def declared_columns(
         x: the rows; of a `Table`, columns of words are categories, and it may name kinds itself.
         table: the rows as numbers.
         kinds: of some columns, by name or position; the others are guessed.
-        names: of the columns; by default those of x.
+        names: of the columns; by default the names in x.
 
     Raises:
         InputError: a column without a value, a kind that does not suit its values, or an unknown column.
