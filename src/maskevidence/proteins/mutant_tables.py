@@ -74,7 +74,7 @@ def read_mutants(
     numbers_in: Sequence[str] = (),
     limit: int | None = None,
 ) -> MutantTable:
-    """Read the mutants of a table.
+    """Read a table of mutants.
 
     Args:
         numbers_in: columns of numbers, such as measured effects.

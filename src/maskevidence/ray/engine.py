@@ -66,8 +66,7 @@ class RayEngine:
         workers: number of workers; by default as many as the cluster, or this machine, has room for.
         gpus_per_worker: GPUs of each worker; with 0.5, two workers share one.
         threads: threads of each worker, which takes as many processors.
-        load: loads the model in a worker; its weights must equal those of the model in this process. None sends
-            that model.
+        load: loads the model in a worker; its weights must equal this process's model. None sends that model.
 
     Raises:
         InputError: the address has another form, or a number of workers, GPUs or threads is not possible.

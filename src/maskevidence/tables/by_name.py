@@ -30,7 +30,7 @@ _MAX_COMPONENTS = 10_000
 
 
 def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
-    """Turn a MODEL word into a builder of new models, or into a saved model.
+    """Parse a MODEL word into a builder of new models or a saved model.
 
     Args:
         word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian", "ppca:8",

@@ -78,7 +78,7 @@ class RowsModel:
         self.x = x
 
     def __call__(self, x: _Rows) -> "RowsModel":
-        """The same model of other rows."""
+        """The model with other rows."""
         model = copy(self)
         model.x = _rows(x)
         return model

@@ -187,7 +187,7 @@ _Entry = Mapping[str, Any]  # a candidate or a whole selection, as returned by `
 
 
 def answer_of_selection(result: _Entry, write: Write = number) -> str:
-    """The choice and the smallest model that cannot be told apart from it, from a selection.json."""
+    """The choice and the smallest model not told apart from it, from a selection.json."""
     name = evidence_name(result["kind"], (result["design"] or {}).get("name", ""))
     closed = " in closed form" if result["design"] is None else ""
     words = f"chosen: {result['choice']}, highest held-out {name}{closed}"

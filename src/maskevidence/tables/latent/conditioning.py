@@ -94,7 +94,7 @@ class ImportanceSampling:
     def weighted_draws(
         self, model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], noise: Noise
     ) -> WeightedDraws:
-        """Draws of z given the visible tokens, and log p(x_visible | z) + log p(z) - log r(z) of each.
+        """Draw z given the visible tokens, each with the weight log p(x_visible | z) + log p(z) - log r(z).
 
         The expectation of the weights is p(x_visible).
         """

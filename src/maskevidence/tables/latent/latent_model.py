@@ -27,7 +27,7 @@ class LatentModel(nn.Module):
 
     @property
     def blank(self) -> float:
-        """The value that replaces a token that is not visible."""
+        """The value in place of a token that is not visible."""
         return float(self.tokens_given_latent.blank)
 
     def encode(
