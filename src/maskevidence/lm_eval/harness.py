@@ -32,7 +32,7 @@ _own_files: set[Path] = set()  # caches that this process created
 
 
 class Contest(NamedTuple):
-    """A decision between choices, for the largest scale · log evidence."""
+    """A decision between choices: the largest scale · log evidence wins."""
 
     name: str  # the metric decided
     scale: Float64[np.ndarray, " n_choices"]  # 1 over the choice's length for a normalised metric

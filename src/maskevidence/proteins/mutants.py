@@ -83,8 +83,8 @@ the number of its first letter by --start (start=)
             parsed.append(_from_sequence(wild_type, text, where))
         if sequences is not None and mutated(wild_type, parsed[-1]) != sequences[row].strip():
             raise InputError(
-                f"{where}: the mutant differs from its mutated sequence {_short(sequences[row])!r}; correct "
-                "one of them"
+                f"{where}: its mutated sequence {_short(sequences[row])!r} is another one; correct one of "
+                f"the two"
             )
     return parsed
 

@@ -179,7 +179,7 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
     choose_device(device.device or "cpu", float64=True)  # refused before any data are read
     _check_dtype(device)
     if own_file(word) is not None and not Path(word).is_dir():
-        raise InputError(f"{word!r} is your own code, which only check and score run; give another model")
+        raise InputError(f"{word!r} is code of yours, which check and score run; give another model")
     build, saved = parse_model(word)
     if build is None:
         return None, placed(saved, device)

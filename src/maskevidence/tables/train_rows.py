@@ -190,7 +190,7 @@ def _most_scored(table: Table) -> int:
 
 
 def parse_objective(word: str, seed: int = 0) -> Objective:
-    """Parse an --objective word; by default, a mask design draws one mask of each kind per step.
+    """Parse an --objective word; the counts of a mask design default to 1.
 
     Args:
         word: "likelihood", "elbo", "iwae:5" or the word of a mask design, such as "every-size:2,shared".

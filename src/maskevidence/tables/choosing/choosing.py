@@ -230,9 +230,7 @@ def select(
 
 
 def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
-    """For each column with holes, hide up to 1,000 known values and fill them by models of the other
-    folds.
-    """
+    """Hide up to 1,000 known values of each column with holes, and fill them by models of the other folds."""
     fills, rng = {}, np.random.default_rng(plan.key.seed)
     for j in np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist():
         known, name = np.flatnonzero(~np.isnan(plan.values[:, j])), plan.table.columns[j]

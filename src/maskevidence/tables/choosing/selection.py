@@ -325,7 +325,7 @@ def _unproved(behind: Difference | None) -> bool:
 
 
 def _proves_nothing(each: _Entry) -> bool:
-    """Whether an unbeaten candidate's order with the best one proves nothing."""
+    """Whether a candidate is unbeaten and has the verdict "proves nothing"."""
     behind = each["behind"]
     return not each["beaten_by"] and behind is not None and behind.get("verdict") == "proves nothing"
 

@@ -192,7 +192,7 @@ class MaskedNetwork(TableModel):
         no, yes = self.cells.columns[found[1]].values
         return (
             *found,
-            f"the model was fitted to {no:g} and {yes:g} only: fit it to rows with all values, or call the "
+            f"the model was fitted to {no:g} and {yes:g} alone: fit it to rows with all values, or call the "
             "column a number",
         )
 
