@@ -1,4 +1,4 @@
-"""The kind "images", without torch until it is needed."""
+"""The kind "images"; imports torch only when needed."""
 
 import re
 from collections.abc import Mapping

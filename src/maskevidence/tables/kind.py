@@ -1,4 +1,4 @@
-"""The kind "rows": tables of numbers and words, without torch until it is needed."""
+"""The kind "rows", for tables of numbers and words; imports torch only when needed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

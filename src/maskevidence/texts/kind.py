@@ -1,4 +1,4 @@
-"""The kind "texts", without torch until it is needed."""
+"""The kind "texts"; imports torch only when needed."""
 
 from collections.abc import Mapping
 from pathlib import Path
