@@ -42,9 +42,10 @@ def cells(
     """Find the cells of a table that are probably wrong, at a stated rate of false discoveries.
 
     The most surprising cell of a row is hidden and the rest of the row is judged again without it, one cell
-    after the other. With --trusted, rows that are known to be right go through the same search; they show how
-    surprising a right cell can be, which keeps the share of false calls at --rate. Formatting faults, wrong
-    units and swapped columns are named.
+    after the other. With --trusted, rows that are known to be right go through the same search, unchanged and
+    with wrong cells planted into them; this keeps the share of false calls at --rate. Where several cells
+    explain the same surprise, the call says that one of them is wrong. Formatting faults, wrong units and
+    swapped columns are named.
 
     Examples:
 
