@@ -151,6 +151,6 @@ def manifest_of(
 
 
 def _fingerprint(prepared: Prepared) -> str | None:
-    """Fingerprint of the model's weights, settings and code; without weights if it was fitted here."""
+    """Fingerprint of the model's weights, settings and code; of a fitted model, its code's or None."""
     own = None if prepared.fitted else fingerprint(prepared.model)
     return own if prepared.code is None else seal([own, prepared.code])
