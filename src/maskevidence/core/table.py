@@ -1,6 +1,5 @@
 """A table of numbers with named columns, and the choice of held-out rows."""
 
-import hashlib
 import numbers
 import re
 from collections import Counter
@@ -14,6 +13,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.support.checks import plain_number, some_of, whole_number, word_of
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.folds import first_copies, held_out_first, nearly_copies
 from maskevidence.core.support.keyed_random import keyed_bits
 
@@ -99,12 +99,8 @@ class Table:
 
     def fingerprint(self) -> str:
         """A hash of values, words, column names and row positions; equal tables have equal fingerprints."""
-        digest = hashlib.sha256("\x1f".join(self.columns).encode())
-        digest.update(np.ascontiguousarray(self.ids).tobytes())
-        digest.update(np.ascontiguousarray(self.values).tobytes())
-        for name, words in self.levels.items():
-            digest.update("\x1f".join([name, *words]).encode())
-        return digest.hexdigest()
+        words = ("\x1f".join([name, *words]) for name, words in self.levels.items())
+        return digest("\x1f".join(self.columns), self.ids, self.values, words)
 
     def head(self, limit: int) -> "Table":
         """The first `limit` rows."""
