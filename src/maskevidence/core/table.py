@@ -16,6 +16,7 @@ from maskevidence.core.support.checks import plain_number, some_of, whole_number
 from maskevidence.core.support.digest import digest
 from maskevidence.core.support.folds import first_copies, held_out_first, nearly_copies
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.spread import varies
 
 if TYPE_CHECKING:
     from maskevidence.core.tokens import Tokens
@@ -147,10 +148,7 @@ class Table:
 
     def constant_columns(self) -> list[str]:
         """The columns whose observed values are all equal, or that have no observed value."""
-        observed = ~np.isnan(self.values)
-        low = np.where(observed, self.values, np.inf).min(axis=0)
-        high = np.where(observed, self.values, -np.inf).max(axis=0)
-        return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
+        return [name for name, other in zip(self.columns, varies(self.values), strict=True) if not other]
 
 
 def place_of(row: int, lines: Sequence[int] | None) -> str:
