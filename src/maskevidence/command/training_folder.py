@@ -71,9 +71,7 @@ def finished_training(options: Training, settings: Mapping[str, Any]) -> Result 
     theirs, finished = read_json(out / SETTINGS, _REMEDY), (out / RESULT).exists()
     if finished:  # every version reads what another one has finished
         theirs = theirs | {"version": settings["version"]}
-    different = checkpoints.differences(theirs, settings)
-    if different:
-        raise InputError(f"{str(out)!r} belongs to another training ({different}); {_REMEDY}")
+    checkpoints.check_settings(out, theirs, settings, _REMEDY)
     if not finished:
         return None
     with suppress(InputError):  # a kill after the result was written may have left them
