@@ -32,7 +32,7 @@ def fit_table(
 def new_model(
     build: Callable[[int], TableModel], rows: Table, table: Table, purpose: str = "fit"
 ) -> tuple[TableModel, list[str]]:
-    """Build a model for the columns of the rows, without those that are constant unless it `keeps_units`.
+    """Build a model for the rows' columns, without constant ones unless the model `keeps_units`.
 
     Returns:
         The model, which names its columns, and the columns that were dropped.

@@ -18,7 +18,7 @@ def spreads(table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " D"]:
 
 
 def varies(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
-    """Which columns have two different observed values.
+    """Which columns have at least two different observed values.
 
     Example:
         >>> varies(np.array([[0.1, 1.0, np.nan], [0.1, np.nan, np.nan], [0.1, 3.0, np.nan]])).tolist()
@@ -29,7 +29,7 @@ def varies(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
 
 
 def with_values(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
-    """Which rows have an observed value.
+    """Which rows have at least one observed value.
 
     Example:
         >>> with_values(np.array([[np.nan, 1.0], [np.nan, np.nan]])).tolist()
