@@ -14,7 +14,7 @@ _BY_CHANCE, _SHARE = 1.0, 0.05  # pairs of equal rows of independent columns: nu
 _MOST_CELLS = 2**22  # of a table whose rows are compared with a cell left out
 _MOST_COMMON = 5  # a row that fills more than a fifth of the rows is no copy: every fit has to know it
 
-Rows = Float64[np.ndarray, "N D"]
+_Rows = Float64[np.ndarray, "N D"]
 
 
 class Shuffles(Protocol):
@@ -25,7 +25,7 @@ class Shuffles(Protocol):
         ...
 
 
-def folds_of(rows: Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]:
+def folds_of(rows: _Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]:
     """Divide rows at random into n folds, copies of a row into the same one; see `first_copies`.
 
     Without copies these are the parts of `np.array_split` of a random order. Otherwise copies go, the most
@@ -59,7 +59,7 @@ def folds_of(rows: Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]
     return [part for part in parts if len(part)]
 
 
-def held_out_first(rows: Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[np.ndarray, np.ndarray]:
+def held_out_first(rows: _Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows that stand first in an order, about n of them, and the others; copies on one side.
 
     Copies move up to the first of them. If the cut would go through them, none of them is held out, or all
@@ -81,7 +81,7 @@ def held_out_first(rows: Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[
     return order[:n], order[n:]
 
 
-def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
+def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
     """For each row the number of the first row that equals it, missing cells included: its own if none does.
 
     Where equal rows may be chance they are no copies, and each gets its own number: where independent columns
@@ -111,7 +111,7 @@ def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
     return np.where(same.all(axis=1), first, alone)
 
 
-def n_nearly_equal(rows: Rows) -> int:
+def n_nearly_equal(rows: _Rows) -> int:
     """The number of rows that differ from an earlier one in a single cell; copies are counted once.
 
     Example:
@@ -126,7 +126,7 @@ def n_nearly_equal(rows: Rows) -> int:
     return int(near.sum())
 
 
-def nearly_copies(rows: Rows) -> int:
+def nearly_copies(rows: _Rows) -> int:
     """`n_nearly_equal` where independent columns would hardly have such rows; else, or in large tables, 0.
 
     Example:
@@ -144,14 +144,14 @@ def nearly_copies(rows: Rows) -> int:
     return n_near if math.comb(len(rows), 2) * sum(others) <= min(_BY_CHANCE, _SHARE * n_near) else 0
 
 
-def _values_of(rows: Rows) -> tuple[list[int], list[float]]:
+def _values_of(rows: _Rows) -> tuple[list[int], list[float]]:
     """For each column, how many values it has, and the share of pairs of rows with equal ones."""
     counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
     n_pairs = math.comb(len(rows), 2)
     return [len(n) for n in counts], [float(n @ (n - 1.0)) / 2 / n_pairs for n in counts]
 
 
-def _keys(rows: Rows) -> UInt64[np.ndarray, " N"]:
+def _keys(rows: _Rows) -> UInt64[np.ndarray, " N"]:
     """64 random bits for each row; they are sums over its cells, and equal for equal rows."""
     keys = np.zeros(len(rows), dtype=np.uint64)
     for j, column in enumerate(rows.T):
