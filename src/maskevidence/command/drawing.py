@@ -80,7 +80,7 @@ def drawing_for(
 def parse_precise(
     target_se: str | None, design: DesignWord | None = None, shard: str | None = None
 ) -> Precise | None:
-    """Turn --target-se into a `Precise`; None without it.
+    """Parse --target-se into a `Precise`; None without it.
 
     Args:
         target_se: nats, such as "0.05", or a share of the log evidence, such as "1%"; ",max_passes=4000"

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float64
 
 
 def spreads(table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " D"]:
-    """The standard deviation of the observed values of each column: exactly 0 where they are equal.
+    """Standard deviation of each column's observed values; exactly 0 if they are all equal.
 
     That of equal numbers is often a rounding error above 0. NaN where a column has no value.
 
