@@ -54,6 +54,8 @@ class MaskKey:
         (True, False)
     """
 
+    checks_arguments: ClassVar[bool] = True  # itself, since any whole number is a seed here
+
     seed: int = 0
     masks: Masks = "own"
 

@@ -2,10 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -255,7 +255,7 @@ def _numbers(components: int | str | Sequence[int]) -> list[int]:
     """Numbers of components, of which a word of the command line may stand for several."""
     if isinstance(components, str):
         components = parse_components(components)
-    numbers = [components] if isinstance(components, SupportsIndex) else components
+    numbers = components if isinstance(components, Iterable) else [components]
     return [whole_number("components", number) for number in numbers]
 
 
