@@ -26,13 +26,15 @@ from beartype.door import is_bearable
 
 import maskevidence as me
 
-X = np.random.default_rng(0).normal(size=(12, 3)) @ np.array([[1.0, 0.5, 0.2], [0.0, 1.0, 0.4], [0.0, 0.0, 1.0]])
+X = np.random.default_rng(0).normal(size=(12, 3)) @ np.array(
+    [[1.0, 0.5, 0.2], [0.0, 1.0, 0.4], [0.0, 0.0, 1.0]]
+)
 GAUSSIAN = me.models.Gaussian(n_features=3).fit(X)
 ESTIMATE = me.estimate_evidence(GAUSSIAN, X, me.RandomSize(2))
 TOKENS = me.Tokens.from_array(X)
 MASKED = torch.ones(12, 3, dtype=torch.bool)
 IDS = me.Tokens(torch.zeros(2, 3, dtype=torch.int64), MASKED[:2], ~MASKED[:2], torch.arange(2))
-SECONDS = 5
+SECONDS = 5  # of CPU
 
 
 def text_model() -> Any:
@@ -42,11 +44,48 @@ def text_model() -> Any:
 
 def _pieces() -> tuple[Any, ...]:
     return (
-        None, True, 0, -1, 2.5, 2**70, -(2**70), math.nan, math.inf, -math.inf, 1j, "", "x", "nan", b"x",
-        [], (), {}, set(), [None], ["x", 1], [[1.0], [2.0, 3.0]], [1j], {"x": 1}, object(), len, int, Path("x"),
-        range(0), (n for n in ()), np.int64(3), np.float32(0.5), np.bool_(True), np.array([]), np.zeros((2, 2, 2)),
-        np.full((12, 3), 1j), np.array(["a", "b"]), np.array([None, {}]), torch.zeros(2), ESTIMATE, GAUSSIAN,
-    )  # fmt: skip
+        None,
+        True,
+        0,
+        -1,
+        2.5,
+        2**70,
+        -(2**70),
+        math.nan,
+        math.inf,
+        -math.inf,
+        1j,
+        "",
+        "x",
+        "nan",
+        b"x",
+        [],
+        (),
+        {},
+        set(),
+        [None],
+        ["x", 1],
+        [[1.0], [2.0, 3.0]],
+        [1j],
+        {"x": 1},
+        object(),
+        len,
+        int,
+        Path("x"),
+        range(0),
+        (n for n in ()),
+        np.int64(3),
+        np.float32(0.5),
+        np.bool_(True),
+        np.array([]),
+        np.zeros((2, 2, 2)),
+        np.full((12, 3), 1j),
+        np.array(["a", "b"]),
+        np.array([None, {}]),
+        torch.zeros(2),
+        ESTIMATE,
+        GAUSSIAN,
+    )
 
 
 def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
@@ -54,12 +93,18 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     m, d = me.models, me.data
     small = {"n_features": 3, "n_components": 1}
     given: list[tuple[Any, dict[str, Any]]] = [
-        (me.check_model, {"model": GAUSSIAN, "data": X, "texts": None, "objective": None, "seed": 0, "tolerance": 0.1}),
+        (
+            me.check_model,
+            {"model": GAUSSIAN, "data": X, "texts": None, "objective": None, "seed": 0, "tolerance": 0.1},
+        ),
         (me.compare, {"estimates": {"a": ESTIMATE, "b": ESTIMATE}}),
         (me.decode, {"model": text_model(), "tokens": IDS, "policy": "confidence"}),
         (me.draw_missing, {"model": GAUSSIAN, "x": X, "draws": 2, "refit": False}),
         (me.estimate_evidence, {"model": GAUSSIAN, "data": X}),
-        (me.evidence_of_rows, {"maker": m.BayesianRegression(), "x": X, "y": X[:, 0], "design": me.Orderings(2)}),
+        (
+            me.evidence_of_rows,
+            {"maker": m.BayesianRegression(), "x": X, "y": X[:, 0], "design": me.Orderings(2)},
+        ),
         (me.fit, {"model": lambda: m.PPCA(3, 1), "x": X, "objective": me.RandomSize(1, 1), "epochs": 1}),
         (me.impute, {"model": GAUSSIAN, "x": X}),
         (me.order_mixture, {"log_conditionals": np.zeros((4, 2))}),
@@ -77,18 +122,41 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         (d.read_images, {"source": "images"}),
         (d.read_table, {"path": "table.csv"}),
         (d.read_texts, {"source": "texts.txt"}),
-        (me.Elbo, {}), (me.EverySize, {}), (me.Exhaustive, {}), (me.FixedRate, {"rate": 0.5}), (me.LeaveOneOut, {}),
-        (me.Likelihood, {}), (me.LogSizes, {}), (me.MaskKey, {}), (me.MaskedObjective, {"design": me.EverySize(1)}),
-        (me.Orderings, {}), (me.Policy, {}), (me.Precise, {"target_se": 0.1}), (me.RandomSize, {}),
-        (me.Rates, {"rates": (0.1, 0.5)}), (me.RowsModel, {"predict": len}),
-        (m.Annealing, {}), (m.BayesianRegression, {}), (m.BernoulliPCA, small), (m.CellMass, {"model": GAUSSIAN, "cells": X}),
-        (m.DirichletMultinomial, {"alpha": [1.0, 1.0]}), (m.FactorAnalysis, small),
-        (m.Gaussian, {"n_features": 3}), (m.Grid, {}), (m.Importance, {}), (m.ImportanceSampling, {}),
-        (m.KernelGaussian, {"n_features": 3, "n_centres": 2}), (m.MaskedNetwork, {"n_features": 3, "width": 4}),
-        (m.PPCA, small), (m.PosteriorDraws, {"sample": len, "log_likelihood": len}), (m.VAE, {**small, "hidden": (4,)}),
-        (m.MaskedImage, {"model": None}), (m.MaskedLM, {"model": len, "mask_token_id": 4}),
-        (m.ReconstructionLoss, {"model": None}), (m.WholeWords, {"model": text_model(), "texts": None}),
-    ]  # fmt: skip
+        (me.Elbo, {}),
+        (me.EverySize, {}),
+        (me.Exhaustive, {}),
+        (me.FixedRate, {"rate": 0.5}),
+        (me.LeaveOneOut, {}),
+        (me.Likelihood, {}),
+        (me.LogSizes, {}),
+        (me.MaskKey, {}),
+        (me.MaskedObjective, {"design": me.EverySize(1)}),
+        (me.Orderings, {}),
+        (me.Policy, {}),
+        (me.Precise, {"target_se": 0.1}),
+        (me.RandomSize, {}),
+        (me.Rates, {"rates": (0.1, 0.5)}),
+        (me.RowsModel, {"predict": len}),
+        (m.Annealing, {}),
+        (m.BayesianRegression, {}),
+        (m.BernoulliPCA, small),
+        (m.CellMass, {"model": GAUSSIAN, "cells": X}),
+        (m.DirichletMultinomial, {"alpha": [1.0, 1.0]}),
+        (m.FactorAnalysis, small),
+        (m.Gaussian, {"n_features": 3}),
+        (m.Grid, {}),
+        (m.Importance, {}),
+        (m.ImportanceSampling, {}),
+        (m.KernelGaussian, {"n_features": 3, "n_centres": 2}),
+        (m.MaskedNetwork, {"n_features": 3, "width": 4}),
+        (m.PPCA, small),
+        (m.PosteriorDraws, {"sample": len, "log_likelihood": len}),
+        (m.VAE, {**small, "hidden": (4,)}),
+        (m.MaskedImage, {"model": None}),
+        (m.MaskedLM, {"model": len, "mask_token_id": 4}),
+        (m.ReconstructionLoss, {"model": None}),
+        (m.WholeWords, {"model": text_model(), "texts": None}),
+    ]
     return {function.__name__: (function, arguments) for function, arguments in given}
 
 
@@ -113,8 +181,12 @@ def outcomes(every: int = 1) -> Iterator[Outcome]:
             for value in pieces:
                 number += 1
                 if number % every == 0:
-                    given = {k: v() if inspect.isfunction(v) and k == "model" else v for k, v in valid.items()}
-                    kind, message = _called(function, given | {argument: value}, _is_right(name, argument, value, parameter))
+                    given = {
+                        k: v() if inspect.isfunction(v) and k == "model" else v for k, v in valid.items()
+                    }
+                    kind, message = _called(
+                        function, given | {argument: value}, _is_right(name, argument, value, parameter)
+                    )
                     yield Outcome(kind, name, argument, _short(value), message)
 
 
@@ -133,12 +205,16 @@ def _is_right(function: str, argument: str, value: Any, parameter: inspect.Param
     parts = get_args(hint) or (hint,)
     if isinstance(value, bool | np.bool_):
         return bool in parts or hint in (Any, object)
-    if isinstance(value, complex) or (isinstance(value, np.ndarray) and value.dtype.kind == "c") or (isinstance(value, list) and value == [1j]):
+    if (
+        isinstance(value, complex)
+        or (isinstance(value, np.ndarray) and value.dtype.kind == "c")
+        or (isinstance(value, list) and value == [1j])
+    ):
         return False
     if isinstance(value, float | np.floating) and not math.isfinite(value):
         return hint in (Any, object) or parameter.default == math.inf
     if isinstance(value, int | float) and value < 0 and hint not in (Any, object):
-        return argument in ("start", "mask_token_id")
+        return argument in ("start", "mask_token_id", "missing")
     if whole and abs(value) >= 2**63 and hint not in (Any, object):
         return False
     if isinstance(value, np.integer | np.floating | np.ndarray):
@@ -151,8 +227,8 @@ def _called(function: Callable[..., Any], given: dict[str, Any], is_right: bool)
     def stop(*_: object) -> None:
         raise TimeoutError
 
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
@@ -166,7 +242,7 @@ def _called(function: Callable[..., Any], given: dict[str, Any], is_right: bool)
     except Exception as error:
         return "raw", f"{type(error).__name__}: {error}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return ("ok" if is_right else "silent"), ""
 
 
@@ -184,5 +260,5 @@ if __name__ == "__main__":
         found = list(outcomes(int(sys.argv[1]) if len(sys.argv) > 1 else 1))
     for outcome in found:
         if outcome.kind in ("raw", "silent", "slow"):
-            print(*outcome, sep=" | ")
-    print(len(found), Counter(outcome.kind for outcome in found))
+            sys.stdout.write(" | ".join(outcome) + "\n")
+    sys.stdout.write(f"{len(found)} {Counter(outcome.kind for outcome in found)}\n")

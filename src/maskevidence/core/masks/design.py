@@ -61,7 +61,7 @@ class MaskKey:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", whole_number("seed", self.seed))
-        if self.masks not in ("own", "shared"):
+        if not isinstance(self.masks, str) or self.masks not in ("own", "shared"):
             raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
 
     def columns(self, ids: Integers, *draw: Integers) -> Integer[np.ndarray, "B n_keys"]:

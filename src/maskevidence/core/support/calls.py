@@ -11,15 +11,19 @@ from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.checks import in_short, whole_number
 
 _Found = TypeVar("_Found")
-_IN_WORDS: dict[Any, str] = {bool: "True or False", float: "a finite number", int: "a whole number", str: "text"}
-_IN_WORDS |= {NoneType: "None", Callable: "a function", Mapping: "a dict", Path: "a path", Annotated: "a number"}
+_NUMBERS = {bool: "True or False", float: "a finite number", int: "a whole number", Annotated: "a number"}
+_IN_WORDS = _NUMBERS | {
+    str: "text",
+    NoneType: "None",
+    Callable: "a function",
+    Mapping: "a dict",
+    Path: "a path",
+}
 _LARGEST = 2**63 - 1  # torch and numpy hold no larger whole number
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _ANYTHING = (Any, object, inspect.Parameter.empty)
-_MAX_SHOWN = 60
 
 
 def checked(found: _Found) -> _Found:
@@ -37,14 +41,12 @@ def checked(found: _Found) -> _Found:
     """
     if isinstance(found, FunctionType):
         return _checked_function(found)  # type: ignore[return-value]
-    own = [part for part in getattr(found, "__mro__", ()) if part.__module__.startswith("maskevidence")]
-    if getattr(found, "_is_protocol", False) or hasattr(found, "checks_arguments"):
-        return found
-    for part in own:
-        for name, method in list(vars(part).items()):
+    skipped = getattr(found, "_is_protocol", False) or hasattr(found, "checks_arguments")
+    for part in () if skipped else getattr(found, "__mro__", ()):
+        for name, method in list(vars(part).items()) if part.__module__.startswith("maskevidence") else ():
             if isinstance(method, FunctionType) and (name == "__init__" or not name.startswith("_")):
-                is_cheap = any(map(_is_plain if name != "__init__" else _is_no_array, _hints(method).values()))
-                if is_cheap:
+                is_rare = _is_plain if name != "__init__" else _is_no_array
+                if any(is_rare(hint) for hint in _hints(method).values()):
                     setattr(part, name, _checked_function(method))
     return found
 
@@ -53,53 +55,56 @@ def _checked_function(function: Any) -> Any:
     """The function with a check before it; annotations are read at the first call."""
     if hasattr(function, "checks_arguments"):
         return function
-    hints: dict[str, Any] = {}
-    parameters = inspect.signature(function).parameters
-    positional = [name for name, parameter in parameters.items() if parameter.kind in _POSITIONAL]
+    hints: dict[str, tuple[Any, bool]] = {}
+    parameters = inspect.signature(function).parameters.values()
+    positional = [each.name for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
         if not hints:
-            hints.update(_hints(function))
-        values = [fitting(name, value, hints[name]) for name, value in zip(positional, given, strict=False)]
-        options = {name: fitting(name, value, hints.get(name, Any)) for name, value in named.items()}
-        return function(*values, *given[len(values) :], **options)
+            hints.update({name: (hint, _is_plain(hint)) for name, hint in _hints(function).items()})
+        values = [fitting(name, value, *hints[name]) for name, value in zip(positional, given, strict=False)]
+        for name in named:
+            if name in hints:
+                named[name] = fitting(name, named[name], *hints[name])
+        return function(*values, *given[len(values) :], **named)
 
     call.checks_arguments = True  # type: ignore[attr-defined]
     return call
 
 
 def _hints(function: Any) -> dict[str, Any]:
-    """The annotation of each argument; Any where another check says more."""
+    """The annotation of each argument; Any where another check says more, as the reader of a word does."""
     names, hints = vars(sys.modules[function.__module__]), dict[str, Any]()
     for name, parameter in inspect.signature(function).parameters.items():
-        hint = parameter.annotation
         try:
+            hint = parameter.annotation
             hint = eval(hint, names) if isinstance(hint, str) else hint
         except NameError:  # imported for type checkers alone
             hint = Any
         words = {*get_args(hint)} if get_origin(hint) in (Union, UnionType) else set()
         has_reader = str in words and float not in words and not words <= {str, Path, NoneType}
-        is_model = getattr(hint, "_is_protocol", False)
-        if is_model or has_reader or parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            hint = Any
+        is_many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        hints[name] = Any if has_reader or is_many or getattr(hint, "_is_protocol", False) else hint
         if isinstance(parameter.default, float) and math.isinf(parameter.default):
-            hint = Annotated[float, "infinite, too"]
-        hints[name] = hint
+            hints[name] = Annotated[float, "infinite, too"]
     return hints
 
 
 def _is_plain(hint: Any) -> bool:
     """Whether an annotation has a number, a word or an option in it."""
-    return hint in (bool, int, float, str) or get_origin(hint) is Literal or any(map(_is_plain, get_args(hint)))
+    is_one = hint in (bool, int, float, str) or get_origin(hint) is Literal
+    return is_one or any(map(_is_plain, get_args(hint)))
 
 
 def _is_no_array(hint: Any) -> bool:
     """Whether an annotation says something else than an array or anything."""
-    return _is_plain(hint) or (isinstance(hint, type) and hint not in _ANYTHING and not hasattr(hint, "dtypes"))
+    return _is_plain(hint) or (
+        isinstance(hint, type) and hint not in _ANYTHING and not hasattr(hint, "dtypes")
+    )
 
 
-def fitting(name: str, value: Any, hint: Any) -> Any:
+def fitting(name: str, value: Any, hint: Any, is_plain: bool = True) -> Any:
     """The value, numbers of numpy as Python's; an InputError where the annotation does not take it.
 
     Example:
@@ -108,20 +113,19 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
         ...
         maskevidence.core.errors.InputError: rates=(0.5, 'a'); give a list, each a finite number
     """
-    if hint is Any:
+    if hint in _ANYTHING:
         return value
-    is_plain, origin = _is_plain(hint), get_origin(hint)
-    if is_plain and hasattr(type(value), "__index__") and not isinstance(value, bool) and _takes(hint, value):
+    is_endless = is_plain and isinstance(value, float) and not math.isfinite(value)
+    is_endless = is_endless and get_origin(hint) is not Annotated
+    if is_endless or not _takes(hint, value):
+        raise InputError(f"{name}={in_short(value)}; give {_needed(hint)}")
+    if not is_plain or isinstance(value, str | bool | float | NoneType | Sequence | Mapping):
+        return value
+    if hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0:
         return whole_number(name, value, 0 if name == "seed" else -_LARGEST, _LARGEST)
-    endless = is_plain and origin is not Annotated and isinstance(value, float) and not math.isfinite(value)
-    if endless or not _takes(hint, value):
-        text = "" if hasattr(value, "__dict__") else repr(value)
-        shown = text if 0 < len(text) <= _MAX_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
-        raise InputError(f"{name}={shown}; give {_needed(hint)}")
-    if is_plain and hasattr(value, "tolist"):
+    if hasattr(value, "tolist"):
         return value.tolist()
-    is_set = is_plain and isinstance(value, Collection) and not isinstance(value, Sequence | Mapping)
-    return list(value) if is_set else value
+    return list(value) if isinstance(value, Collection) else value
 
 
 def _takes(hint: Any, value: Any) -> bool:
@@ -134,7 +138,7 @@ def _takes(hint: Any, value: Any) -> bool:
         real = isinstance(value, float) or "float" in str(getattr(value, "dtype", ""))
         return is_scalar and hasattr(type(value), "__float__" if real else "__index__")
     if hint is bool:
-        return isinstance(value, bool) or (is_scalar and getattr(value, "dtype", None) == bool)
+        return isinstance(value, bool) or (is_scalar and str(getattr(value, "dtype", "")) == "bool")
     if origin in (Union, UnionType):
         return any(_takes(part, value) for part in inner)
     if origin is Literal:
@@ -142,8 +146,9 @@ def _takes(hint: Any, value: Any) -> bool:
     if origin is Callable:
         return callable(value)
     if hasattr(hint, "dtypes"):  # of jaxtyping
-        kinds = hint.dtypes if isinstance(hint.dtypes, tuple) else ()
-        return isinstance(value, hint.array_type) and (not kinds or str(value.dtype).removeprefix("torch.") in kinds)
+        is_any = not isinstance(hint.dtypes, tuple) or not isinstance(value, hint.array_type)
+        kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        return isinstance(value, hint.array_type) and (is_any or kind in hint.dtypes)
     if not isinstance(origin, type) or origin in _ANYTHING:
         return True
     if getattr(origin, "_is_protocol", False) and origin is not Iterable:
@@ -152,7 +157,8 @@ def _takes(hint: Any, value: Any) -> bool:
         return isinstance(value, os.PathLike if hint is Path else origin)
     if issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(_takes(inner[1], item) for item in value.values())
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection) or getattr(value, "ndim", 1) < 1:
+    is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+    if not is_list or getattr(value, "ndim", 1) < 1:
         return False
     parts = inner if origin is tuple and ... not in inner else [inner[0]] * len(value)
     return len(parts) == len(value) and all(map(_takes, parts, value))
