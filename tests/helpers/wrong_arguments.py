@@ -73,7 +73,7 @@ def _pieces() -> tuple[Any, ...]:
         int,
         Path("x"),
         range(0),
-        (n for n in ()),
+        iter(range(0)),
         np.int64(3),
         np.float32(0.5),
         np.bool_(True),

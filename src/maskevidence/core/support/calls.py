@@ -40,7 +40,7 @@ def checked(found: _Found) -> _Found:
         maskevidence.core.errors.InputError: seed=-1; give a whole number of 0 or more
     """
     if isinstance(found, FunctionType):
-        return _checked_function(found)  # type: ignore[return-value]
+        return _checked_function(found)
     skipped = getattr(found, "_is_protocol", False) or hasattr(found, "checks_arguments")
     for part in () if skipped else getattr(found, "__mro__", ()):
         for name, method in list(vars(part).items()) if part.__module__.startswith("maskevidence") else ():
