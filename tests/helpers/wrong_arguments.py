@@ -217,9 +217,10 @@ def _is_right(function: str, argument: str, value: Any, parameter: inspect.Param
         return argument in ("start", "mask_token_id", "missing")
     if whole and abs(value) >= 2**63 and hint not in (Any, object):
         return False
-    if isinstance(value, np.integer | np.floating | np.ndarray):
+    if isinstance(value, np.integer | np.floating | np.ndarray | torch.Tensor):
         value = value.tolist() if "jaxtyping" not in str(hint) else value
-    value = list(value) if isinstance(value, set) else value
+    if isinstance(value, set | list | torch.Tensor) and "jaxtyping" not in str(hint):  # as a list
+        value = tuple(value) if "tuple" in str(hint) else [*value]
     return is_bearable(value, hint, conf=BeartypeConf(is_pep484_tower=True))
 
 

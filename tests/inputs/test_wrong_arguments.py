@@ -56,8 +56,8 @@ def test_every_public_function_and_class_is_called() -> None:
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
-    assert me.RandomSize(np.int64(3)) == me.RandomSize(3)
-    assert type(me.RandomSize(np.int64(3)).draws) is int
+    assert me.RandomSize(np.int64(3)) == me.RandomSize(3)  # type: ignore[arg-type]
+    assert type(me.RandomSize(np.int64(3)).draws) is int  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("build", [me.models.VAE, me.models.Gaussian])
