@@ -27,7 +27,7 @@ from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
-from maskevidence.core.support.checks import some_of, whole_number
+from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies
@@ -344,7 +344,9 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
         ['gaussian', 'ppca:1', 'ppca:2', 'ppca:7']
     """
     if not isinstance(families, str | Sequence) or not all(isinstance(name, str) for name in families):
-        raise InputError(f"families={families!r}; give words such as 'gaussian' or ['ppca', 'masked-net']")
+        raise InputError(
+            f"families={in_short(families)}; give words such as 'gaussian' or ['ppca', 'masked-net']"
+        )
     names = families.split(",") if isinstance(families, str) else list(families)
     words: list[_Word] = []
     for name in (name.strip() for name in names):
