@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt64
@@ -17,6 +17,7 @@ _MOST_COMMON = 5  # a row above a fifth of all rows is not a copy: every fit has
 Rows = Float64[np.ndarray, "N D"]
 
 
+@runtime_checkable
 class Shuffles(Protocol):
     """NumPy's old or new random generator."""
 
