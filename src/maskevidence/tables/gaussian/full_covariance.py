@@ -95,13 +95,15 @@ class Gaussian(GaussianFamily):
     def fit(
         self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 2_000
     ) -> "Gaussian":
-        """Maximum likelihood, in place: sample moments, or quasi-Newton steps if values are missing (NaN).
+        """Maximum likelihood, in place: sample moments; if values are missing (NaN), EM, or quasi-Newton
+        steps where EM would take more than 40.
 
         Args:
             x: shape (N, D).
             ddof: the covariance of complete data is divided by N - ddof.
-            tolerance: with missing values, the fit ends when 20 iterations change the log evidence (of the
-                data in standard units) by less, relative to its size.
+            tolerance: with missing values, the quasi-Newton fit ends when 20 iterations change the log
+                evidence (of the data in standard units) by less, relative to its size; EM when no entry of
+                the covariance is to change by 0.003 of its root.
             max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
 
         Raises:
