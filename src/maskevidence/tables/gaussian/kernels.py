@@ -90,6 +90,9 @@ class Kernels(NamedTuple):
         for count in torch.unique(counts).tolist():
             where = torch.nonzero(counts == count).flatten()
             for rows in torch.split(where, max(1, _MAX_ELEMENTS // (len(own) * max(1, count)))):
+                if count == n_features:
+                    yield self._nothing_visible(rows, pulls)
+                    continue
                 hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
                 x = self.centred(values[rows], visible[rows])
                 pull = x @ precision
@@ -114,6 +117,24 @@ class Kernels(NamedTuple):
                     log_determinant + log_block + (n_features - count) * LOG_2PI,
                     n_features,
                 )
+
+    def _nothing_visible(self, rows: Int64[Tensor, " b"], pulls: Float[Tensor, "N D"]) -> KernelPart:
+        """Rows whose tokens are all hidden: kernel i expects a c_i, and all kernels weigh the same."""
+        n_rows, (n_centres, width) = len(rows), self.centres.shape
+        zeros = self.centres.new_zeros(n_rows, n_centres)
+        return KernelPart(
+            rows,
+            torch.arange(width, device=rows.device).expand(n_rows, width),
+            zeros[:, :1],
+            zeros,
+            zeros,
+            self.centres.new_zeros(n_rows, width),
+            self.centres.T.expand(n_rows, width, n_centres),
+            self.gaussian.covariance.expand(n_rows, width, width),
+            pulls,
+            zeros[:, 0],
+            width,
+        )
 
 
 def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarray, " n_centres"]]:
