@@ -64,8 +64,7 @@ class Gaussian(GaussianFamily):
                 f"a Gaussian's mean is a tensor of shape (D,), not {mean!r}; n_features= gives D"
             )
         width = len(mean)
-        covariance = torch.eye(width, dtype=dtype) if covariance is None else covariance
-        if covariance.shape != (width, width):
+        if covariance is not None and covariance.shape != (width, width):
             raise InputError(
                 f"the mean has {width} entries, the covariance shape {tuple(covariance.shape)}; "
                 f"give shape ({width}, {width})"
@@ -73,7 +72,8 @@ class Gaussian(GaussianFamily):
         super().__init__(mean)
         self.lower = nn.Parameter(torch.zeros(width, width, dtype=dtype))
         self.log_diagonal = nn.Parameter(torch.zeros(width, dtype=dtype))
-        self._set_covariance(covariance)
+        if covariance is not None:
+            self._set_covariance(covariance)
 
     @property
     def factor(self) -> Float[Tensor, "D D"]:

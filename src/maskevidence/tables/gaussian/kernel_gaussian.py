@@ -19,6 +19,8 @@ from maskevidence.tables.gaussian.kernels import KernelPart, Kernels, around_row
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.tables.normal import normal_log_cell, normal_log_density
 
+_MOST_COLUMNS = 3000  # of a fit that chooses its kernels
+_SECONDS = 1.2e-9  # of such a fit, per cube of the columns, on one core
 _SAME_ROW = 1e-10  # squared distance, relative to the sum of squares, below which two rows are one
 
 
@@ -112,7 +114,8 @@ class KernelGaussian(TableModel):
             seed: of the choice of centres, and of the folds of cross-validation.
 
         Raises:
-            InputError: a table that cannot be fitted.
+            InputError: a table that cannot be fitted, or more than 3,000 columns without shrinkage and
+                bandwidth, which takes minutes.
         """
         table = self._table(x)
         check_kernel_table(table, tolerance, max_iterations, self.columns)
@@ -122,6 +125,13 @@ class KernelGaussian(TableModel):
                 "in (0, 1)"
             )
         if shrinkage is None or bandwidth is None:
+            if table.shape[1] > _MOST_COLUMNS:
+                minutes = -(-int(_SECONDS * table.shape[1] ** 3) // 60)
+                raise InputError(
+                    f"{table.shape[1]:,} columns: the choice of shrinkage and bandwidth takes about "
+                    f"{minutes} minutes on one core, and longer with missing values; give both, or at most "
+                    f"{_MOST_COLUMNS:,} columns, or use ppca or factor-analysis"
+                )
             choice = choose_kernels(table, shrinkage=shrinkage, bandwidth=bandwidth, seed=seed)
             shrinkage, bandwidth = choice.shrinkage, choice.bandwidth
         fitted = fit_shrunk(table, shrinkage, tolerance, max_iterations)
