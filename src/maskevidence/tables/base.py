@@ -24,6 +24,7 @@ from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
+from maskevidence.core.support.spread import varies
 from maskevidence.core.table import Table, as_table, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
@@ -248,11 +249,11 @@ class TableModel(HasPage, nn.Module, ABC):
         """Fit a copy of the model to a bootstrap sample of the rows; draw again if the fit fails."""
         table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
         table = table[tokens.maskable.any(1).cpu().numpy()]
-        rng, varying = np.random.default_rng(seed), _varying(table)
+        rng, varying = np.random.default_rng(seed), varies(table)
         why: Exception | str = "a column has one value in each sample"
         for _ in range(_MOST_SAMPLES):
             sample = table[rng.integers(len(table), size=len(table))]
-            if not _varying(sample)[varying].all():
+            if not varies(sample)[varying].all():
                 continue
             again = copy.deepcopy(self)
             try:
@@ -525,12 +526,6 @@ def _with_hole(tokens: Tokens, description: str) -> Iterator[Int64[Tensor, " b"]
         for some in torch.split(rows, _ROWS_AT_ONCE) if len(rows) else ():
             yield some
             advance(len(some))
-
-
-def _varying(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
-    """Which columns have at least two different values; NaN does not count."""
-    missing = np.isnan(table)
-    return np.where(missing, -np.inf, table).max(0) > np.where(missing, np.inf, table).min(0)
 
 
 def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:

@@ -1,7 +1,6 @@
 """Texts to score: from .txt, .jsonl, .csv and .parquet files, folders of them, and the Hugging Face hub."""
 
 import csv
-import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading
 from maskevidence.core.support.sources import (
     HubSet,
@@ -64,11 +64,7 @@ class Texts:
 
     def fingerprint(self) -> str:
         """A hash of the texts, independent of any tokenizer."""
-        digest = hashlib.sha256()
-        for field in self.fields:
-            for text in field:
-                digest.update(f"{len(text)} {text}".encode(errors="surrogatepass"))
-        return digest.hexdigest()
+        return digest(f"{len(text)} {text}" for field in self.fields for text in field)
 
 
 class TextColumns(NamedTuple):
