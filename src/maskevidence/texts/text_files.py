@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading
 from maskevidence.core.support.sources import (
@@ -123,6 +124,7 @@ def read_texts(
         >>> read_texts(str(path))["text"]
         ('I wandered lonely', 'as a cloud')
     """
+    limit = None if limit is None else whole_number("limit", limit, 1)
     read = _find(source, running)
     notes: list[str] = [*read.notes]
     chosen = list(columns) if columns else [_only_text(source, read, notes)]

@@ -2,10 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -27,7 +27,7 @@ from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
-from maskevidence.core.support.checks import some_of, whole_number
+from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.support.spread import varies, with_values
@@ -256,7 +256,7 @@ def _numbers(components: int | str | Sequence[int]) -> list[int]:
     """Numbers of components from a number, several numbers, or a word such as "1-20"."""
     if isinstance(components, str):
         components = parse_components(components)
-    numbers = [components] if isinstance(components, SupportsIndex) else components
+    numbers = components if isinstance(components, Iterable) else [components]
     return [whole_number("components", number) for number in numbers]
 
 
@@ -343,7 +343,9 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
         ['gaussian', 'ppca:1', 'ppca:2', 'ppca:7']
     """
     if not isinstance(families, str | Sequence) or not all(isinstance(name, str) for name in families):
-        raise InputError(f"families={families!r}; give words such as 'gaussian' or ['ppca', 'masked-net']")
+        raise InputError(
+            f"families={in_short(families)}; give words such as 'gaussian' or ['ppca', 'masked-net']"
+        )
     names = families.split(",") if isinstance(families, str) else list(families)
     words: list[_Word] = []
     for name in (name.strip() for name in names):

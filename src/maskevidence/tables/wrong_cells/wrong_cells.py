@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.fingerprints import share_fitted
-from maskevidence.core.model import DENSITY
+from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
@@ -208,6 +208,7 @@ _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
     """The table as a fitted model reads it, which judges all rows."""
+    check_conditionals(model)
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
     coded = with_levels_of(rows, levels)
