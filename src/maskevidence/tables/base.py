@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,14 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.progress import progress
 from maskevidence.core.support.spread import varies
 from maskevidence.core.table import Table, as_table, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
 
 FORMAT = 1  # of the folder of a saved model
+_ROWS_AT_ONCE = 8192  # that are filled together
 _MOST_SAMPLES = 20  # bootstrap samples to try before giving up
 
 
@@ -180,10 +182,14 @@ class TableModel(HasPage, nn.Module, ABC):
             The filled table, with the model's columns in the order in which x has them.
         """
         tokens, order = self._with_holes(x), self._order_of(x)
+        self.refuse_strange_cells(tokens)
+        values, variance = tokens.values.clone(), torch.zeros_like(tokens.values)
         with torch.no_grad():
-            mean, variance = self._missing_moments(tokens)
-        values = torch.where(tokens.maskable, tokens.values, mean)
-        variance = torch.where(tokens.maskable, 0.0, variance)
+            for rows in _with_hole(tokens, "filling"):
+                some, seen = tokens[rows], tokens.maskable[rows]
+                mean, spread = self._missing_moments(some)
+                values[rows] = torch.where(seen, some.values, mean.to(values))
+                variance[rows] = torch.where(seen, 0.0, spread.to(values))
         names = self.columns or column_names(x)
         return Imputation(
             values.cpu().double().numpy()[:, order],
@@ -219,13 +225,17 @@ class TableModel(HasPage, nn.Module, ABC):
         tokens = self._with_holes(x)
         n_bytes = 16 * draws * tokens.values.numel()
         check_memory(n_bytes, f"{draws:,} draws of a table", "draw fewer at a time")
-        tables = []
-        with torch.no_grad():
-            for draw in range(draws):
+        self.refuse_strange_cells(tokens)
+        tables = tokens.values.double().expand(draws, -1, -1).clone()
+        with torch.no_grad(), progress("draws", draws, parts=True) as advance:
+            for draw, table in enumerate(tables):
                 key = int(keyed_bits(whole_number("seed", seed), draw))
-                drawn = (self._bootstrapped(tokens, key) if refit else self)._draw_missing(tokens, key)
-                tables.append(torch.where(tokens.maskable, tokens.values, drawn.double()))
-        return torch.stack(tables).cpu().numpy()[:, :, self._order_of(x)]
+                model = self._bootstrapped(tokens, key) if refit else self
+                for rows in _with_hole(tokens, "drawing"):
+                    some, seen = tokens[rows], tokens.maskable[rows]
+                    table[rows] = torch.where(seen, table[rows], model._draw_missing(some, key).double())
+                advance(1)
+        return tables.cpu().numpy()[:, :, self._order_of(x)]
 
     def refits_to(self, x: object) -> bool:
         """Whether refitting is fast and the model was fitted to all or most of these rows.
@@ -507,6 +517,15 @@ class TableModel(HasPage, nn.Module, ABC):
     def _like(self) -> Tensor:
         """A parameter that has the model's dtype and device."""
         return next(p for p in self.parameters() if p.is_floating_point())
+
+
+def _with_hole(tokens: Tokens, description: str) -> Iterator[Int64[Tensor, " b"]]:
+    """The positions of the rows with a missing value, some at a time, with a progress."""
+    rows = torch.nonzero(~tokens.maskable.all(1)).flatten()
+    with progress(description, len(rows)) as advance:
+        for some in torch.split(rows, _ROWS_AT_ONCE) if len(rows) else ():
+            yield some
+            advance(len(some))
 
 
 def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
