@@ -1,6 +1,7 @@
 """The missing values of a table, filled by a model; the table is written as it was otherwise."""
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -137,7 +138,7 @@ def _without_wrong(table: Table, file: Path) -> Table:
     """The table with holes in place of the cells that a cells.csv calls wrong."""
     values, place = table.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
     with reading_file(file):
-        lines = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+        lines = list(csv.DictReader(io.StringIO(file.read_bytes().decode(), newline="")))
     if lines and not {"row", "column", "value", "called"} <= lines[0].keys():
         raise InputError(
             f"{str(file)!r} is not a cells.csv that `maskevidence cells --out` wrote; give that file"

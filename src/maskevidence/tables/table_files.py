@@ -286,7 +286,7 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
 
 def _guessed_delimiter(text: str) -> str:
     """The mark of ; tab | , that cuts the first lines evenly, or that the first line has."""
-    lines = text[:_HEAD].splitlines()
+    lines = text[:_HEAD].replace("\r\n", "\n").replace("\r", "\n").split("\n")
     lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # whole ones
     sniffer = csv.Sniffer()
     sniffer.preferred = [";", "\t", "|", ","]

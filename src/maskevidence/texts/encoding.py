@@ -76,6 +76,7 @@ class Encoding:
     # how the texts of a block are joined; None for running text between special tokens
     joining: Joining | None = None
     lines: Sequence[int] | None = None  # of the texts in their file, for errors; None if that has no lines
+    names: Sequence[str] | None = None  # of the texts, for errors; None if they have none
 
     @property
     def pair(self) -> bool:
@@ -84,7 +85,8 @@ class Encoding:
 
     def place(self, row: Row) -> str:
         """Where the text of a row stands."""
-        return f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
+        place = f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
+        return place if self.names is None else f"{place}, {self.names[row.source]!r},"
 
     def check(self, texts: Sequence[str]) -> None:
         """Raise an InputError unless the options fit each other and the texts."""
@@ -303,7 +305,7 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
     ]
     for row in rows:
         if not row.main.ids or (options.pair and not row.first.ids):
-            raise InputError(f"the text in {options.place(row)} is empty; leave such rows out")
+            raise InputError(f"the text in {options.place(row)} is empty; leave such rows out (--skip-empty)")
     return rows
 
 

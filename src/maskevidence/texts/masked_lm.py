@@ -244,6 +244,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         allow_unknown: bool = False,
         joining: Joining | None = None,
         lines: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
     ) -> EncodedTexts:
         """Encode texts as tokens, with the special tokens as context.
 
@@ -263,6 +264,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             joining: join the texts of blocks by the end-of-text token and score special tokens; see
                 `Joining`.
             lines: the line of each text in its file, for errors.
+            names: the name of each text, such as that of a FASTA record, for errors.
 
         Returns:
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
@@ -294,6 +296,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             allow_unknown=allow_unknown,
             joining=joining,
             lines=lines,
+            names=names,
         )
         return encode_texts(self.tokenizer, texts, options)
 

@@ -63,12 +63,13 @@ def prepare_pairs(
 ) -> tuple[Prepared, Prepared]:
     """The same for the first and for the second texts of pairs, which have the same ids."""
     _check(model, design, options)
-    both = [read(data, each) for each in (options, replace(options, text=options.against))]
+    required = [str(options.text), str(options.against)]
+    both = [read(data, replace(options, text=column), required) for column in required]
     for texts, (column,) in both:
         for row, text in enumerate(texts[column]):
             if not text.strip():
                 place = place_of(row, texts.lines)
-                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
+                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out, or give --skip-empty")
     loaded = load_text_model(model, options.checkpoint)
     first, second = (_encoded(model, data, loaded, *each, options) for each in both)
     return first, second
@@ -111,6 +112,7 @@ def _encoded(
             block_size=options.block_size,
             allow_unknown=options.allow_unknown,
             lines=texts.lines,
+            names=texts.labels,
             joining=None
             if recipe is None or recipe.block_size is None
             else Joining(recipe.ends, recipe.visible),
@@ -154,6 +156,8 @@ def _encoded(
         "id_column": options.id_column,
         "block_size": options.block_size,
         "context_field": options.context_field,
+        "skip_empty": ",".join(texts.skipped) or None,
+        "upper": options.upper or None,
     }
     return prepared.read_with(data, of_reading)
 
@@ -185,8 +189,11 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
     return digest.hexdigest()
 
 
-def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
-    """The texts, and the one or two columns of them that are scored."""
+def read(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple[Texts, list[str]]:
+    """The texts, and the one or two columns of them that are scored.
+
+    With --skip-empty, rows without text in a required column are left out, by default in a scored one.
+    """
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
@@ -199,6 +206,8 @@ def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
         id_column=options.id_column,
         limit=options.limit,
         running=options.block_size is not None and options.recipe is None,
+        skip_empty=required if options.skip_empty else None,
+        upper=options.upper,
     )
     scored = [texts.columns[0]] if columns is None else columns
     if prompts in scored:
@@ -208,9 +217,15 @@ def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
 
 def reopen(source: DataSource) -> Texts:
     """The texts of a run, read again by the name and with the options that run.json records."""
-    limit = source.options.get("limit")
+    limit, skipped = (source.options.get(name) for name in ("limit", "skip_empty"))
     assert not isinstance(limit, str)
-    return read_texts(source.name, source.columns, limit=limit)
+    return read_texts(
+        source.name,
+        source.columns,
+        limit=limit,
+        skip_empty=None if skipped is None else str(skipped).split(","),
+        upper=bool(source.options.get("upper")),
+    )
 
 
 def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:

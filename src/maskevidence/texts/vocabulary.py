@@ -23,7 +23,7 @@ def read_vocabulary(file: Path) -> list[str]:
     with reading(file):
         content = file.read_bytes()
     try:
-        words = content.decode("utf-8").removeprefix("\ufeff").splitlines()
+        words = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{str(file)!r} is not UTF-8 text; give a vocab.txt with one word per line"
