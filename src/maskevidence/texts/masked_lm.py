@@ -20,7 +20,7 @@ from maskevidence.core.support.progress import quiet
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.call_sizes import CallSizes
 from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
-from maskevidence.texts.network_calls import NetworkAdapter
+from maskevidence.texts.network_calls import NetworkAdapter, limit_of
 from maskevidence.texts.options import Long
 
 
@@ -209,7 +209,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """
         model = cls(fn, tokenizer, mask_token_id=mask_token_id, batch_tokens=batch_tokens)
         model.conditionals = conditionals
-        model.max_tokens = max_tokens
+        model.max_tokens = limit_of(max_tokens)
         return model
 
     @property

@@ -1,6 +1,5 @@
 """How a masked language model calls its network: of transformers, of a diffusion family, or a function."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.pretrained import config_settings
 from maskevidence.core.support.threads import alone_with
-from maskevidence.texts.diffusion import DiffusionNetwork
+from maskevidence.texts.diffusion import DiffusionNetwork, arguments_of
 from maskevidence.texts.masked_head import (
     PROBE_LENGTH,
     Head,
@@ -82,7 +81,7 @@ class NetworkAdapter:
     def _examine(self, n_ids: int, mask_token_id: int | None = None) -> None:
         """Try the network on a few tokens, some of them masked if there is a mask token."""
         network = self.network
-        self._takes = _arguments(network)
+        self._takes = arguments_of(network)
         modes = [(module, module.training) for module in network.modules()]
         network.eval()
         limit = PROBE_LENGTH if self.max_tokens is None else self.max_tokens
@@ -224,15 +223,3 @@ def limit_of(stated: Any) -> int | None:
         (512, 512, None, None, None)
     """
     return int(stated) if isinstance(stated, int | float) and 0 < stated < _UNLIMITED else None
-
-
-def _arguments(network: Any) -> frozenset[str]:
-    """The arguments of a network, or of the one below where a wrapper (of peft, of torch.compile) passes all on.
-
-    Such a wrapper takes `*args, **kwargs` and holds one module.
-    """
-    takes = inspect.signature(network.forward).parameters
-    below = list(network.children())
-    if len(below) == 1 and all(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in takes.values()):
-        return _arguments(below[0])
-    return frozenset(takes)
