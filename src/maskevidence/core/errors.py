@@ -23,7 +23,7 @@ class MissingExtraError(MaskEvidenceError, ImportError):
 
 
 class UnknownTokensWarning(UserWarning):
-    """More than 5 % of the tokens of the texts are unknown to the tokenizer."""
+    """More than 5 % of the letters of the texts are unknown to the tokenizer."""
 
 
 class CollapsedWeightsWarning(UserWarning):

@@ -164,6 +164,13 @@ def _tokenizer(texts: list[str], asked: TextTraining, vocabulary_size: int, *, l
     if asked.pattern is not None:
         raise InputError("--pattern reads a vocab.txt; name that by --tokenizer")
     if letters and asked.vocabulary_size is None:
+        both = {letter for text in texts for letter in text if letter.islower()}
+        both &= {letter.lower() for text in texts for letter in text if letter.isupper()}
+        if both:
+            raise InputError(
+                f"the sequences have small letters ({', '.join(sorted(both))}) beside the same capital ones, which "
+                "would be learnt as further letters; make them capital ones with --upper, or name a tokenizer"
+            )
         return letter_tokenizer(texts)
     return word_pieces(texts, asked.vocabulary_size or vocabulary_size)
 

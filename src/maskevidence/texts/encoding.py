@@ -26,7 +26,9 @@ from maskevidence.texts.pieces import (
     frame_of,
     joined,
     n_bytes_of,
+    n_unknown,
     reads_residues,
+    special_words,
     tokenize,
     wants_spaces,
     with_spaces,
@@ -231,8 +233,9 @@ AS_ONE_TEXT = (
     "(pair=True) puts the separator of pairs there"
 )
 AS_A_PAIR = "a prompt and its text are framed as a pair, and cut into tokens each by itself"
-_LARGE_SHARE = 0.05  # of unknown tokens: a warning
+_LARGE_SHARE = 0.05  # of unknown letters: a warning
 _TOO_LARGE_SHARE = 0.2
+_TRIED = 100  # texts
 
 
 @dataclass(frozen=True)
@@ -268,7 +271,12 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
         rows = shortened_rows(_rows(tokenizer, texts, options), frame, options, notes)
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
-    _count_unknown(tokenizer, rows, options, notes)
+    every = [text for column in (options.context, texts, options.second) if column for text in column]
+    _count_unknown(tokenizer, rows, every, options, notes)
+    spelled = special_words(tokenizer)
+    found = [match[0] for match in map(spelled.search, every) if match] if spelled else []
+    if found:
+        notes.append(f"{len(found):,} texts spell special tokens such as {found[0]!r}, which are read as text")
     if reads_residues(tokenizer):
         notes.append(RESIDUES)
         if wants_spaces(tokenizer) and any(with_spaces(text) != text for text in texts):
@@ -339,27 +347,40 @@ def _after_contexts(
     return both
 
 
-def _count_unknown(tokenizer: Any, rows: list[Row], options: Encoding, notes: list[str]) -> None:
-    """Add the share of tokens that the tokenizer does not know to `notes`, unless it is 0."""
+def _count_unknown(
+    tokenizer: Any, rows: list[Row], texts: Sequence[str], options: Encoding, notes: list[str]
+) -> None:
+    """Add the share of the texts that the tokenizer does not know to `notes`, unless it is 0."""
     unknown = getattr(tokenizer, "unk_token_id", None)
-    if unknown is None:
+    with_unknown = [row for row in rows if unknown in row.main.ids or unknown in row.first.ids]
+    if unknown is None or not with_unknown:
         return
-    n_unknown: int = sum(text.ids.count(unknown) for row in rows for text in (row.first, row.main))
-    n_tokens = sum(row.n_tokens for row in rows)
-    if n_unknown == 0:
-        return
-    share = n_unknown / n_tokens
+    n, n_all, unit = n_unknown([text for row in rows for text in (row.first, row.main)], unknown)
+    residues, share = reads_residues(tokenizer), n / n_all
+    small = any(map(str.islower, "".join(texts))) if residues else _capitals_help(tokenizer, texts, unknown)
     what = (
-        f"{n_unknown:,} of {n_tokens:,} tokens ({share:.2%}) are {tokenizer.unk_token}: the tokenizer does "
-        "not know what they stand for"
+        f"{n:,} of {n_all:,} {'letters' if residues and unit == 'bytes' else unit} ({share:.2%}) are "
+        f"{tokenizer.unk_token}, first in {options.place(with_unknown[0]).rstrip(',')}: the tokenizer does not "
+        f"know {'small letters' if small else 'what they stand for'}"
     )
-    if share > _TOO_LARGE_SHARE and not options.allow_unknown:
-        residues = "write residues as capital letters, with spaces if the model needs them"
-        remedy = residues if reads_residues(tokenizer) else "give the model's own tokenizer"
+    if (share > _TOO_LARGE_SHARE or (residues and small)) and not options.allow_unknown:
+        remedy = "write residues as capital letters" if residues else "give the model's own tokenizer"
+        remedy = "make them capital ones with --upper (text.upper())" if small else remedy
         raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
+    what += "; --upper makes them capital ones" if small else ""
     if share > _LARGE_SHARE:
         warnings.warn(f"{what}; check that it is the model's own", UnknownTokensWarning, stacklevel=4)
     notes.append(what)
+
+
+def _capitals_help(tokenizer: Any, texts: Sequence[str], unknown: int) -> bool:
+    """Whether less of some texts is unknown in capital letters."""
+    some = [text for text in texts if text.upper() != text][:_TRIED]
+    before, after = (
+        n_unknown(tokenize(tokenizer, each), unknown)[0] if each else 0
+        for each in (some, [text.upper() for text in some])
+    )
+    return after < before
 
 
 def _assembled(

@@ -260,7 +260,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 observations of nearly equal length, or "truncate".
             block_size: pack all texts, one after the other, into blocks of `block_size` tokens, special
                 tokens included; each block is one observation.
-            allow_unknown: encode texts although more than 20 % of their tokens are unknown to the tokenizer.
+            allow_unknown: encode texts although more than 20 % of their letters are unknown to the tokenizer, or
+                small letters of proteins.
             joining: join the texts of blocks by the end-of-text token and score special tokens; see
                 `Joining`.
             lines: the line of each text in its file, for errors.
@@ -270,11 +271,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
 
         Raises:
-            InputError: an empty text, one that is too long, options that do not fit together, or more than
-                20 % of unknown tokens.
+            InputError: an empty text, one that is too long, options that do not fit together, more than
+                20 % of unknown letters, or proteins in small letters.
 
         Warns:
-            UnknownTokensWarning: more than 5 % of the tokens are unknown to the tokenizer.
+            UnknownTokensWarning: more than 5 % of the letters are unknown to the tokenizer.
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             got = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"

@@ -28,7 +28,7 @@ from maskevidence.texts.options import CheckpointOptions, ScoredTextOptions, Tex
 from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
-from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
+from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
 
 
 def prepare(
@@ -123,6 +123,7 @@ def _encoded(
     if options.hides_words:
         wrap = partial(WholeWords, texts=encoded, left_to_right=options.word_l2r)
         notes.append(HIDDEN_LATER if options.word_l2r else HIDDEN_TOGETHER)
+        notes += notes_on_words(encoded, (text for column in scored for text in texts[column]))
     if checkpoint.bf16:
         notes.append("computed under bfloat16 autocast")
     tokenizer = checkpoint.tokenizer
