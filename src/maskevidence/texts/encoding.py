@@ -357,7 +357,7 @@ def _count_unknown(
         return
     n, n_all, unit = n_unknown([text for row in rows for text in (row.first, row.main)], unknown)
     residues, share = reads_residues(tokenizer), n / n_all
-    small = any(map(str.islower, "".join(texts))) if residues else _capitals_help(tokenizer, texts, unknown)
+    small = _capitals_help(tokenizer, texts, unknown)
     what = (
         f"{n:,} of {n_all:,} {'letters' if residues and unit == 'bytes' else unit} ({share:.2%}) are "
         f"{tokenizer.unk_token}, first in {options.place(with_unknown[0]).rstrip(',')}: the tokenizer does not "
@@ -376,11 +376,9 @@ def _count_unknown(
 def _capitals_help(tokenizer: Any, texts: Sequence[str], unknown: int) -> bool:
     """Whether less of some texts is unknown in capital letters."""
     some = [text for text in texts if text.upper() != text][:_TRIED]
-    before, after = (
-        n_unknown(tokenize(tokenizer, each), unknown)[0] if each else 0
-        for each in (some, [text.upper() for text in some])
-    )
-    return after < before
+    both = [some, [text.upper() for text in some]] if some else []
+    counts = [n_unknown(tokenize(tokenizer, each), unknown)[0] for each in both]
+    return counts != sorted(counts)
 
 
 def _assembled(

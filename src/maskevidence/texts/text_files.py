@@ -234,7 +234,7 @@ def _only_text(source: str, read: TextColumns, notes: list[str]) -> str:
                 f"{_short(name)!r}; write a name above it, or if it is one, give it with --text"
             )
         notes.append(f"the first row of {read.header.name!r} was taken for the header: {name!r}")
-    else:
+    elif len(read.names) > 1:
         notes.append(f"the texts are column {name!r}, the only one with text")
     return name
 
