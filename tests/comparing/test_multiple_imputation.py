@@ -70,15 +70,53 @@ def test_other_rows_given_parameters_and_networks_take_them_as_known(tmp_path: P
         np.testing.assert_array_equal(me.draw_missing(model, rows, 2, seed=1), known)
 
 
-def test_a_sample_that_cannot_be_fitted_is_one_line() -> None:
+def test_few_rows_with_many_holes_are_drawn_by_refits() -> None:
+    """Samples of two different complete rows determine no covariance: the prior of one row does."""
     table = half_missing(8)
     table[0, 0] = 1.0  # five complete rows, of which a sample may have two
     model = me.models.Gaussian(n_features=2).fit(table)
+    drawn = me.draw_missing(model, table, 50)[:, np.isnan(table[:, 0]), 0]
+    assert 0.5 < np.median(np.abs(drawn)) < 2
+
+
+@pytest.mark.parametrize(
+    "model", [me.models.Gaussian(n_features=3), me.models.KernelGaussian(3, 1)], ids=["full", "kernels"]
+)
+def test_a_sample_in_which_a_column_does_not_vary_is_drawn_again(model: Any) -> None:
+    """A third of the samples have only one value of the third column, or none."""
+    table = np.column_stack([half_missing(20), np.full(20, NAN)])
+    table[[3, 5, 7, 9], 2] = [0.0, 0.0, 0.0, 1.0]
+    assert np.isfinite(me.draw_missing(model.fit(table), table, 30)).all()
+
+
+def test_samples_that_cannot_be_fitted_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = half_missing(8)
+    model = me.models.PPCA(2, 1).fit(table)
+    fits = []
+
+    def refuse(*_: object) -> None:
+        fits.append(1)
+        raise me.NumericalError("no noise is left")
+
+    monkeypatch.setattr(me.models.PPCA, "fit", refuse)
     with pytest.raises(
-        me.InputError, match=r"to a bootstrap sample of the rows: .*; with refit=False its param"
+        me.InputError, match="to 20 bootstrap samples of the rows: no noise is left; with refit=False its par"
     ):
-        me.draw_missing(model, table, 20)
-    assert me.draw_missing(model, table, 20, refit=False).shape == (20, 8, 2)
+        me.draw_missing(model, table, 2)
+    assert 10 < len(fits) <= 20  # in some, a column has one value
+    assert me.draw_missing(model, table, 2, refit=False).shape == (2, 8, 2)
+
+
+def test_the_centres_of_a_refitted_mixture_of_kernels_vary_as_rows_do() -> None:
+    """Var[y | x] of filled values is that of the rows with y; centres at conditional means have less."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    table = np.column_stack([x + rng.normal(size=400), x])
+    table[rng.random(400) < 0.6, 0] = NAN
+    hole = np.isnan(table[:, 0])
+    model = me.models.KernelGaussian(2, 1).fit(table, shrinkage=0.002, bandwidth=0.5)
+    residual = (me.draw_missing(model, table, 20) - x[:, None])[:, hole, 0]
+    assert residual.var() == pytest.approx(np.var(table[~hole, 0] - x[~hole]), rel=0.12)
 
 
 def test_pooled_degrees_of_freedom_are_those_of_barnard_and_rubin() -> None:
@@ -117,6 +155,6 @@ def test_what_cannot_be_pooled(estimates: Any, errors: Any, options: dict[str, A
 @pytest.mark.slow
 def test_pooled_intervals_cover_with_few_rows() -> None:
     """150 tables of 60 rows, half of one column missing: known parameters cover about 89 %."""
-    held = np.array([pooling.covers("gaussian", 60, 0.5, seed) for seed in range(150)]).mean(0)
+    held = np.array([pooling.covers("gaussian", 60, 0.5, "x", seed) for seed in range(150)]).mean(0)
     assert held[1] >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 150)
     assert held[1] > held[0]

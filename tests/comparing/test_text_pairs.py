@@ -1,5 +1,6 @@
 """Pairs under one model: differences, their errors over masks, ties, and the interval of the accuracy."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -139,8 +140,12 @@ def sets(**options: object) -> list[me.EvidenceEstimate]:
 
 
 def test_the_difference_of_unpaired_sets_has_the_errors_of_both() -> None:
-    """Four variances add up with Welch's degrees of freedom, and rare masks move the ends crosswise."""
-    a, b = sets(design=me.RandomSize(8))
+    """The rows' spread has n - 1 degrees of freedom, what masks add their own; rare masks move the ends
+    crosswise."""
+    a, b = (
+        replace(each, per_observation=np.arange(n) * math.sqrt(12 * square / (n + 1)))
+        for each, n, square in zip(sets(design=me.RandomSize(8)), (30, 40), (0.04, 0.05), strict=True)
+    )
     a, b = (
         replace(a, mask_se=0.3, mask_df=3.0, data_se=0.1),
         replace(b, mask_se=0.5, mask_df=5.0, data_se=0.2),
@@ -148,7 +153,7 @@ def test_the_difference_of_unpaired_sets_has_the_errors_of_both() -> None:
     a, b = replace(a, tails=(0.01, 0.02)), replace(b, tails=(0.1, 0.2))
     found = subtract_sets(a, b, ("a", "b"))
     assert "wider below because masks that were not drawn" in str(found.page().parts[1])
-    v, df = np.array([0.3, 0.5, 0.1, 0.2]) ** 2, np.array([3, 5, 29, 39])
+    v, df = np.array([0.04, 0.05, 0.1 - 0.04, 0.29 - 0.05]), np.array([29, 39, 3, 5])
     half = student.ppf(0.975, v.sum() ** 2 / (v**2 / df).sum()) * np.sqrt(v.sum())
     wanted = [
         found.difference - half + np.log(0.05) * 0.21,

@@ -284,7 +284,7 @@ def test_a_cell_of_every_column_can_be_found() -> None:
     ("options", "words"),
     [
         ({"rate": 0.0}, "rate=0.0; give a share"),
-        ({"folds": 1}, "folds=1; give a seed"),
+        ({"folds": 1}, "folds=1; give a whole number of 2 or more"),
         ({"seed": -1}, "seed=-1"),
         ({"trusted": np.zeros((5, 2))}, "2 columns"),
         ({"trusted": np.full((5, 3), np.inf)}, "infinite"),

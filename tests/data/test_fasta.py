@@ -32,6 +32,11 @@ def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: P
     assert len(read_fasta(file).sequences[0]) == 1_000_000
 
 
+def test_only_line_ends_end_a_header(tmp_path: Path) -> None:
+    (tmp_path / "a.fasta").write_text(">a\u2028MKV\x0bx\nMK\r\n>b\nTA", newline="")
+    assert read_fasta(tmp_path / "a.fasta")[:2] == (["a", "b"], ["MK", "TA"])
+
+
 def test_plain_files_have_no_notes(tmp_path: Path) -> None:
     file = tmp_path / "proteins.fasta"
     file.write_text(">a\nMKTA\n>b\nMKUO\n")

@@ -308,6 +308,17 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("-999,1\n3,3\n4,5\n5,2\n", {}, "-999 stands far below all other values of 'a': if it means missing"),
         ("999,1\n3,3\n4,5\n5,2\n", {}, "999 stands far above all other values of 'a': if it means missing"),
         ("-88,1\n3,3\n4,5\n5,2\n-88,7\n", {}, "-88 stands far below all other values of 'a'"),
+        ("-99,1\n3,3\n500,5\n900,2\n-99,7\n", {}, "-99 is the only negative value of 'a': if it means"),
+        ("-9,1\n0,3\n1,5\n1,2\n-9,7\n", {}, "-9 is the only negative value of 'a': if it means missing"),
+        ("-99.9,1\n3,3\n500,5\n900,2\n-99.9,7\n", {}, "-99.9 is the only negative value of 'a'"),
+        ("-99,1\n3,3\n500,5\n900,2\n", {}, ""),
+        ("-99,1\n-3,3\n500,5\n900,2\n-99,7\n", {}, ""),
+        (
+            "".join(f"{k * 999},{k % 7}\n" for k in (*[-1] * 5, *range(-9, 9))),
+            {},
+            "-999 is in more cells than all",
+        ),
+        ("".join(f"{k * 999},{k % 7}\n" for k in (*[-1] * 5, *range(-9, 9), 3)), {}, ""),
         ("-88,1\n3,3\n4,5\n5,2\n", {}, ""),  # once
         ("88,1\n3,3\n4,5\n5,2\n88,7\n", {}, ""),  # may be a large value
         ("-9,1\n30,-9\n4,50\n5,2\n", {}, ""),  # not below the range of the others
@@ -355,6 +366,39 @@ class TestFiles:
         assert (table.columns, table.labels) == (("a", "b"), ("x", "y"))
         np.testing.assert_array_equal(table.values, [[1, 0.5], [2, NAN]])
         assert table.notes == ("the rows are named by the index of the data frame, 'who'",)
+
+    @pytest.mark.parametrize("stored", [b"{", b"[1]", b'{"index_columns": 3}', b"\xff"])
+    def test_damaged_metadata_of_pandas(self, tmp_path: Path, stored: bytes) -> None:
+        table = pa.table({"a": [1.0, 2.0]}).replace_schema_metadata({b"pandas": stored})
+        parquet.write_table(table, tmp_path / "t.parquet")
+        with pytest.raises(me.InputError, match="has metadata of pandas that cannot be read; write it again"):
+            read_table(tmp_path / "t.parquet")
+
+    def test_text_of_pyarrow_in_views(self, tmp_path: Path) -> None:
+        words = pa.array(["u", "v", None, "u"], pa.string_view())
+        parquet.write_table(pa.table({"w": words, "x": [1.0, 2, 3, 4]}), tmp_path / "t.parquet")
+        table = read_table(tmp_path / "t.parquet", words=True)
+        assert table.levels == {"w": ("u", "v")}
+
+    def test_a_file_that_grows_beyond_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000_000, 1))
+        monkeypatch.setattr("maskevidence.core.support.checks.free_memory", lambda: 2**26)
+        with pytest.raises(me.InputError, match=r"unpacked, need about 0 GiB of memory, .*; give fewer rows"):
+            read_table(tmp_path / "t.csv.gz")
+
+    def test_blank_lines_are_said(self, tmp_path: Path) -> None:
+        note = "2 blank lines are no row of the table (first: line 3)"
+        table = read_table(csv(tmp_path, "\na,b\n\n1,2\n  \n3,4\n\n\n"))
+        assert note in table.notes
+        assert table.place(1) == "line 6"
+        assert read_table(csv(tmp_path, "a,b\n1,2\n3,4\n\n\n")).notes == ()
+
+    def test_words_that_a_spreadsheet_runs(self, tmp_path: Path) -> None:
+        table = read_table(csv(tmp_path, "who,a\n=1+1,2\n=2,3\nx,9\n"), id_column="who")
+        assert (
+            "'=1+1' is a formula to a spreadsheet (of 2 such words): import written CSV files as text"
+            in table.notes
+        )
 
     @pytest.mark.parametrize("name", ["t.csv.gz", "t.parquet"])
     def test_addresses_are_read_by_fsspec(self, name: str) -> None:

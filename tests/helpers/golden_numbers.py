@@ -524,6 +524,7 @@ def commands() -> Numbers:
         for name, words in COMMANDS.items():
             command(*words.split(), "--json", "said.json")
             found[name] = few(json.loads(Path("said.json").read_text()))
+            Path("said.json").unlink()
         found["filled.csv"] = flat(np.genfromtxt("filled.csv", delimiter=",", skip_header=1)[:3])
     return found
 

@@ -67,9 +67,9 @@ def test_numbers_for_a_model_of_words_and_words_for_one_of_numbers(network: me.m
         "t", NUMBERS.values % 2, ("x", "w"), np.arange(8), levels={"x": ("a", "b"), "w": ("a", "b")}
     )
     for data, message in (
-        (NUMBERS, "column 'w' of the data holds numbers, the model was fitted to words"),
-        (words, "column 'x' of the data holds words, the model was fitted to numbers"),
-        (FRAME.assign(x="a"), "column 'x' of the data holds words, the model was fitted to numbers"),
+        (NUMBERS, "column 'w' of 't' holds numbers, the model was fitted to words"),
+        (words, "column 'x' of 't' holds words, the model was fitted to numbers"),
+        (FRAME.assign(x="a"), "column 'x' of 'the data' holds words, the model was fitted to numbers"),
     ):
         for ask in (network.score_samples, network.impute):
             with pytest.raises(me.InputError, match=message):

@@ -83,3 +83,44 @@ def test_blank_lines_of_one_column_are_missing_values(tmp_path: Path) -> None:
     assert filled.tolist() == [1.0, 4.25, 3.0, 4.25, 4.0, 9.0]
     with pytest.raises(me.InputError, match="has no value in line 4; leave it out"):
         read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+@pytest.mark.parametrize("model", ["gaussian", "masked-net"])
+def test_pandas_reads_what_stands_in_place_of_nullable_columns(
+    tmp_path: Path, ending: str, model: str
+) -> None:
+    """ArrowInvalid: the file named the column's old type Int64, and it holds 5.13."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(5, 1, 60)
+    kinds = ["Int64", "UInt8", "Int8", "boolean", "Float32", "Float64", "int64[pyarrow]", "bool[pyarrow]"]
+    numbers = {
+        name: base + rng.normal(0, 1, 60) > 5 if "bool" in name else (9 * base + rng.normal(0, 3, 60)).round()
+        for name in kinds
+    }
+    given = pd.DataFrame({name: pd.array(pd.array(of).astype(name)) for name, of in numbers.items()})
+    holes = rng.random(given.shape) < 0.15
+    frame = given.mask(holes).assign(
+        whole=np.arange(60, dtype="int16"), x=(base + rng.normal(0, 0.3, 60)).astype("float32")
+    )
+    frame = frame.astype({name: name for name in kinds}).set_index(pd.Index(range(100, 160), name="who"))
+    frame.loc[101, "x"] = np.nan
+    getattr(frame, f"to_{ending}")(tmp_path / f"t.{ending}")
+    if model == "masked-net":
+        table, model = read_table(tmp_path / f"t.{ending}", words=True), str(tmp_path / "model")
+        me.models.MaskedNetwork(len(table.columns), 4, 1).fit(table, epochs=1).save(model)
+    out = tmp_path / f"f.{ending}"
+    fill_table(model, str(tmp_path / f"t.{ending}"), ImputeOptions(out))
+    filled = getattr(pd, f"read_{ending}")(out)
+    assert filled.index.equals(frame.index)
+    assert not filled[frame.columns].isna().any(axis=None)
+    for name in frame.columns:
+        seen = frame[name].notna()
+        assert filled[name][seen].tolist() == frame[name][seen].tolist(), name
+        old, new = str(frame[name].dtype), str(filled[name].dtype)
+        if seen.all() or "loat" in old or (filled[name] == filled[name].round()).all():
+            assert new == old
+        else:
+            assert new == ("double[pyarrow]" if "pyarrow" in old else "Float64")
+    fill_table(model, str(tmp_path / f"t.{ending}"), ImputeOptions(out, draws=2, overwrite=True))
+    assert len(getattr(pd, f"read_{ending}")(out)) == 120

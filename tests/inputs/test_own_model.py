@@ -66,6 +66,11 @@ class Ends(Plain):
         raise SystemExit(0)
 
 
+class Pipe(Plain):
+    def log_conditionals(self, tokens, masked):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
 class Prints(Plain):
     def log_conditionals(self, tokens, masked):
         print("asked")
@@ -140,7 +145,9 @@ def test_the_command_gives_what_python_gives(run: CommandLine, place: Path) -> N
 def test_a_run_is_not_resumed_by_other_code(run: CommandLine, place: Path) -> None:
     words = ("score", "model.py:make", "table.csv", "--drop", "name", "--out", "run")
     assert run(*words).code == 0
-    assert "was finished before" in run(*words).out
+    again = run(*words).out
+    assert "was finished before" in again
+    assert "model.py:make was not scored again: these are its stored scores." in again
     (place / "neighbour.py").write_text("MEAN = 0.25")
     __import__("sys").modules.pop("neighbour")
     assert "another run (model_fingerprint" in run(*words).error
@@ -185,6 +192,28 @@ def make():""",
     assert json.loads(Path("run/run.json").read_text())["design"]["draws"] == 8
 
 
+def test_a_run_is_not_extended_by_a_model_that_differs_on_some_rows(run: CommandLine, place: Path) -> None:
+    Path("last.txt").write_text("0")
+    Path("model.py").write_text(
+        CODE.replace(
+            "def make():",
+            """class Reads(Plain):
+    def log_conditionals(self, tokens, masked):
+        other = float(pathlib.Path(__file__).with_name("last.txt").read_text())
+        last = other * (tokens.ids > 14)[:, None]
+        return torch.where(masked, -((tokens.values - 0.5 - last) ** 2), 0.0)
+
+
+def make():""",
+        )
+    )
+    words = ("score", "model.py:Reads", "table.csv", "--drop", "name", "--out", "run", "--design")
+    assert run(*words, "random-size:4").code == 0
+    assert run(*words, "random-size:8").code == 0
+    Path("last.txt").write_text("1")
+    assert "other scores than those stored" in run(*words, "random-size:16").error
+
+
 def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
     assert run("score", "model.py:make", "table.csv", "--drop", "name", "--out", "run").code == 0
     mark = place / "was run"
@@ -224,6 +253,7 @@ def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
         ("model.py:Waits", "log_conditionals of Waits is an async method; write def instead of async def"),
         ("model.py:Agrees", "log_conditionals of Agrees answers yes or no; log-probabilities are real"),
         ("model.py:Ends", "SystemExit in {place}/model.py"),
+        ("model.py:Pipe", "BrokenPipeError in {place}/model.py"),
     ],
 )
 def test_wrong_words_and_code_that_fails(run: CommandLine, place: Path, word: str, message: str) -> None:

@@ -20,6 +20,7 @@ import maskevidence as me
 from command_line import CommandLine
 from forked import exit_code, fork
 from maskevidence.core.errors import InputError, UntrustedFileWarning
+from maskevidence.lm_eval.command import _complete
 from maskevidence.lm_eval.harness import AnswerCache, _with_error, errors_page
 from maskevidence.texts.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
@@ -418,6 +419,11 @@ def test_the_command_writes_the_errors_beside_the_results(
     assert f"{ties.get('acc', 0)} of 2" in errors
     report = json.loads((tmp_path / "out" / "evidence.json").read_text())
     assert report["tasks"]["sentences"]["documents"] == 2
+    arguments = SimpleNamespace(
+        model_args={"pretrained": "m"}, output_path=tmp_path / "out", batch_size=1, device="cpu"
+    )
+    _complete(arguments)
+    assert arguments.model_args["evidence"] == str(tmp_path / "out" / "evidence-2.json")
     logged = next((tmp_path / "out").rglob("samples_*.jsonl")).read_text().splitlines()
     assert len(logged) == 2
     assert "mask_se" in logged[0]

@@ -138,7 +138,7 @@ BAD = {
     "a short mask": ({"categorical_features": [True, False]}, lambda frame: frame, "or a mask of 5 columns"),
     "half a position": ({"categorical_features": [1.5]}, lambda frame: frame, r"=\[1.5\]; give positions"),
     "no width": ({"width": 0}, lambda frame: frame, "width=0"),
-    "a dropout of 1": ({"dropout": 1.0}, lambda frame: frame, r"dropout=1.0; .* a dropout in \[0, 1\)"),
+    "a dropout of 1": ({"dropout": 1.0}, lambda frame: frame, r"dropout=1.0; give a share in \[0, 1\)"),
     "an empty column": ({}, lambda frame: frame.assign(pet=None), r"observed values: \['pet'\]. Leave them"),
 }
 

@@ -157,7 +157,7 @@ def test_a_table_of_yes_and_no_has_probabilities() -> None:
             "BernoulliPCA gives no mass of cells; give a density",
         ),
         (
-            lambda: CellMass(MODELS["PPCA"](), [Column("category", (0.0, 1.0))] * 4),
+            lambda: CellMass(MODELS["PPCA"](), [Column("category", (0.0, 1.0), 0.25)] * 4),
             "a column holds categories",
         ),
     ],

@@ -481,3 +481,71 @@ def test_the_log_of_a_mean_of_few_draws_is_unbiased_to_first_order(weighted: boo
     error = np.std(np.mean(found, axis=1)) / math.sqrt(1_000)
     assert error < 0.0025
     assert abs(np.mean(found)) < 0.004 + 3 * error
+
+
+class TestResponses:
+    def test_the_mask_of_a_masked_array_counts(self) -> None:
+        """A masked 999 was read as the response."""
+        x, y = regression(12)
+        mask = np.arange(12) == 5
+        expected = me.evidence_of_rows(BayesianRegression(), x, np.where(mask, np.nan, y)).log_evidence
+        masked = np.ma.masked_array(np.where(mask, 999.0, y), mask)
+        assert me.evidence_of_rows(BayesianRegression(), x, masked).log_evidence == expected
+        whole = np.ma.masked_array(np.where(mask, 999, (10 * y).round()).astype(int), mask)
+        holed = np.where(mask, np.nan, (10 * y).round())
+        maker = BayesianRegression()
+        assert me.evidence_of_rows(maker, x, whole).log_evidence == pytest.approx(
+            me.evidence_of_rows(maker, x, holed).log_evidence
+        )
+        coin = DirichletMultinomial([1, 1])
+        words = np.ma.masked_array(["no", "yes", "?", "no"], [False, False, True, False])
+        for given in (words, ["no", "yes", None, "no"], ["no", "yes", math.nan, "no"]):
+            assert me.evidence_of_rows(coin, None, given).log_evidence == pytest.approx(
+                me.evidence_of_rows(coin, None, [0, 1, math.nan, 0]).log_evidence
+            )
+        rows = np.ma.masked_array(x, np.arange(36).reshape(12, 3) == 4)
+        for hidden in (rows, rows.filled(np.nan)):  # 0 stood for them
+            with pytest.raises(me.InputError, match="x has no value in row 1, column 1; fill it, or leave"):
+                me.evidence_of_rows(maker, hidden, y)
+        seen = []
+        me.evidence_of_rows(
+            me.RowsModel(lambda a, b, c, d: (seen.append(c), np.zeros(len(d)))[1]), rows, y, "leave-one-out"
+        )
+        assert any(np.isnan(each).any() for each in seen)
+
+    def test_text_is_no_number(self) -> None:
+        """The ranks of "15", "5" in the alphabet were regressed."""
+        x, y = regression(12)
+        text = [str(round(10 * value)) for value in y]
+        for maker in (BayesianRegression(), FittedRows(BayesianRidge(), start=(0.0, 1.0))):
+            for given in (text, np.array(text), np.array(text, dtype=object)):
+                with pytest.raises(
+                    me.InputError, match=r"y holds text, such as '.*', which stands for classes"
+                ):
+                    me.evidence_of_rows(maker, x, given)
+
+    def test_a_probability_in_place_of_its_logarithm_is_refused(self) -> None:
+        """36 nats of "unbiased" evidence for 40 tosses of a coin."""
+        chances = me.RowsModel(lambda a, b, c, d: np.full(len(d), 0.9), "exact", MASS)
+        with pytest.raises(
+            me.InputError, match=r"is 0\.9 for token .*: the logarithm of a probability mass is"
+        ):
+            me.evidence_of_rows(chances, None, [0, 1] * 20)
+
+        class Chances:
+            conditionals, base_measure = "exact", MASS
+
+            def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+                return 1e-3 * masked
+
+        for design in (me.EverySize(1), me.RandomSize(8), me.LeaveOneOut(), me.Exhaustive()):
+            with pytest.raises(me.InputError, match=r"is 0\.001 for token"):
+                me.estimate_evidence(Chances(), np.zeros((4, 3)), design)
+        with pytest.raises(me.InputError, match=r"is 0\.001 for token"):
+            me.score_masks(Chances(), np.zeros((1, 3)), torch.tensor([[True, False, False]]))
+        almost = Chances()
+        almost.log_conditionals = lambda tokens, masked: 1e-9 * masked  # rounding
+        assert me.estimate_evidence(almost, np.zeros((4, 3))).log_evidence == pytest.approx(0, abs=1e-8)
+        almost.base_measure = me.model.DENSITY
+        almost.log_conditionals = lambda tokens, masked: 3.0 * masked
+        assert me.estimate_evidence(almost, np.zeros((4, 3))).log_evidence == pytest.approx(9)

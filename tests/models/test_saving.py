@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def written(name: str, change: Callable[[bytes], bytes]) -> Change:
     return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
-def network(**sizes: int) -> Change:
+def network(**sizes: Any) -> Change:
     """A network beyond its weights: its memory is not asked for."""
 
     def save(folder: Path) -> None:
@@ -93,6 +94,10 @@ def network(**sizes: int) -> Change:
         (edited(fitted_rows="xyz"), "fitted_rows are no hashes in hexadecimal; save the model"),
         (edited(fitted_rows=3), "fitted_rows are no hashes in hexadecimal; save the model"),
         (network(width=10**9), "width=1000000000"),
+        (
+            network(columns=[{"kind": "category", "values": [0.0, 1.0], "unseen": 0.0}] * 4),
+            "cannot be a column",
+        ),
         (network(layers=10**9), "layers=1000000000"),
     ],
 )

@@ -16,6 +16,7 @@ from maskevidence.command.options import RunOptions
 from maskevidence.command.pages.reading import read_runs
 from maskevidence.command.score import score
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
+from maskevidence.runs.folder import write_sealed
 from maskevidence.runs.parts import list_parts
 from maskevidence.tables.options import RowOptions
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
@@ -106,6 +107,18 @@ class TestForeignParts:
         added = [part for part in list_parts(more.scores) if part.piece.first_repeat == 2]
         shutil.copy(added[0].path, folder.scores)
         refused_by_all(folder, FOREIGN)
+
+    def test_a_name_that_no_part_of_the_run_can_have(self, folder: RunDirectory) -> None:
+        foreign = folder.scores / f"blocks-000000-{10**20}_repeats-0000-0002_{'0' * 16}.parquet"
+        foreign.write_bytes(b"")
+        refused_by_all(folder, FOREIGN)
+
+    @pytest.mark.parametrize("shard", [[0, 0], [0, 1], [3, 2]])
+    def test_a_shard_that_is_none(self, folder: RunDirectory, shard: list[int]) -> None:
+        content = json.loads((folder.path / "run.json").read_text()) | {"shard": shard}
+        del content["seal"]
+        write_sealed(folder.path / "run.json", content)
+        refused_by_all(folder, "is not a run.json that this version can read")
 
     def test_the_same_run_can_be_put_together(
         self, folder: RunDirectory, whole: Path, tmp_path: Path

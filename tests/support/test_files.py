@@ -1,11 +1,14 @@
 """The JSON and CSV text of all files of this package, and the errors for damaged files."""
 
+import csv
+import io
 import json
 import math
 import os
 import socket
 import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ import pytest
 from command_line import CommandLine
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.files import (
+    check_place,
     csv_text,
     json_text,
     read_json,
@@ -53,6 +57,47 @@ def test_csv_cells() -> None:
     assert text.splitlines()[1] == '1,2,0.1,0.1,0.10000000149011612,,,True,"a,""b"""'
     assert text.endswith("\n")
     assert "\r" not in text
+
+
+def test_csv_cells_with_line_ends_are_read_again() -> None:
+    words = ["a\nb", "a\rb", "a\r\nb", "a\r\n", "\r", 'a"b', "a,b", "=1"]
+    text = csv_text(["w", "k"], [(word, k) for k, word in enumerate(words)])
+    assert [row[0] for row in csv.reader(io.StringIO(text, newline=""))] == ["w", *words]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    target, other = tmp_path / "filled.csv", tmp_path / "other.csv"
+
+    def killed() -> Iterator[str]:
+        yield "a"
+        os._exit(9)
+
+    if (child := os.fork()) == 0:
+        write_atomic(target, killed())
+    os.waitpid(child, 0)
+    (left,) = tmp_path.iterdir()
+    (tmp_path / ".notes.tmp").write_text("mine")
+    check_place(other)
+    assert left.exists()  # of another target
+
+    def beside() -> Iterator[str]:
+        assert left.exists()
+        check_place(target)
+        assert not left.exists()
+        yield "a"
+
+    write_atomic(target, beside())  # whose own file is in use
+    assert {path.name for path in tmp_path.iterdir()} == {".notes.tmp", "filled.csv"}
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted() -> Iterator[str]:
+        yield "a"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomic(tmp_path / "a.csv", interrupted())
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:

@@ -183,3 +183,41 @@ def test_a_forked_process_has_its_own_lock_for_bars() -> None:
     assert exit_code(fork(die_with_the_lock)) == -signal.SIGKILL
     assert tqdm.get_lock().acquire(False)
     tqdm.get_lock().release()
+
+
+def test_steps_that_show_a_progress_themselves_are_one_bar(
+    capsys: pytest.CaptureFixture[str], clock: Clock
+) -> None:
+    with progress("fits", total=2, parts=True) as fits:
+        for fold in (1, 2):
+            fits(0, f"fits: fold {fold} of 2")
+            with progress("training", total=100) as epochs:
+                for epoch in range(10):
+                    clock.now += 10.0
+                    epochs(1, "objective -3.1", 20 if epoch < 5 else 10)  # a forecast that shrinks
+            with progress("scoring masks", total=5) as masks:
+                clock.now += 10.0
+                masks(5)
+            fits(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "fits: fold 1 of 2: 7 % in 00:30, about 06:54 left",
+        "fits: fold 1 of 2: 27 % in 01:00, about 02:29 left",
+        "fits: fold 1 of 2: 40 % in 01:30, about 02:06 left",
+        "fits: fold 2 of 2: 52 % in 02:00, about 01:48 left",
+        "fits: fold 2 of 2: 59 % in 02:30, about 01:53 left",
+        "fits: fold 2 of 2: 81 % in 03:00, about 00:37 left",
+        "fits: fold 2 of 2: 95 % in 03:30, about 00:10 left",
+        "fits: fold 2 of 2: 100 % in 03:40, about 00:00 left",
+    ]
+
+
+def test_a_forecast_replaces_the_total(capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
+    with progress("training", total=1000) as advance:
+        for epoch in range(8):
+            clock.now += 10.0
+            advance(1, None, 12 if epoch < 6 else 8)
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 3 of 12 (25 %) in 00:30, about 01:30 left",
+        "training: 6 of 12 (50 %) in 01:00, about 01:00 left",
+        "training: 8 of 8 (100 %) in 01:20, about 00:00 left",
+    ]

@@ -1,5 +1,6 @@
 """maskevidence cells: the table, the page and the JSON of a run, and the calls as holes of impute."""
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,11 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.files import csv_text, write_atomic
+from maskevidence.runs.folder import write_sealed
+from maskevidence.tables.filling import _without_wrong
+from maskevidence.tables.table_files import read_table
 
 WORDS = ("cells", "gaussian", "t.csv", "--id-column", "who")
 TRUSTED = ("--trusted", "trusted.csv")
@@ -79,10 +85,18 @@ def test_a_saved_model_remembers_how_its_table_was_read(folder: Path, run: Comma
 
 
 def test_another_folder_is_not_overwritten(folder: Path, run: CommandLine) -> None:
-    assert run(*WORDS, "--out", "found").code == 0
-    again = run(*WORDS, "--out", "found")
-    assert again.code == 2
-    assert "holds another search for wrong cells" in again.err
+    first = run(*WORDS, "--out", "found", "--json", "first.json")
+    assert first.code == 0
+    before = {path: path.read_bytes() for path in (folder / "found").iterdir()}
+    again = run(*WORDS, "--out", "found", "--json", "again.json")  # as after a kill behind the last file
+    assert "was finished before" in " ".join(again.out.split())
+    assert again.out.splitlines()[:20] == first.out.splitlines()[:20]
+    assert (folder / "again.json").read_text() == (folder / "first.json").read_text()
+    assert before == {path: path.read_bytes() for path in (folder / "found").iterdir()}
+    assert "holds another search for wrong cells" in run(*WORDS, "--rate", "0.2", "--out", "found").error
+    frame = pd.read_csv("t.csv")
+    frame.assign(a=frame["a"] + 0.01).round(2).to_csv("t.csv", index=False)
+    assert "holds another search for wrong cells" in run(*WORDS, "--out", "found").error
     assert run(*WORDS, "--out", "found", "--overwrite").code == 0
     (folder / "other").mkdir()
     (folder / "other" / "thesis.tex").write_text("x")
@@ -151,7 +165,78 @@ def test_a_report_on_wrong_cells_is_their_page(folder: Path, run: CommandLine) -
     assert run("report", "found", "--out", "page.html").code == 0
     assert (folder / "page.html").read_bytes() == (folder / "found" / "cells.html").read_bytes()
     assert "a page of its own" in run("report", "found", "found").error
-    (folder / "found" / "cells.html").unlink()
-    assert "cells.html" in run("report", "found").error
+    (folder / "found" / "cells.html").write_text("<script>alert(1)</script>")
+    assert run("report", "found", "--out", "again.html").code == 0
+    assert (folder / "again.html").read_bytes() == (folder / "page.html").read_bytes()  # made from the data
     (folder / "found" / "cells.json").write_text("{}")
     assert "was changed after it was written; find the cells again" in run("report", "found").error
+    write_sealed(folder / "found" / "cells.json", {"page": 1})
+    assert "holds no page of wrong cells; find the cells again" in run("report", "found").error
+
+
+ODD = (
+    "a\nb",
+    "a\r\nb",
+    "a\rb",
+    "a\u2028b",
+    "a\x85b",
+    "a\x0bb",
+    "a\x0cb",
+    "a\x1cb",
+    "a,b",
+    'a"b',
+    "=1",
+    "x" * 150_000,
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[ascii(word[:9]) for word in ODD])
+def test_a_called_word_column_or_label_may_hold_any_character(tmp_path: Path, odd: str) -> None:
+    rows = [[odd if k == 3 else "uv"[k % 2], k / 4] for k in range(60)]
+    write_atomic(tmp_path / "t.csv", csv_text([odd, "b"], rows))
+    table = read_table(tmp_path / "t.csv", words=True)
+    heads = ("row", "label", "column", "value", "called")
+    calls = [(3, odd, odd, odd, True), (5, odd, "b", 1.25, "TRUE"), (6, odd, "b", 9, False)]
+    write_atomic(tmp_path / "cells.csv", csv_text(heads, calls))
+    assert np.argwhere(np.isnan(_without_wrong(table, tmp_path / "cells.csv").values)).tolist() == [
+        [3, 0],
+        [5, 1],
+    ]
+
+
+def test_calls_are_read_as_other_programs_save_them(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "t.csv", csv_text("ab", [(k / 4, k) for k in range(9)]))
+    table, name = read_table(tmp_path / "t.csv"), tmp_path / "cells.csv"
+    text = "row,label,column,value,called\n3,x,a,0.75, True\n4,x,a,1,0\n5,x,b,5.0,1\n"
+    semicolons = text.replace(",", ";").replace(".", ",")
+    calls = pd.DataFrame({"row": [3, 5], "column": ["a", "b"], "value": [0.75, 5], "called": [True, True]})
+    calls.to_parquet(tmp_path / "cells.parquet")
+    for file, content in {
+        name: text.encode(),
+        tmp_path / "bom.csv": b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(),
+        tmp_path / "cells.csv.gz": gzip.compress(text.encode()),
+        tmp_path / "semicolons.csv": semicolons.encode(),
+        tmp_path / "cells.parquet": (tmp_path / "cells.parquet").read_bytes(),
+    }.items():
+        file.write_bytes(content)
+        assert np.argwhere(np.isnan(_without_wrong(table, file).values)).tolist() == [[3, 0], [5, 1]], file
+    for said in ("WAHR", "yes", "", "2"):
+        name.write_text(text.replace(" True", said))
+        with pytest.raises(InputError, match=f"has '{said}' in column 'called', line 2; write True or False"):
+            _without_wrong(table, name)
+    name.write_bytes(text.replace("x", "\xe9").encode("latin-1"))
+    with pytest.raises(InputError, match="is not UTF-8 text"):
+        _without_wrong(table, name)
+
+
+def test_every_call_is_listed(tmp_path: Path) -> None:
+    x = me.models.PPCA(n_features=4, n_components=2, seed=1).sample(3000, seed=0).round(2)
+    wrong = x[1500:].copy()
+    wrong[:1100, 2] += 90
+    found = me.wrong_cells("gaussian", wrong, trusted=x[:1500])
+    assert found.called.sum() > 1050
+    for listed in (found.to_frame()["called"], [cell["called"] for cell in found.to_dict()["cells"]]):
+        assert sum(listed) == found.called.sum()
+    last = [cell for cell in found.cells if cell.called][-1]
+    assert last.expected is not None  # described as the first are
+    assert found.page().parts[0].rows[20:] == []

@@ -102,7 +102,8 @@ def test_a_run_of_the_model_before_the_change_is_refused(run: CommandLine, tmp_p
     change(tmp_path / "model", changes)
     finished = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     refused(run, *words)
-    refused(run, *words, "--design", "random-size:8")  # more masks would mix two models
+    more = ["random-size:8" if word == "random-size:4" else word for word in words]
+    refused(run, *more)  # more masks would mix two models
     assert finished == {path: path.read_bytes() for path in finished}
     left_unfinished(tmp_path / "run")
     kept = [part.path for part in list_parts(tmp_path / "run" / "scores")]

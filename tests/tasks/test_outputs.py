@@ -1,5 +1,6 @@
 """Outputs that cannot write every character, and words that a terminal would take for commands."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -52,6 +53,40 @@ def test_a_full_error_output_changes_no_exit_code(folder: Path, data: str, code:
         words = [*PROGRAM, "score", "ppca:1", data]
         done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=full, check=False, text=True)
     assert (done.returncode, "Log evidence" in done.stdout) == (code, code == 0)
+
+
+@pytest.mark.parametrize("words", [["score", "gaussian", "table.csv"], ["--help"]])
+def test_a_reader_that_has_closed_its_pipe_is_no_error(folder: Path, words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*PROGRAM, *words], cwd=folder, stdout=writer, stderr=subprocess.PIPE, check=False, text=True
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_a_model_writes_past_python_is_not_the_result(folder: Path) -> None:
+    (folder / "own.py").write_text(
+        """import ctypes, os, subprocess
+import maskevidence as me
+
+class Own(me.models.PPCA):
+    def log_conditionals(self, tokens, masked):
+        os.write(1, b"by the system")
+        ctypes.CDLL(None).printf(b"held back")
+        subprocess.run(["echo", "another program"])
+        return super().log_conditionals(tokens, masked)
+
+def make():
+    return Own(3, 1)
+"""
+    )
+    words = [*PROGRAM, "score", "own.py:make", "table.csv", "--limit", "3", "--json", "-"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, check=False, text=True)
+    assert json.loads(done.stdout)["n_observations"] == 3, done.stderr
+    for words in ("by the system", "held back", "another program"):
+        assert words in done.stderr
 
 
 def test_names_that_are_not_text_are_one_line(run: CommandLine, folder: Path) -> None:

@@ -1,21 +1,61 @@
 """Options are declared once; which belong to which kind of model is read from the declarations."""
 
 import inspect
+import json
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
+import typer.main
 
+from command_line import CommandLine
 from maskevidence.command import options, parser
+from maskevidence.command.app import app
 from maskevidence.command.command_words import Argument, Option, OptionsOf
 from maskevidence.command.parser import with_flat_signature
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind
+from maskevidence.core.support.files import csv_text
 
 REQUIRED = {"out": Path("model"), "wild_type": "MKTA"}  # of trainings and of variants
 DECLARED = (Argument, Option)
 GROUPS = [group for group in vars(options).values() if is_dataclass(group) and group not in DECLARED]
+
+
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+OF_COMMANDS = {
+    name: {option for each in command.params for option in each.opts} for name, command in COMMANDS.items()
+}
+
+
+@pytest.mark.parametrize("name", [name for name in OF_COMMANDS if "--json" in OF_COMMANDS[name]])
+def test_a_command_that_writes_a_file_can_be_told_to_replace_one(name: str) -> None:
+    assert "--overwrite" in OF_COMMANDS[name]
+
+
+def test_options_that_take_lists_add_up(
+    tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [[k % 7, k % 5 or "none", k % 3 or "?", k**2 % 11] for k in range(60)]
+    (tmp_path / "t.csv").write_text(csv_text("abcd", rows))
+    words = (
+        "score",
+        "gaussian",
+        "t.csv",
+        "--drop",
+        "a",
+        "--json",
+        "-",
+        "--missing",
+        "none",
+        "--missing",
+        "-1,?",
+    )
+    assert json.loads(run(*words).out)["n_tokens"] < 36  # 12 rows of 3 columns, some missing
+    dropped = json.loads(run(*words, "--drop", "b", "--drop", "c").out)
+    assert dropped["n_tokens"] == 12
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ def test_train_writes_a_model_that_score_reads(word: str, run: CommandLine, tmp_
     x = me.models.PPCA(4, 2, seed=3).sample(150) * [1.0, 100.0, 0.01, 5.0] + [0.0, 1e3, 0.0, -7.0]
     x[::9, 1] = np.nan
     np.savetxt(table, x, delimiter=",", header="a,b,c,d", comments="")
-    arguments = ["train", word, table, "--out", out, "--json", target, "--learning-rate", "0.05"]
-    trained = run(*arguments, "--epochs", "60")
+    arguments = ["train", word, table, "--out", out, "--learning-rate", "0.05"]
+    trained = run(*arguments, "--epochs", "60", "--json", target)
     assert trained.code == 0, trained
     held_out = json.loads(target.read_text())["log_evidence_held_out"]
-    scored = run("score", out, table, "--test-fraction", "0.2", "--json", target)
+    scored = run("score", out, table, "--test-fraction", "0.2", "--json", "-")
     assert scored.code == 0, scored
-    assert json.loads(target.read_text())["closed_form"] == pytest.approx(held_out, rel=1e-10)
+    assert json.loads(scored.out)["closed_form"] == pytest.approx(held_out, rel=1e-10)
     assert "after epoch 60" in run(*arguments, "--epochs", "60").out
     refused = run(*arguments, "--epochs", "60", "--objective", "likelihood")
     assert "belongs to another training" in refused.error

@@ -276,9 +276,9 @@ def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp
     assert not list(out.glob("checkpoint-*"))
     scored = run("score", out, text, "--block-size", 16, "--limit", 40, "--json", "-")
     assert scored.code == 0, scored.err
-    again = run(*command)
+    again = run(*command[:-1], tmp_path / "again.json")
     assert "was finished before" in " ".join(again.out.split())
-    assert json.loads(target.read_text()) == written
+    assert json.loads((tmp_path / "again.json").read_text()) == written
     other = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--objective", "fixed-rate:0.15")
     assert "belongs to another training (objective 'random-size' instead of 'fixed-rate:0.15')" in other.error
     replaced = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--seed", 1, "--overwrite")

@@ -3,11 +3,12 @@
 import errno
 import inspect
 import os
+import select
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +19,8 @@ from rich.console import Console
 from maskevidence.command.check import check_command
 from maskevidence.command.command_words import kind_of_model, kind_of_training, own_file
 from maskevidence.command.compare import compare_command
-from maskevidence.command.options import Json, Threads
-from maskevidence.command.parser import Models, add_command
+from maskevidence.command.options import Json, OverwriteFiles, Threads
+from maskevidence.command.parser import Models, add_command, options_by_kind
 from maskevidence.command.report import report
 from maskevidence.command.result import Result
 from maskevidence.command.score import score
@@ -53,7 +54,7 @@ app = typer.Typer(
 
 
 def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
-    """A command as the application runs it: with --json and --threads, and its result printed or dumped.
+    """A command with --json, --threads and --overwrite, and its result printed or dumped.
 
     Args:
         function: gives a result, or None where another process has it.
@@ -62,26 +63,52 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
         A function that gives the exit code.
     """
     own = inspect.signature(function)
-    added = {"threads": Threads, "json": Json}
-    if any(hasattr(each.annotation, "threads") for each in own.parameters.values()):
-        del added["threads"]  # the options of a run have them, for its workers
+    added = {"threads": (Threads, None), "json": (Json, None), "overwrite": (OverwriteFiles, False)}
+    for name in ("threads", "overwrite"):
+        if name in own.parameters or any(
+            hasattr(each, name)
+            for parameter in own.parameters.values()
+            for each in (parameter.annotation, *options_by_kind(parameter.annotation).values())
+        ):
+            del added[name]  # the options of a run have threads, for its workers
 
     @wraps(function)
-    def command(*, json: str | None = None, threads: int | None = None, **options: Any) -> int:
-        with redirect_stdout(sys.stderr):  # output of a user's model is not part of the result
-            result = function(**options)
+    def command(*, json: str | None = None, **options: Any) -> int:
+        with _output_elsewhere():  # that of a user's model is not part of the result
+            result = function(**{name: options[name] for name in own.parameters})
         if result is None:
             return 0
         show(result, json)
         return result.code
 
     parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in added.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in added.items()
     ]
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
     command.__signature__ = inspect.Signature([*keywords, *parameters])  # type: ignore[attr-defined]
     return command
+
+
+@contextmanager
+def _output_elsewhere() -> Iterator[None]:
+    """Send what is written to standard output to the error output, from other languages and programs, too."""
+    with redirect_stdout(sys.stderr), ExitStack() as stack:
+        with suppress(OSError):  # an output that is closed
+            kept = os.dup(1)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, 1)
+            stack.callback(_write_buffers)
+            os.dup2(2, 1)
+        yield
+
+
+def _write_buffers() -> None:
+    """Write what other languages have printed and hold back."""
+    with suppress(OSError, TypeError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).fflush(None)
 
 
 def show(result: Result, json: str | None) -> None:
@@ -162,12 +189,27 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         code = 130
-    except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
-        sys.stderr.close()
-        code = 0
     except BaseException as error:
-        code = _failed_unexpectedly(error)
+        cause = error.__context__ if isinstance(error, SystemExit) else error  # typer exits after EPIPE
+        if isinstance(cause, BrokenPipeError) and _is_of_output(error):
+            sys.stderr.close()  # the reader of a pipe has closed it, as `head` does
+            code = 0
+        else:
+            code = _failed_unexpectedly(cause if isinstance(cause, BrokenPipeError) else error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_of_output(error: BaseException) -> bool:
+    """Whether a broken pipe is that of an output, and not of the user's model."""
+    if any(frame.name == "on_broken_pipe" for frame in traceback.extract_tb(error.__traceback__)):
+        return True  # rich has put /dev/null in the place of the output
+    if not hasattr(select, "poll"):  # on Windows
+        return True
+    outputs = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # a stream that is closed, or none of the system
+            outputs.register(stream, 0)
+    return any(event & select.POLLERR for _, event in outputs.poll(0))
 
 
 def _arguments(context: Any) -> str:

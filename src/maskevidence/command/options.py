@@ -29,7 +29,8 @@ Json = Annotated[
     Option("Write the result as JSON; - is standard output.", "FILE", writes="file"),
 ]
 Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR", writes="folder")]
-Overwrite = Annotated[bool, Option("Replace another run in --out.")]
+Overwrite = Annotated[bool, Option("Replace another run in --out, and the file of --json.")]
+OverwriteFiles = Annotated[bool, Option("Replace the files that the command writes.")]
 Seed = Annotated[int, Option("Random seed of the masks and the train/test split.", min=0, max=2**63 - 1)]
 Threads = Annotated[
     int | None,

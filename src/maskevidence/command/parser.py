@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -45,7 +45,29 @@ class Models:
         return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(named)}."
 
 
-class CommandOfKinds(TyperCommand):
+class Command(TyperCommand):
+    """A command whose options that take lists add up when they are given twice; others are refused."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        parser = super().make_parser(ctx)
+        if not ctx.resilient_parsing:
+            for option in {*parser._long_opt.values()}:
+                option.process = partial(_once, option, option.process)  # type: ignore[method-assign]
+        return parser
+
+
+def _once(option: Any, store: Callable[[Any, Any], None], value: Any, state: Any) -> None:
+    """Store the value of an option, after an earlier one if its metavar shows a list."""
+    if option.dest in state.opts:
+        before, (name, *_) = state.opts[option.dest], option.obj.opts
+        if "[," not in (option.obj.metavar or ""):
+            values = f" ({before} and {value})" if option.takes_value else ""
+            raise InputError(f"{name} is given twice{values}; give it once")
+        value = f"{before},{value}"
+    store(value, state)
+
+
+class CommandOfKinds(Command):
     """A command whose options depend on the kind of its MODEL; it has those of all kinds, for completion."""
 
     function: Callable[..., Any]
@@ -106,7 +128,7 @@ def _command(
 ) -> TyperCommand:
     """A command with the options of one kind, or with those that all kinds have."""
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    alone.command(name, epilog=epilog)(with_flat_signature(function, which))
+    alone.command(name, cls=Command, epilog=epilog)(with_flat_signature(function, which))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
     return command
@@ -125,7 +147,7 @@ def add_command(
         models: what MODEL may be, if a parameter is a union of dataclasses.
     """
     if models is None:
-        app.command(name)(with_flat_signature(function))
+        app.command(name, cls=Command)(with_flat_signature(function))
         return
     attributes = {"function": staticmethod(function), "models": models}
     app.command(name, cls=type("CommandOfKinds", (CommandOfKinds,), attributes))(
@@ -175,7 +197,7 @@ def _flattened(
 ) -> Iterator[inspect.Parameter]:
     """One parameter for each option of a parameter."""
     annotation = parameter.annotation
-    if by_kind := _by_kind(annotation):
+    if by_kind := options_by_kind(annotation):
         options = {
             kind: {each.name: each for each in _flattened(parameter.replace(annotation=group), which)}
             for kind, group in by_kind.items()
@@ -200,7 +222,7 @@ def _flattened(
         )
 
 
-def _by_kind(annotation: Any) -> dict[str, type]:
+def options_by_kind(annotation: Any) -> dict[str, type]:
     """The dataclasses of a command's options by their kind; empty for another type."""
     of = next((part for part in get_args(annotation)[1:] if isinstance(part, OptionsOf)), None)
     if of is None:
@@ -211,7 +233,7 @@ def _by_kind(annotation: Any) -> dict[str, type]:
 def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Option]]:
     """The names of all options with their declarations, those of dataclasses of options included."""
     for each in parameters:
-        if by_kind := _by_kind(each.annotation):
+        if by_kind := options_by_kind(each.annotation):
             yield from _declared(each.replace(annotation=group) for group in by_kind.values())
         elif is_dataclass(each.annotation):
             nested = fields(each.annotation)
@@ -221,12 +243,13 @@ def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Op
 
 
 def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
-    """Refuse places that cannot be written, or not beside each other."""
+    """Refuse places that cannot be written, hold another file, or not beside each other."""
     places = {
         name: values[name] for name in declared if declared[name].writes and values[name] not in (None, "-")
     }
     for name, place in places.items():
-        check_place(place, folder=declared[name].writes == "folder")
+        replaces = values.get("overwrite", True)
+        check_place(place, folder=declared[name].writes == "folder", replaces=replaces)
     if "json" in places and "out" in places:
         json, out = str(places["json"]), str(places["out"])
         place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # loops of links, too
@@ -250,7 +273,7 @@ def _check_sizes(values: Mapping[str, Any], declared: Mapping[str, Option]) -> N
 
 def _filled(annotation: Any, name: str, values: Mapping[str, Any], which: Which) -> Any:
     """The value of a parameter, with the dataclasses of options filled."""
-    for kind, group in _by_kind(annotation).items():
+    for kind, group in options_by_kind(annotation).items():
         if kind == which:
             annotation = group
     if not is_dataclass(annotation):

@@ -32,7 +32,7 @@ def report(
     their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
     shows what is finished. Of a selection, it shows the candidates, and how well the chosen model fills
     known values of rows that it was not fitted to; of mutants, their scores by site and residue; of wrong
-    cells, the page that `cells` wrote.
+    cells, the page of `cells`.
 
     Examples:
 
@@ -42,7 +42,6 @@ def report(
     """
     from maskevidence.command.pages.page import check_report_file, write_report
     from maskevidence.command.pages.reading import read_runs
-    from maskevidence.core.support.files import write_atomic
 
     check_report_file(out)
     about, reported = count(len(runs), "run"), None
@@ -53,10 +52,7 @@ def report(
             if len(runs) > 1:
                 raise InputError(f"{str(folder)!r} is a {noun}, which has a page of its own; give it alone")
             about, reported = f"a {noun}", named(place)(folder)
-    if isinstance(reported, bytes):
-        write_atomic(out, reported)
-    else:
-        write_report(reported or read_runs(runs), out, observations=observations)
+    write_report(reported or read_runs(runs), out, observations=observations)
     size = out.stat().st_size
     written = f"Written: {out} ({size / 1e3:,.0f} kB); open it in a browser"
     content = {"runs": list(map(str, runs)), "out": str(out), "bytes": size}

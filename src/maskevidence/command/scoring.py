@@ -219,7 +219,10 @@ def score_into(
                 return read_run(folder.path).estimate
 
             precise.drawn(scoring.design, extended)
-    return _summarized(folder, n_scored)
+    result, lines = _summarized(folder, n_scored)
+    if n_scored == 0 and ready.code is not None:
+        lines = [*lines, f"{model} was not scored again: these are its stored scores."]
+    return result, lines
 
 
 def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], list[str]]:

@@ -1,9 +1,9 @@
 """The one protocol: a model that predicts hidden tokens from visible ones."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Generator, Tensor, device, nn
 
 from maskevidence.core.errors import InputError, NumericalError, unknown_name
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.tokens import Tokens
+from maskevidence.core.tokens import Tokens, columns_among
 
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 Placed = TypeVar("Placed", Tokens, GaussianMoments)
@@ -21,6 +21,8 @@ Placed = TypeVar("Placed", Tokens, GaussianMoments)
 MASS = "probability mass"
 DENSITY = "density per unit of each column"
 CELLS = "mass of each cell over its step"
+# Relative tolerance for rounding, by bytes of a number: rows in one call change each other's sums slightly.
+_ROUNDING = {8: 1e-7, 4: 2e-4, 2: 0.05}
 
 
 def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens:
@@ -44,6 +46,34 @@ def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens
     if like is None:
         return Tokens.from_array(data)
     return Tokens.from_array(data, dtype=like.dtype).to(like.device)
+
+
+def columns_read(model: object, data: object) -> list[int] | None:
+    """The position in the data of each column of a model, by name; None where columns go by position.
+
+    Example:
+        >>> import maskevidence as me, pandas as pd
+        >>> model = me.models.Gaussian(n_features=2)
+        >>> model.columns = ["a", "b"]
+        >>> columns_read(model, pd.DataFrame([[1.0, 2.0, 3.0]], columns=["b", "c", "a"]))
+        [2, 0]
+    """
+    return columns_among(getattr(model, "columns", None), getattr(model, "n_features", 0), data)
+
+
+def moments_of(model: object, moments: GaussianMoments) -> GaussianMoments:
+    """Moments with the columns of a model, in its order.
+
+    Example:
+        >>> import maskevidence as me, pandas as pd
+        >>> moments = GaussianMoments.from_rows(pd.DataFrame({"b": [1.0, 3.0], "a": [5.0, 5.0]}))
+        >>> model = me.models.Gaussian(n_features=2)
+        >>> model.columns = ["a", "b"]
+        >>> moments_of(model, moments).mean.tolist()
+        [5.0, 2.0]
+    """
+    places = columns_read(model, moments)
+    return moments if places is None else moments.select(places)
 
 
 def device_of(model: object) -> device | None:
@@ -82,6 +112,21 @@ def refuse_training_mode(model: object) -> None:
             f"{type(model).__name__} is in training mode, in which {names[0]} changes its answers; call "
             "eval() first"
         )
+
+
+def rounding(model: Any, answer: Tensor | None = None) -> float:
+    """The tolerance for rounding of a model's least precise parameters, buffers or answers.
+
+    Example:
+        >>> rounding(torch.nn.Linear(2, 1)), rounding(torch.nn.Linear(2, 1).double())
+        (0.0002, 1e-07)
+    """
+    tensors = [answer] if answer is not None else []
+    for name in ("parameters", "buffers"):
+        listed: Callable[[], Any] | None = getattr(model, name, None)
+        tensors += list(listed()) if callable(listed) else []
+    sizes = [tensor.element_size() for tensor in tensors if tensor.is_floating_point()]
+    return _ROUNDING.get(min(sizes, default=8), _ROUNDING[2])
 
 
 def to_device_of(model: object, data: Placed) -> Placed:
@@ -183,7 +228,21 @@ def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B 
             f"log_conditionals of {type(model).__name__} answers {what}; it must give a torch tensor of "
             f"shape (B, D) = {tuple(masked.shape)}, the log-probability of each token"
         )
+    if base_measure_of(model) == MASS and bool((answer > 0).any()):
+        _refuse_masses_above_1(model, tokens, answer)
     return answer
+
+
+def _refuse_masses_above_1(model: MaskedModel, tokens: Tokens, answer: Float[Tensor, "B D"]) -> None:
+    """Raise an InputError if a log-probability is above 0 by more than rounding."""
+    above = torch.nonzero(answer > rounding(model, answer)).tolist()
+    if above:
+        row, column = above[0]
+        raise InputError(
+            f"log_conditionals of {type(model).__name__} is {answer[row, column].item():.4g} for token "
+            f"{column} of observation {int(tokens.ids[row])}: the logarithm of a {MASS} is at most 0; answer "
+            "logarithms, or set base_measure to the density that it is"
+        )
 
 
 def not_finite(log_conditionals: Float[Tensor, "B D"], tokens: Tokens) -> NumericalError:

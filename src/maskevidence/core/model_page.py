@@ -5,6 +5,7 @@ from typing import Any
 
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import some_of
 
 _CONDITIONALS = {
     "exact": "exact: those of one joint density",
@@ -31,6 +32,5 @@ def model_page(model: Any, arguments: Mapping[str, Any], columns: Sequence[str] 
         ["parameters", f"{n_parameters:,}"],
     ]
     if columns is not None:
-        more = f" and {len(columns) - _MAX_COLUMNS} more" if len(columns) > _MAX_COLUMNS else ""
-        rows.append([count(len(columns), "column"), ", ".join(columns[:_MAX_COLUMNS]) + more])
+        rows.append([count(len(columns), "column"), some_of(columns, _MAX_COLUMNS)])
     return Page(line, line, parts=[Table((), rows, words=(0, 1))])

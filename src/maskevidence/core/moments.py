@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.tokens import column_names, columns_among, without_mask
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class GaussianMoments:
         n_rows: N.
         mean: shape (D,).
         covariance: shape (D, D); (1/N) Σ_i (x_i - mean)(x_i - mean)ᵀ.
+        columns: their names, by which models and other moments find them; None if they have none.
 
     Example:
         >>> x = torch.arange(12.0).reshape(6, 2) ** 2
@@ -35,6 +38,7 @@ class GaussianMoments:
     n_rows: int
     mean: Float64[Tensor, " D"]
     covariance: Float64[Tensor, "D D"]
+    columns: tuple[str, ...] | None = None
 
     @classmethod
     def from_rows(cls, x: object) -> "GaussianMoments":
@@ -46,8 +50,9 @@ class GaussianMoments:
         Raises:
             InputError: another shape, or a value that is missing or infinite.
         """
+        names = column_names(x)
         if not isinstance(x, Tensor):
-            x = np.require(x, np.float64, "W")
+            x = np.require(without_mask(x), np.float64, "W")
         rows = torch.as_tensor(x, dtype=torch.float64)
         if rows.ndim != 2 or rows.numel() == 0:
             raise InputError(f"moments need an (N, D) table with N, D >= 1, given shape {tuple(rows.shape)}")
@@ -59,7 +64,13 @@ class GaussianMoments:
                 "moments need a complete table of finite numbers, given missing, infinite or too large "
                 "values; score the rows themselves if values are missing"
             )
-        return cls(len(rows), mean, covariance)
+        return cls(len(rows), mean, covariance, None if names is None else tuple(names))
+
+    def select(self, places: Sequence[int]) -> "GaussianMoments":
+        """The moments of the columns at these positions, in this order."""
+        columns = None if self.columns is None else tuple(self.columns[k] for k in places)
+        covariance = self.covariance[places][:, places]
+        return GaussianMoments(self.n_rows, self.mean[places], covariance, columns)
 
     def merge(self, other: "GaussianMoments") -> "GaussianMoments":
         """The moments of both sets of rows together (Chan, Golub, LeVeque 1979).
@@ -72,6 +83,8 @@ class GaussianMoments:
                 f"moments of {len(self.mean)} columns cannot be merged with moments of {len(other.mean)}; "
                 "build both from the same columns"
             )
+        places = None if self.columns is None else columns_among(self.columns, len(self.mean), other)
+        other = other if places is None else other.select(places)
         n_rows = self.n_rows + other.n_rows
         share = other.n_rows / n_rows
         step = other.mean - self.mean
@@ -80,6 +93,7 @@ class GaussianMoments:
             n_rows,
             self.mean + share * step,
             covariance + share * (1 - share) * torch.outer(step, step),
+            self.columns,
         )
 
     def fingerprint(self) -> str:

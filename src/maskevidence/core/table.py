@@ -1,17 +1,19 @@
 """A table of numbers with named columns, and the choice of held-out rows."""
 
 import hashlib
+import numbers
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
-from maskevidence.core.support.checks import plain_number
+from maskevidence.core.support.checks import plain_number, some_of, whole_number, word_of
 from maskevidence.core.support.folds import first_copies, held_out_first, nearly_copies
 from maskevidence.core.support.keyed_random import keyed_bits
 
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 
 BINARISE = ("threshold:0.5", "stochastic")
 PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: row, column, colour
-_MAX_NAMED = 6  # columns in a note
 _NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
+_CODES = [-round(10.0**n - 10.0**-d, d) for n in range(1, 8) for d in range(3)]  # -9, -9.9, -9.99, -99, ...
+_FEWEST_OF_CODE, _TIMES_AS_OFTEN = 5, 5
+_FAR = "stands far {} all other values of"
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,16 @@ class Table:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.values, dtype=dtype, copy=copy)
 
+    def to_frame(self) -> Any:
+        """The rows as a data frame of pandas, with words as words; its index are the labels, or the ids."""
+        from pandas import DataFrame
+
+        index = self.ids if self.labels is None else list(self.labels)
+        frame = DataFrame(self.values, columns=list(self.columns), index=index)
+        for name, words in self.levels.items():
+            frame[name] = [None if np.isnan(code) else words[int(code)] for code in frame[name]]
+        return frame
+
     def tokens(self) -> "Tokens":
         """The rows as tokens, with NaN as absent."""
         from maskevidence.core.tokens import Tokens
@@ -94,9 +108,7 @@ class Table:
 
     def head(self, limit: int) -> "Table":
         """The first `limit` rows."""
-        if limit < 1:
-            raise InputError(f"limit={limit}; give a whole number of 1 or more")
-        return self.take(np.arange(min(limit, len(self))))
+        return self.take(np.arange(min(whole_number("limit", limit, 1), len(self))))
 
     def take(self, rows: Int64[np.ndarray, " n"]) -> "Table":
         """The rows at these positions, in this order."""
@@ -118,6 +130,11 @@ class Table:
         levels = {name: self.levels[name] for name in columns if name in self.levels}
         kinds = {name: self.kinds[name] for name in columns if name in self.kinds}
         return replace(self, values=self.values[:, where], columns=tuple(columns), levels=levels, kinds=kinds)
+
+    def words(self, name: str) -> set[str]:
+        """The different words that rows have in a column."""
+        codes = self.values[:, self.columns.index(name)]
+        return {self.levels[name][int(code)] for code in np.unique(codes[~np.isnan(codes)])}
 
     def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
         """Split off held-out rows, chosen at random, copies on one side; both parts keep their order.
@@ -163,32 +180,47 @@ def cell_value(value: float, words: Sequence[str] | None) -> float | str:
 
 
 def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
-    """A sentence on each value that stands far from all others of its column and may mean "missing".
+    """A sentence on each value that stands apart from all others of its column and may mean "missing".
 
-    Far: the nearest other value of the column is farther away than the range of all its other values. Such a
-    value is noted if its digits are nines, as in -999 and 99, or if it is negative and not alone.
+    It stands far from them if the nearest one is farther away than the range of all of them. Such a value is
+    noted if its digits are nines, as in -999 and 99, or if it is negative and not alone. Whatever the range,
+    a code such as -999 in several cells is noted if no other value is negative, or if it is in 5 cells or
+    more and in 5 times as many as any other value.
 
     Example:
         >>> note_on_codes(np.array([[1.0, 99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:54]
         "-99 stands far below all other values of 'a': if it me"
+        >>> note_on_codes(np.array([[300.0], [900], [4000], [-999], [-999]]), ["rent"])[0][:43]
+        "-999 is the only negative value of 'rent': "
     """
-    far: dict[tuple[float, str], list[str]] = {}
+    apart: dict[tuple[float, str], list[str]] = {}
     n_cells: Counter[float] = Counter()
     for name, column in zip(columns, values.T, strict=True):
-        observed = column[~np.isnan(column)]
-        for code, side in ((observed.min(), "below"), (observed.max(), "above")) if observed.size else ():
-            others = observed[observed != code]
-            if len(np.unique(others)) > 2 and np.abs(others - code).min() > np.ptp(others):
-                far.setdefault((float(code), side), []).append(name)
-                n_cells[float(code)] += len(observed) - len(others)
+        different, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+        if len(different) < 3:
+            continue
+        low, high, inner = different[0], different[-1], different[1:-1]
+        found = {}
+        if len(inner) > 1 and inner[0] - low > high - inner[0]:
+            found[0] = _FAR.format("below")
+        if len(inner) > 1 and high - inner[-1] > inner[-1] - low:
+            found[len(different) - 1] = _FAR.format("above")
+        for place in np.flatnonzero(np.isin(different, _CODES) & (counts > 1)).tolist():
+            many = max(_FEWEST_OF_CODE, _TIMES_AS_OFTEN * int(np.delete(counts, place).max()))
+            if place == 0 and inner[0] >= 0:
+                found.setdefault(place, "is the only negative value of")
+            elif counts[place] >= many:
+                found.setdefault(place, "is in more cells than all other values of")
+        for place, how in found.items():
+            apart.setdefault((float(different[place]), how), []).append(name)
+            n_cells[float(different[place])] += int(counts[place])
     notes = []
-    for (code, side), names in far.items():
+    for (code, how), names in apart.items():
         word = np.format_float_positional(code, trim="-")
         if _NINES.fullmatch(word) or (code < 0 and n_cells[code] > 1):
-            listed = ", ".join(map(repr, names[:_MAX_NAMED])) + (", ..." if len(names) > _MAX_NAMED else "")
+            listed = some_of(list(map(repr, names)))
             notes.append(
-                f"{word} stands far {side} all other values of {listed}: if it means missing, give "
-                f"--missing={word} (in Python, NaN)"
+                f"{word} {how} {listed}: if it means missing, give --missing={word} (in Python, NaN)"
             )
     return notes
 
@@ -313,6 +345,41 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
     return whole.select(list(columns))
 
 
+def as_table(data: Any, words: Collection[str] = ()) -> Table:
+    """Any rows as a table, in which words are positions among the words of their column.
+
+    Words are read from a data frame: a column with one, or of pandas' dtype "category". Its index names rows.
+
+    Args:
+        words: columns that hold words, whatever a data frame has there.
+
+    Example:
+        >>> import pandas
+        >>> table = as_table(pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["red", None, "blue"]}))
+        >>> table.levels, table.values[:, 1].tolist()
+        ({'b': ('blue', 'red')}, [1.0, nan, 0.0])
+    """
+    from maskevidence.core.tokens import Tokens, column_names
+
+    if isinstance(data, Table):
+        return data
+    names, levels, labels = column_names(data), dict[str, tuple[str, ...]](), None
+    if names is not None and hasattr(data, "iloc"):
+        columns = {name: data.iloc[:, place] for place, name in enumerate(names)}
+        for name, column in columns.items():
+            _check_cells(name, column)
+            if name in words or is_words(column):
+                levels[name] = tuple(sorted({*_words(column)} - {""}))
+        if not np.array_equal(data.index, np.arange(len(data))):
+            labels = tuple(map(str, data.index))
+        if levels:
+            data = np.column_stack([_as_numbers(columns[name], levels.get(name)) for name in names])
+    tokens = Tokens.from_array(data, empty_rows=True)
+    values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
+    columns_of = tuple(names or [f"c{j}" for j in range(values.shape[1])])
+    return Table("the data", values, columns_of, np.arange(len(values)), labels=labels, levels=levels)
+
+
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
     """Words as positions among the words of a model; unknown words get the next number.
 
@@ -337,6 +404,41 @@ def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
         values[seen, number] = codes[values[seen, number].astype(np.int64)]
     own = {name: tuple(levels[name]) for name in table.columns if name in levels}
     return replace(table, values=values, levels=own)
+
+
+def is_words(column: Any) -> bool:
+    """Whether a column of a data frame holds something other than numbers, truth values and missing ones."""
+    if getattr(column.dtype, "kind", "O") in "biuf":
+        return False
+    return any(isinstance(cell, str) for cell in column) or str(column.dtype) == "category"
+
+
+def _words(column: Any) -> list[str]:
+    """The cells of a column of a data frame as words; "" where a value is missing."""
+    return ["" if missing else word_of(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+
+
+def _as_numbers(column: Any, levels: Sequence[str] | None) -> Float64[np.ndarray, " N"]:
+    """A column of a data frame in float64: words as their positions among the levels."""
+    if levels is None:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    position = {word: float(code) for code, word in enumerate(levels)}
+    return np.array([position.get(word, np.nan) for word in _words(column)])
+
+
+def _check_cells(name: str, column: Any) -> None:
+    """Refuse a column of a data frame with a cell that is neither a number nor a word, such as a date."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "biuf" or str(column.dtype) == "category":
+        return
+    known = (str, numbers.Real, np.bool_, Decimal)
+    cells = zip(column, column.isna(), strict=True)
+    strange = next((cell for cell, missing in cells if not missing and not isinstance(cell, known)), None)
+    if strange is not None or kind in "mM":
+        raise InputError(
+            f"column {name!r} of the data holds {str(strange)!r:.60}, which is neither a number nor a word; "
+            "leave it out, or make it numbers or words"
+        )
 
 
 def _check_categories(table: Table, name: str, of_model: Sequence[str]) -> str:

@@ -178,18 +178,59 @@ give a finite number, or NaN where it is missing
 def column_names(x: object) -> list[str] | None:
     """The names of the columns of a `Table` or a data frame; None for data whose columns have no names.
 
+    Columns 0, 1, ... of a data frame, in this order, have no names; other labels are names as text.
+
     Example:
         >>> from maskevidence.data import Table
         >>> column_names(Table("t", np.ones((1, 2)), ("a", "b"), np.arange(1))), column_names(np.ones((1, 2)))
         (['a', 'b'], None)
     """
-    names = list(getattr(x, "columns", ()))
-    if not names or not all(isinstance(name, str) for name in names):
+    labels = getattr(x, "columns", None)
+    names = [] if labels is None or callable(labels) else list(labels)
+    if not all(isinstance(name, str) for name in names):
+        names = [str(name) for name in names] if hasattr(x, "iloc") and names != [*range(len(names))] else []
+    if not names:
         return None
     if len({*names}) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise InputError(f"the data have two columns with the name {twice!r}; give each its own name")
     return names
+
+
+def columns_among(names: Sequence[str] | None, width: int, data: object) -> list[int] | None:
+    """The position in the data of each of some columns: they go by name where both have names.
+
+    This is the one place where the names of data meet others, such as those of a model. Columns without names
+    are called 0, 1, ..., as a data frame calls them.
+
+    Args:
+        names: of the columns; None if they have none.
+        width: their number.
+
+    Returns:
+        As many positions; None where columns go by position.
+
+    Raises:
+        InputError: the data lack one of the columns.
+
+    Example:
+        >>> from maskevidence.data import Table
+        >>> columns_among(["a", "b"], 2, Table("t", np.ones((1, 3)), ("b", "c", "a"), np.arange(1)))
+        [2, 0]
+    """
+    given = column_names(data)
+    nameless = given is None and hasattr(data, "iloc")
+    listed = map(str, range(len(data.columns))) if nameless else ()  # type: ignore[attr-defined]
+    position = {name: place for place, name in enumerate(given or listed)}
+    own = [str(k) for k in range(width)] if names is None else names
+    lacking = [name for name in own if name not in position]
+    if not lacking:
+        return [position[name] for name in own] if own else None
+    if names is None or given is None:
+        return None
+    raise InputError(
+        f"the data have no column {lacking[0]!r}, to which the model was fitted; they have {', '.join(given)}"
+    )
 
 
 def called(names: Sequence[str] | None, column: SupportsIndex) -> str:

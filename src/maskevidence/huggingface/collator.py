@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int64
 from maskevidence import FixedRate, MaskDesign, MaskKey, RandomSize
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import drawn_masks
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits, kronecker, scaled
 from maskevidence.huggingface.processes import rank
 from maskevidence.huggingface.recipe import ID
@@ -133,9 +134,7 @@ class MaskSizeCollator:
             [2, 9, 7, 5]
             [4, 2, 9, 7]
         """
-        if epoch < 0:
-            raise InputError(f"epoch={epoch}; give a whole number of 0 or more")
-        self._epoch.fill_(epoch)
+        self._epoch.fill_(whole_number("epoch", epoch, 0))
 
     def at_epoch(self, epoch: int) -> "MaskSizeCollator":
         """A copy with an epoch of its own."""

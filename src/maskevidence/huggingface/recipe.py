@@ -9,6 +9,7 @@ from torch.utils.data import Dataset
 
 from maskevidence import Tokens
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.support.keyed_random import keyed_ranks
 
@@ -40,13 +41,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)}; give a whole number of 1 or more")
+            whole_number(name, getattr(self, name), 1)
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name}={getattr(self, name):g}; give a number above 0")
-        if not 0 <= self.seed < 2**32:
-            raise InputError(f"seed={self.seed}; give a whole number in 0..2^32 - 1")
+        whole_number("seed", self.seed, 0, 2**32 - 1)
 
 
 class TrainingOrder(Dataset[dict[str, Any]]):

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
+from maskevidence.core.support.checks import some_of, whole_number
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.sources import (
     HubSet,
@@ -83,9 +84,7 @@ class Images:
 
     def head(self, limit: int) -> "Images":
         """The first `limit` images."""
-        if limit < 1:
-            raise InputError(f"limit={limit}; give a whole number of 1 or more")
-        return self.select(slice(limit))
+        return self.select(slice(whole_number("limit", limit, 1)))
 
     def split(self, test_fraction: float, seed: int) -> tuple["Images", "Images"]:
         """Split off a held-out part, chosen at random; both parts keep their order.
@@ -138,8 +137,7 @@ def read_images(
         MissingExtraError: Pillow, or `datasets` for the hub, is not installed.
     """
     import_extra("PIL.Image", "hf", "reading images")
-    if limit is not None and limit < 1:
-        raise InputError(f"limit={limit}; give a whole number of 1 or more")
+    limit = None if limit is None else whole_number("limit", limit, 1)
     if resize is not None and min(resize) < 1:
         raise InputError(f"resize={resize}; give a height and a width of 1 or more")
     encoded = _find_images(source, column, limit)
@@ -153,8 +151,7 @@ def read_images(
         )
     notes = []
     if bad:
-        some = ", ".join(bad[:5]) + (", ..." if len(bad) > 5 else "")
-        notes.append(f"skipped {len(bad):,} image(s) that cannot be read: {some}")
+        notes.append(f"skipped {len(bad):,} image(s) that cannot be read: {some_of(bad, 5)}")
     if n_resized:
         notes.append(f"resized {n_resized:,} image(s) to {_by(read[0])} pixels")
     channels = max(pixels.shape[2] for pixels in read)

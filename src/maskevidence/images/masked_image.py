@@ -14,6 +14,7 @@ from maskevidence.core.model import Conditionals
 from maskevidence.core.model_page import model_page
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.shown import HasPage
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.devices import choose_device
 from maskevidence.core.tokens import Tokens
 from maskevidence.images.adapters import (
@@ -105,8 +106,8 @@ class MaskedImage(HasPage, nn.Module):
         batch_tokens: int | None = None,
     ) -> None:
         super().__init__()
-        if batch_tokens is not None and batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens}; give a whole number of 1 or more")
+        if batch_tokens is not None:
+            batch_tokens = whole_number("batch_tokens", batch_tokens, 1)
         if any(not std > 0 for std in pixel_std):
             raise InputError(f"standard deviations {list(pixel_std)}; give numbers above 0")
         self._adapter = model if isinstance(model, PatchNetwork) else vit_mae_adapter(model)

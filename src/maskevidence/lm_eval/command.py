@@ -23,8 +23,9 @@ def lm_eval(context: typer.Context) -> None:
     seed=0, score=evidence|mixture|pll|llada, dtype=, mask_id=, steps=, block_length=.
 
     The Monte-Carlo errors of the metrics and the ties are printed below the harness's table, and with
-    --output_path written to evidence.json beside the results. lm-eval 0.4.13 loads no models by entry point:
-    `lm_eval --model maskevidence` does not find this one, which later releases may.
+    --output_path written to evidence.json beside the results, or the second time to evidence-2.json. lm-eval
+    0.4.13 loads no models by entry point: `lm_eval --model maskevidence` does not find this one, which later
+    releases may.
     `maskevidence lm-eval run --help` lists the arguments of the harness.
 
     Examples:
@@ -75,7 +76,9 @@ def _complete(arguments: Any) -> None:
         raise InputError("there is no model; give --model_args pretrained=FOLDER, or OWNER/NAME on the hub")
     if arguments.output_path is not None and "evidence" not in model_args:
         path = Path(arguments.output_path)
-        model_args["evidence"] = str((path.parent if path.suffix == ".json" else path) / _EVIDENCE)
+        folder = path.parent if path.suffix == ".json" else path
+        names = (_EVIDENCE, *(f"evidence-{k}.json" for k in range(2, 10_000)))  # as often as it is run
+        model_args["evidence"] = str(next(folder / name for name in names if not (folder / name).exists()))
     arguments.model_args = model_args
 
 

@@ -18,6 +18,7 @@ from maskevidence.core.model import to_device_of
 from maskevidence.core.scores import Answer, Asker
 from maskevidence.core.scores.policies import most_urgent, steps
 from maskevidence.core.scores.score import Scoring, score_by
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.pieces import Frame, frame_of
@@ -244,9 +245,8 @@ class Decoding:
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "block_length", "steps"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(f"{name}={value!r}; give a whole number of 1 or more")
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1)
         if not self.temperature >= 0:
             raise InputError(f"temperature={self.temperature!r}; give 0 or more")
 

@@ -36,15 +36,15 @@ class VariantOptions:
         str | None,
         Option(
             f"Among {', '.join(get_args(Convention))}, or all; by default all but pll and whole.",
-            "NAMES",
+            "NAME[,NAME...]",
         ),
     ] = None
     measured: Annotated[
         str | None, Option("Column with a measured effect, for rank correlations.", "COLUMN")
     ] = None
-    given: Annotated[str | None, Option("Columns with scores of other tools, for --measured.", "COLUMNS")] = (
-        None
-    )
+    given: Annotated[
+        str | None, Option("Columns with scores of other tools, for --measured.", "COLUMN[,COLUMN...]")
+    ] = None
     draws: Annotated[
         int, Option("Random masks of whole, and of joint beyond 10 sites.", min=2, max=10_000)
     ] = 32

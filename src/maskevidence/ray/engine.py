@@ -35,7 +35,7 @@ from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.model import HasBatches
 from maskevidence.core.scores.score import Scoring
 from maskevidence.core.support.checks import plain_number
-from maskevidence.core.support.progress import Advance
+from maskevidence.core.support.progress import Advance, silent
 from maskevidence.runs.blocks import Done, Scorer, Work
 
 MAX_DEATHS = 3  # of workers at the same block, or one after the other while they load the model
@@ -271,7 +271,7 @@ class Worker:
     def score(self, work: Work, scoring: Scoring) -> tuple[ScoreTable, int, str]:
         """The scores of a piece, how many times the model was called, and what its code printed."""
         with redirect_stdout(io.StringIO()) as printed:
-            answer = work.score(self.model, scoring, lambda _steps, _description=None: None)
+            answer = work.score(self.model, scoring, silent)
         return *answer, printed.getvalue()
 
 

@@ -178,7 +178,7 @@ class RunDirectory(ResultFolder):
             raise InputError(f"{str(model)!r} is not the model that was fitted for this run; {_RESTORE}")
         parts, identity = list_parts(self.scores), manifest.identity()
         for part in parts:
-            if not (manifest.holds(part.piece) and is_of(part, identity)) and is_whole(part):
+            if not manifest.holds(part.piece) or (not is_of(part, identity) and is_whole(part)):
                 raise InputError(
                     f"{str(part.path)!r} does not belong to this run (it is of another model, data, design, "
                     "seed, block layout, shard or version); remove it, and run the command in run.json again"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import Precise
@@ -132,6 +132,13 @@ class Manifest(BaseModel):
     devices: list[str] = Field(default_factory=list)
     versions: dict[str, str] = Field(default_factory=versions)
     command: str = Field(default_factory=command)
+
+    @field_validator("shard")
+    @classmethod
+    def _is_shard(cls, shard: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= shard[0] <= shard[1]:
+            raise ValueError(f"shard {shard}")
+        return shard
 
     @property
     def named(self) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.core.table import Table
+from maskevidence.core.table import Table, as_table, with_levels_of
 
 if TYPE_CHECKING:
     from maskevidence.runs.manifest import DataSource
@@ -18,7 +18,7 @@ def save_run(
     folder: str | Path,
     *,
     name: str | None = None,
-    data: Table | None = None,
+    data: object = None,
     model: Any = None,
     overwrite: bool = False,
 ) -> str | None:
@@ -28,8 +28,8 @@ def save_run(
         estimate: the estimate.
         folder: the run directory; it is created if it does not exist.
         name: what the run calls its model, such as "ppca:3"; by default the name of the folder.
-        data: the rows that were scored; with them, the report shows rows, and `compare` takes a run that a
-            command has made of the same rows.
+        data: the rows that were scored, a `Table`, a data frame or an array; with them, the report shows
+            rows, and `compare` takes a run that a command has made of the same rows.
         model: the model that was scored; it is kept in `model/` if it has a method `save`, and its closed
             form is recorded if `data` are given.
         overwrite: replace another run in the folder.
@@ -57,15 +57,22 @@ def save_run(
     from maskevidence.runs.summary import read_run, write_summary
 
     name = Path(folder).name if name is None else name
-    if data is not None and estimate.data_fingerprint not in (None, data.tokens().fingerprint()):
-        raise InputError(f"the estimate of {name!r} is not of the rows of {data.name!r}; give those rows")
+    table = None if data is None else getattr(model, "table", as_table)(data)
+    tokens = None
+    if table is not None:
+        tokens = with_levels_of(table, getattr(model, "levels", table.levels)).tokens()
+        if estimate.data_fingerprint not in (None, tokens.fingerprint()):
+            with_model = "" if model is not None else ", and the model, which orders columns and words"
+            raise InputError(
+                f"the estimate of {name!r} is not of the rows of {table.name!r}; give those rows{with_model}"
+            )
     if len(estimate.ids) != estimate.n_observations:
         raise InputError("an estimate of moments knows no observations; make it of the rows")
     manifest = Manifest(
         model=name,
         conditionals=estimate.conditionals,
         base_measure=estimate.base_measure,
-        data=_source(estimate, data),
+        data=_source(estimate, table),
         design=estimate.design,
         masks=estimate.masks,
         token_scores=estimate.scores.hidden is not None,
@@ -76,7 +83,7 @@ def save_run(
     directory = RunDirectory(folder)
     directory.check(manifest, overwrite=overwrite)
     with locked(directory.path):
-        exact = None if data is None else closed_form_by_row(model, manifest, data.tokens())
+        exact = None if tokens is None else closed_form_by_row(model, manifest, tokens)
         manifest = begin_run(directory, manifest, exact, getattr(model, "save", None))
         if estimate.labels is not None:
             labels = dict(zip(estimate.ids.tolist(), estimate.names, strict=True))

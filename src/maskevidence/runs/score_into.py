@@ -13,16 +13,16 @@ import torch
 from maskevidence import __version__
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import check_n_masks, n_masks
-from maskevidence.core.model import HasLogEvidence, device_of, to_device_of
+from maskevidence.core.model import HasLogEvidence, device_of, rounding, to_device_of
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring, check_scorable, rounding
-from maskevidence.core.support.progress import progress
+from maskevidence.core.scores.score import Scoring, check_scorable, score_repeats
+from maskevidence.core.support.progress import progress, silent
 from maskevidence.core.tokens import Tokens
-from maskevidence.runs.blocks import Engine, Piece, Scorer, Work, block_rows, local_engine
+from maskevidence.runs.blocks import MIN_BLOCKS, Engine, Piece, Scorer, Work, block_rows, local_engine
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import is_whole, read_part, write_part
+from maskevidence.runs.parts import Part, is_whole, read_part, write_part
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 
@@ -46,8 +46,8 @@ class Recording:
         engine: what calls the model, by default this process. Any engine can resume a run of any other.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
-        verify: score one stored block again before a run is extended, and refuse a model that gives other
-            scores: that of a user's code may read files that no fingerprint knows.
+        verify: score a sample of the stored rows again before a run is extended, and refuse a model that
+            gives other scores: that of a user's code may read files that no fingerprint knows.
     """
 
     batch_size: int = 1024
@@ -122,24 +122,28 @@ def record_run(
 
 
 def _verify(folder: RunDirectory, manifest: Manifest, model: Any, tokens: Tokens, batch_size: int) -> None:
-    """Refuse to extend a run by a model that gives other scores of one of its stored blocks."""
-    part = next(filter(is_whole, folder.parts(manifest)), None)
-    if part is None:
-        return
-    piece = part.piece._replace(last_block=part.piece.first_block + 1)
-    rows = tokens[block_rows(piece.first_block, manifest.rows_per_block, len(tokens))]
+    """Refuse to extend a run by a model that gives other scores of rows from all over the stored blocks."""
+    stored: dict[range, list[Part]] = {}
+    for part in filter(is_whole, folder.parts(manifest)):
+        stored.setdefault(part.piece.repeats(), []).append(part)
     scoring = Scoring(manifest.mask_design(), manifest.key, batch_size, per_token=manifest.token_scores)
-    again = Work(piece, rows).score(model, scoring, lambda _steps, _description=None: None)[0].sorted()
-    table = read_part(part)[0]
-    stored = table.select(np.isin(table.id, rows.ids.cpu().numpy())).sorted()
-    room = rounding(model)
-    if stored.score.shape != again.score.shape or not np.allclose(
-        stored.score, again.score, rtol=room, atol=room
-    ):
-        raise InputError(
-            f"the model gives other scores than those stored in {str(folder.path)!r}: its code or a file "
-            "that it reads has changed; give another folder, or --overwrite to replace the run"
-        )
+    cut, room = manifest.rows_per_block, rounding(model)
+    for repeats, parts in stored.items():
+        blocks = [block_rows(block, cut, len(tokens)) for part in parts for block in part.piece.blocks()]
+        rows = torch.cat([torch.arange(block.start, block.stop) for block in blocks])
+        n = min(len(rows), max(cut, MIN_BLOCKS))
+        sample = tokens[rows[((torch.arange(n) + 0.5) * len(rows) / n).long()].to(tokens.ids.device)]
+        again = score_repeats(model, sample, scoring, repeats, silent)[0].sorted()
+        tables = [read_part(part)[0] for part in parts]
+        ids = sample.ids.cpu().numpy()
+        before = ScoreTable.join([table.select(np.isin(table.id, ids)) for table in tables]).sorted()
+        if before.score.shape != again.score.shape or not np.allclose(
+            before.score, again.score, rtol=room, atol=room
+        ):
+            raise InputError(
+                f"the model gives other scores than those stored in {str(folder.path)!r}: its code or a file "
+                "that it reads has changed; give another folder, or --overwrite to replace the run"
+            )
 
 
 def begin_run(

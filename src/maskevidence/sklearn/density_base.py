@@ -82,12 +82,7 @@ def with_names(X: Any) -> Any:
     """
     if not isinstance(X, Table):
         return without_mask(X)
-    import pandas
-
-    frame = pandas.DataFrame(X.values, columns=list(X.columns))
-    for name, words in X.levels.items():
-        frame[name] = [None if np.isnan(code) else words[int(code)] for code in frame[name]]
-    return frame
+    return X.to_frame()
 
 
 def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:
@@ -197,7 +192,8 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         Args:
             X: shape (N, D), NaN where a value is missing.
         """
-        return self.model_.impute(self._fitted_table(X))
+        filled = self.model_.impute(self._fitted_table(X))
+        return replace(filled, given=X if hasattr(X, "columns") else None)
 
     def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n N D"]:
         """Tables whose missing values are drawn jointly given the observed values of their row.

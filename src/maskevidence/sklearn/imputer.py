@@ -186,7 +186,14 @@ class MaskedImputer(
             scale[self._varies] = [
                 1.0 if category else self.residuals_.spread(j) for j, category in enumerate(self._is_category)
             ]
-        return replace(predicted, variance=predicted.variance * scale**2)
+        given = with_names(X) if hasattr(X, "columns") else None
+        if (
+            given is not None
+            and isinstance(self.missing_values, Real)
+            and not math.isnan(self.missing_values)
+        ):
+            given = given.mask(given == self.missing_values)
+        return replace(predicted, variance=predicted.variance * scale**2, given=given)
 
     def intervals(
         self, X: Any, level: float = 0.9
@@ -275,7 +282,10 @@ class MaskedImputer(
             filled = self.estimator_.impute(table[:, self._varies])
             values[:, self._varies], variance[:, self._varies] = filled.values, filled.variance
         names = getattr(self, "feature_names_in_", None)
-        return Imputation(values, variance, None if names is None else tuple(names))
+        if names is None:
+            return Imputation(values, variance)
+        levels = {str(names[k]): tuple(words) for k, words in self._categories.words.items()}
+        return Imputation(values, variance, tuple(map(str, names[self._kept])), levels)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,6 +15,7 @@ from maskevidence import Orderings, Tokens, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.folds import held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.table import as_table, is_words, with_levels_of
 from maskevidence.sklearn.density_base import (
     PURPOSE,
     TableDensity,
@@ -167,21 +168,15 @@ class Categories:
         if not self._chosen.any():
             return X
         _validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
-        cells = np.asarray(X, dtype=object)
-        missing = pandas.isna(cells)
-        if reset:
-            for k in np.flatnonzero(self._chosen).tolist():
-                present = cells[~missing[:, k], k]
-                if any(isinstance(cell, str) for cell in present):
-                    self.words[k] = sorted({str(cell) for cell in present})
+        cells = pandas.DataFrame(np.asarray(X, dtype=object))
         table = np.full(cells.shape, np.nan)
-        for k in range(cells.shape[1]):
-            there = ~missing[:, k]
-            present = cells[there, k]
-            if k in self.words:
-                position = {word: code for code, word in enumerate(self.words[k])}
-                present = np.array([position.get(str(cell), len(position)) for cell in present])
-            table[there, k] = present.astype(np.float64)
+        table[:, ~self._chosen] = cells.loc[:, ~self._chosen].to_numpy(np.float64, na_value=np.nan)
+        chosen = cells.loc[:, self._chosen].rename(columns=str)
+        coded = as_table(chosen, {str(k) for k in self.words})
+        if reset:
+            self.words = {int(name): list(words) for name, words in coded.levels.items()}
+        levels = {str(k): words for k, words in self.words.items()}
+        table[:, self._chosen] = with_levels_of(coded, levels).values
         return table
 
     def filled(self, X: Any, table: Float64[np.ndarray, "N D"]) -> Any:
@@ -217,7 +212,7 @@ class Categories:
         if self.selection is None or (isinstance(self.selection, str) and not is_frame):
             return np.zeros(0, dtype=bool)
         if isinstance(self.selection, str) and self.selection == "from_dtype":
-            return np.array([_holds_categories(X.iloc[:, k]) for k in range(X.shape[1])], dtype=bool)
+            return np.array([is_words(X.iloc[:, k]) for k in range(X.shape[1])], dtype=bool)
         _validation.validate_data(estimator, X, reset=True, skip_check_array=True)
         return chosen_columns(self.selection, X, list(getattr(estimator, "feature_names_in_", [])))
 
@@ -242,10 +237,3 @@ def chosen_columns(selection: Any, X: Any, names: list[str]) -> Bool[np.ndarray,
         )
     chosen[selected] = True
     return chosen
-
-
-def _holds_categories(column: Any) -> bool:
-    """Whether a column of a data frame has pandas' dtype "category", or holds words."""
-    if isinstance(column.dtype, pandas.CategoricalDtype):
-        return True
-    return column.dtype.kind not in "biuf" and any(isinstance(cell, str) for cell in column)

@@ -3,18 +3,19 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
 import maskevidence
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.fingerprints import includes_fitted, marks_of, share_fitted
-from maskevidence.core.model import Conditionals, refuse_training_mode
+from maskevidence.core.model import Conditionals, columns_read, refuse_training_mode
 from maskevidence.core.model_page import model_page
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.shown import HasPage
@@ -22,10 +23,12 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.table import Table, as_table, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
 
 FORMAT = 1  # of the folder of a saved model
+_MOST_SAMPLES = 20  # bootstrap samples that may not suffice for a fit, one after another
 
 
 _IN_WORDS = {
@@ -73,7 +76,7 @@ class TableModel(HasPage, nn.Module, ABC):
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
-        self.n_features = n_features
+        self.n_features = whole_number("n_features", n_features, 1)
         self.columns: list[str] | None = None
         self.levels: Mapping[str, Sequence[str]] = {}
         self.read_with: Mapping[str, str] = {}
@@ -153,8 +156,7 @@ class TableModel(HasPage, nn.Module, ABC):
         Raises:
             InputError: n is below 0.
         """
-        if n < 0:
-            raise InputError(f"n={n}; give a whole number of rows, 0 or more")
+        n = whole_number("n", n, 0)
         refuse_training_mode(self)
         with torch.no_grad():
             return self._draw_rows(n, seed).cpu().double().numpy()
@@ -167,14 +169,23 @@ class TableModel(HasPage, nn.Module, ABC):
 
         Args:
             x: shape (N, D).
+
+        Returns:
+            The filled table, with the model's columns in the order in which x has them.
         """
-        tokens = self._with_holes(x)
+        tokens, order = self._with_holes(x), self._order_of(x)
         with torch.no_grad():
             mean, variance = self._missing_moments(tokens)
         values = torch.where(tokens.maskable, tokens.values, mean)
         variance = torch.where(tokens.maskable, 0.0, variance)
-        columns = None if self.columns is None else tuple(self.columns)
-        return Imputation(values.cpu().double().numpy(), variance.cpu().double().numpy(), columns)
+        names = self.columns or column_names(x)
+        return Imputation(
+            values.cpu().double().numpy()[:, order],
+            variance.cpu().double().numpy()[:, order],
+            None if names is None else tuple(names[k] for k in order),
+            {name: tuple(words) for name, words in self.levels.items()},
+            x if column_names(x) is not None or hasattr(x, "iloc") else None,
+        )
 
     def draw_missing(
         self, x: object, draws: int = 1, seed: int = 0, *, refit: bool = False
@@ -192,15 +203,15 @@ class TableModel(HasPage, nn.Module, ABC):
                 the rows, so that the draws vary with the uncertainty of the parameters, too.
 
         Returns:
-            Shape (draws, N, D); observed values are as they were in each of them.
+            Shape (draws, N, D), the model's columns in the order in which x has them; observed values are as
+            they were in each of them. Words are their positions among the model's `levels`.
 
         Raises:
-            InputError: `draws` is below 1, or a bootstrap sample cannot be fitted.
+            InputError: `draws` is below 1, or none of 20 bootstrap samples can be fitted.
         """
-        if draws < 1:
-            raise InputError(f"draws={draws}; give a whole number of 1 or more")
+        draws = whole_number("draws", draws, 1)
         tokens = self._with_holes(x)
-        n_bytes = 16 * whole_number("draws", draws) * tokens.values.numel()
+        n_bytes = 16 * draws * tokens.values.numel()
         check_memory(n_bytes, f"{draws:,} draws of a table", "draw fewer at a time")
         tables = []
         with torch.no_grad():
@@ -208,7 +219,7 @@ class TableModel(HasPage, nn.Module, ABC):
                 key = int(keyed_bits(whole_number("seed", seed), draw))
                 drawn = (self._bootstrapped(tokens, key) if refit else self)._draw_missing(tokens, key)
                 tables.append(torch.where(tokens.maskable, tokens.values, drawn.double()))
-        return torch.stack(tables).cpu().numpy()
+        return torch.stack(tables).cpu().numpy()[:, :, self._order_of(x)]
 
     def refits_to(self, x: object) -> bool:
         """Whether a fit takes little time, and the model was fitted to these rows, or most of them were.
@@ -219,22 +230,30 @@ class TableModel(HasPage, nn.Module, ABC):
         return self.refits and includes_fitted(self.fitted_rows, self._with_holes(x))
 
     def _bootstrapped(self, tokens: Tokens, seed: int) -> "TableModel":
-        """A copy of the model, fitted to as many rows, drawn with replacement."""
+        """A copy of the model, fitted to as many rows, drawn with replacement until a fit succeeds."""
         table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
         table = table[tokens.maskable.any(1).cpu().numpy()]
-        again = copy.deepcopy(self)
-        try:
-            with torch.enable_grad():
-                again._fit_again(table[np.random.default_rng(seed).integers(len(table), size=len(table))])
-        except (InputError, NumericalError) as error:
-            raise InputError(
-                f"the model cannot be fitted to a bootstrap sample of the rows: {error}; with refit=False "
-                "its parameters are taken as known"
-            ) from error
-        return again
+        rng, varying = np.random.default_rng(seed), _varying(table)
+        why: Exception | str = "a column has one value in each sample"
+        for _ in range(_MOST_SAMPLES):
+            sample = table[rng.integers(len(table), size=len(table))]
+            if not _varying(sample)[varying].all():
+                continue
+            again = copy.deepcopy(self)
+            try:
+                with torch.enable_grad():
+                    again._fit_again(sample, seed)
+            except (InputError, NumericalError) as error:
+                why = error
+            else:
+                return again
+        raise InputError(
+            f"the model cannot be fitted to {_MOST_SAMPLES} bootstrap samples of the rows: {why}; with "
+            "refit=False its parameters are taken as known"
+        )
 
-    def _fit_again(self, table: Float64[np.ndarray, "N D"]) -> None:
-        """Fit to a bootstrap sample, with the settings of the last fit."""
+    def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
+        """Fit to a bootstrap sample, with the settings of the last fit; `seed` of what else is drawn."""
         self.fit(table)
 
     def tokens(self, x: object) -> Tokens:
@@ -395,8 +414,14 @@ class TableModel(HasPage, nn.Module, ABC):
     def _table(self, x: object) -> Float64[np.ndarray, "N D"]:
         """Rows to fit, in float64 with NaN where a value is missing."""
         self._refuse_half()
+        if isinstance(x, Table) and x.levels and not self.takes_words:
+            raise InputError(
+                f"column {next(iter(x.levels))!r} holds words, which {type(self).__name__} cannot take; give "
+                "a MaskedNetwork, or leave such columns out"
+            )
         tokens = Tokens.from_array(x)
         self.check_width(tokens.width)
+        self.columns = column_names(x) or self.columns
         self._remember(x, tokens)
         table = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
         unseen = np.flatnonzero(np.isnan(table).all(axis=0))
@@ -415,23 +440,46 @@ class TableModel(HasPage, nn.Module, ABC):
         return tokens
 
     def _remember(self, x: object, tokens: Tokens) -> None:
-        """Remember the rows that the model is fitted to, and the names of the columns, if they have names."""
-        self.columns = column_names(x) or self.columns
+        """Remember the rows that the model is fitted to, and the names of its columns, if it had none."""
+        self.columns = self.columns or column_names(x)
         self.fitted_rows = marks_of(tokens)
 
-    def _own_columns(self, x: object) -> object:
-        """A table with names, cut to the model's columns in its order; other data as they are."""
-        names = column_names(x)
-        if names is None or self.columns is None or names == self.columns:
-            return x
-        lacking = [name for name in self.columns if name not in names]
-        if lacking:
-            raise InputError(
-                f"the data have no column {lacking[0]!r}, to which the model was fitted; they have "
-                f"{', '.join(names)}"
-            )
-        chosen: Any = x
-        return chosen.select(self.columns) if hasattr(type(x), "select") else chosen[self.columns]
+    def table(self, x: object) -> Table:
+        """Rows as a table with the model's columns in its order, and the words that they have.
+
+        Args:
+            x: shape (N, D): a `Table`, a data frame, or an array with the model's columns in its order.
+
+        Raises:
+            InputError: not a table, or a table without a column of the model.
+        """
+        if isinstance(x, Table) and x.categories and self.columns is not None:
+            return with_columns_of(x, self.columns)
+        places = columns_read(self, x)
+        rows = as_table(x if places is None else self._cut(x, places), self.levels)
+        self.check_width(len(rows.columns))
+        given = rows.columns if places is None else map(str, self._cut(x, places).columns)
+        return replace(rows, columns=tuple(self.columns or given))
+
+    def _cut(self, x: Any, places: Sequence[int]) -> Any:
+        """Some columns of a data frame or a `Table`, in this order."""
+        if hasattr(x, "iloc"):
+            return x.iloc[:, places]
+        names = [x.columns[place] for place in places]
+        return x.select(names) if isinstance(x, Table) else x[names]
+
+    def _own_columns(self, x: Any) -> object:
+        """Data with names cut to the model's columns in its order, words as its codes; others as they are."""
+        if isinstance(x, Table) or (self.levels and column_names(x) is not None):
+            return with_levels_of(self.table(x), self.levels)
+        places = columns_read(self, x)
+        return x if places is None else self._cut(x, places)
+
+    def _order_of(self, x: object) -> Int64[np.ndarray, " D"]:
+        """The model's columns in the order in which data have them."""
+        one_hot = isinstance(x, Table) and x.categories and not {*(self.columns or ())} <= {*x.columns}
+        places = None if one_hot else columns_read(self, x)
+        return np.arange(self.n_features) if places is None else np.argsort(places)
 
     def _refuse_half(self) -> None:
         if self.dtype not in (torch.float32, torch.float64):
@@ -447,6 +495,12 @@ class TableModel(HasPage, nn.Module, ABC):
     def _like(self) -> Tensor:
         """A parameter, for the model's dtype and device."""
         return next(p for p in self.parameters() if p.is_floating_point())
+
+
+def _varying(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
+    """Which columns have two different values or more; NaN is none."""
+    missing = np.isnan(table)
+    return np.where(missing, -np.inf, table).max(0) > np.where(missing, np.inf, table).min(0)
 
 
 def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:

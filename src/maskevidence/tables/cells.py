@@ -1,6 +1,7 @@
 """maskevidence cells: the cells of a table that are probably wrong."""
 
-from dataclasses import replace
+import hashlib
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,17 @@ from maskevidence.core.errors import InputError
 from maskevidence.tables.options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from maskevidence.core.show.parts import Page
+    from maskevidence.core.table import Table
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.wrong_cells.found_cells import WrongCells
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
+ASKED = "asked"  # the seal of what decides the cells
+SHOWN = "page"  # the tables of the page, in cells.json
+REMEDY = "find the cells again with --overwrite"
 
 
 def cells(
@@ -45,7 +53,7 @@ def cells(
         maskevidence impute masked-net table.csv --wrong runs/cells/cells.csv --out mended.csv
     """
     from maskevidence.core.support.provenance import origin
-    from maskevidence.runs.folder import ResultFolder
+    from maskevidence.runs.folder import ResultFolder, read_sealed
     from maskevidence.tables.rows import model_on, read, reading_for, takes_words
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
 
@@ -56,7 +64,7 @@ def cells(
     folder = None
     if options.out is not None:
         folder = ResultFolder(options.out, "search for wrong cells", (TABLE, PAGE, RESULT))
-        folder.refuse(overwrite=options.overwrite)
+        folder.refuse_unrelated()
     build, saved = model_on(model, RowDevice())
     reading, notes = RowReading(table=options.table), list[str]()
     if build is None:
@@ -65,6 +73,15 @@ def cells(
     table = read(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
     known = None if trusted is None else read(trusted, reading, words=words)
+    settings = [model, data, trusted, options.rate, options.folds, options.seed]
+    asked = _asked(settings, saved, [table, known])
+    if folder is not None and not options.overwrite and (folder.path / RESULT).exists():
+        content = read_sealed(folder.path / RESULT, REMEDY)
+        if content.get(ASKED) == asked:  # killed after the last file, or run again
+            page, lines = _page_of(content), folder.finished_before("finds the cells again")
+            del content[SHOWN]
+            return Result(page, content, lines)
+        folder.refuse(overwrite=False)
     found = wrong_cells(
         model if build is not None else saved,
         table,
@@ -74,30 +91,61 @@ def cells(
         seed=options.seed,
     )
     found = replace(found, notes=(*table.notes, *notes, *found.notes))
-    content = {"model": model, "data": data, "trusted": trusted} | found.to_dict() | origin()
+    content = {"model": model, "data": data, "trusted": trusted, ASKED: asked}
+    content |= found.to_dict() | origin()
     return Result(found.page(), content, [] if folder is None else _write(found, content, folder))
 
 
-def read_page(folder: Path) -> bytes:
-    """The page in a folder that `cells --out` wrote."""
-    from maskevidence.core.support.files import reading
+def read_page(folder: Path) -> "Page":
+    """The page of a folder that `cells --out` wrote, from its data."""
     from maskevidence.runs.folder import read_sealed
 
-    read_sealed(folder / RESULT, "find the cells again with --overwrite")
-    with reading(folder / PAGE):
-        return (folder / PAGE).read_bytes()
+    return _page_of(read_sealed(folder / RESULT, REMEDY))
+
+
+def _asked(settings: "list[Any]", saved: Any, tables: "Sequence[Table | None]") -> str:
+    """The seal of what decides the cells: the settings, the saved model, the tables and the version."""
+    from maskevidence import __version__
+    from maskevidence.core.fingerprints import fingerprint
+    from maskevidence.runs.folder import seal
+
+    of_tables = []
+    for table in filter(None, tables):
+        values = hashlib.sha256(table.values.tobytes()).hexdigest()
+        of_tables.append([table.columns, dict(table.levels), dict(table.kinds), table.labels, values])
+    return seal([*settings, None if saved is None else fingerprint(saved), of_tables, __version__])
+
+
+def _page_of(content: dict[str, Any]) -> "Page":
+    """The page of a search from what cells.json holds."""
+    from maskevidence.core.show.parts import Page, Table
+    from maskevidence.core.support.provenance import made_of
+
+    try:
+        shown = content[SHOWN]
+        parts = [
+            Table(**part | {name: {tuple(place) for place in part[name]} for name in ("bold", "marked")})
+            for part in shown["parts"]
+        ]
+        return Page("", shown["headline"], shown["aside"], parts, shown["notes"], made_of(content))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{RESULT} holds no page of wrong cells; {REMEDY}") from error
 
 
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """The table and the page; and last what shows that the folder is complete."""
     from maskevidence.command.pages.page import write_report
+    from maskevidence.core.show.parts import Table
     from maskevidence.core.support.files import csv_text, write_atomic
     from maskevidence.core.support.provenance import made_of
     from maskevidence.runs.folder import write_sealed
 
-    columns = found.columns().values
+    columns, page = found.columns().values, found.page()
+    tables = [part for part in page.parts if isinstance(part, Table)]
+    parts = [asdict(part) | {"bold": sorted(part.bold), "marked": sorted(part.marked)} for part in tables]
+    shown = {"headline": page.headline, "aside": page.aside, "parts": parts, "notes": list(page.notes)}
     with folder.rewritten():
         write_atomic(folder.path / TABLE, csv_text(columns, zip(*columns.values(), strict=True)))
-        write_report(replace(found.page(), made=made_of(content)), folder.path / PAGE)
-        write_sealed(folder.path / RESULT, content)
+        write_report(replace(page, made=made_of(content)), folder.path / PAGE)
+        write_sealed(folder.path / RESULT, content | {SHOWN: shown})
     return folder.written()

@@ -1,7 +1,5 @@
 """The missing values of a table, filled by a model; the table is written as it was otherwise."""
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +15,9 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import plain_number, word_of
-from maskevidence.core.support.files import reading as reading_file
+from maskevidence.core.support.files import check_place
 from maskevidence.core.support.provenance import origin
+from maskevidence.core.support.sources import check_distinct
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens
@@ -45,7 +44,9 @@ from maskevidence.tables.table_files import (
     check_ending,
     is_text,
     names_of,
+    read_raw,
     to_table,
+    with_new_types,
     write_table,
 )
 from maskevidence.tables.wrong_cells.found_cells import value_of
@@ -84,8 +85,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
     check_ending(options.out)
-    if options.out.exists() and not options.overwrite:
-        raise InputError(f"{str(options.out)!r} exists; give another file, or --overwrite to replace it")
+    check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)
     words, reading = takes_words(model, saved), RowReading(table=options.table)
     if build is None:
@@ -137,19 +137,12 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
 def _without_wrong(table: Table, file: Path) -> Table:
     """The table with holes in place of the cells that a cells.csv calls wrong."""
     values, place = table.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
-    with reading_file(file):
-        lines = list(csv.DictReader(io.StringIO(file.read_bytes().decode(), newline="")))
-    if lines and not {"row", "column", "value", "called"} <= lines[0].keys():
-        raise InputError(
-            f"{str(file)!r} is not a cells.csv that `maskevidence cells --out` wrote; give that file"
-        )
-    called, others = [line for line in lines if line["called"].lower() == "true"], list[str]()
-    for line in called:
-        row, column, text = line["row"], line["column"], line["value"]
+    called, others = _called_in(file), list[str]()
+    for row, column, text, number in called:
         if row in place and column in table.columns:
             i, j = place[row], table.columns.index(column)
             value = value_of(table, j, table.values[i, j])
-            if text == value or (isinstance(value, float) and _number(text) == value):
+            if text == value or (isinstance(value, float) and number == value):
                 values[i, j] = np.nan
                 continue
         others.append(f"{column} = {text} of row {row} (from 0)")
@@ -160,6 +153,30 @@ def _without_wrong(table: Table, file: Path) -> Table:
             "of that run, or write False for them in the column called"
         )
     return replace(table, values=values)
+
+
+def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
+    """The row, column, word and number of each cell that a cells.csv calls wrong."""
+    raw = read_raw(file)
+    names = names_of(raw)
+    check_distinct(file, names)
+    if not {"row", "column", "value", "called"} <= {*names}:
+        raise InputError(
+            f"{str(file)!r} is not a cells.csv that `maskevidence cells --out` wrote; give that file"
+        )
+    cells = dict(zip(names, (column.to_pylist() for column in raw.columns.columns), strict=True))
+    found = []
+    for k, said in enumerate(map(word_of, cells["called"])):
+        if said in TRUE:
+            text = word_of(cells["value"][k])
+            number = _number(text.replace(raw.decimal, "."))
+            found.append((word_of(cells["row"][k]), cells["column"][k], text, number))
+        elif said not in FALSE:
+            raise InputError(
+                f"{str(file)!r} has {said!r} in column 'called', {place_of(k, raw.lines)}; write True or "
+                "False"
+            )
+    return found
 
 
 def _number(text: str) -> float:
@@ -286,7 +303,9 @@ def _one(
             new = _cells_of(source.column(number), table.values[:, of_column], values[:, of_column], raw)
             column = _filled(source.column(number), holes, new)
         elif of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
-            column = pa.array(np.ascontiguousarray(values[:, of_column]))
+            column = _as_type(
+                pa.array(np.ascontiguousarray(values[:, of_column])), source.column(number).type
+            )
         elif holes.any():
             if in_words:
                 new = [
@@ -299,7 +318,19 @@ def _one(
         else:
             continue
         whole = whole.set_column(number, source.column_names[number], column)
-    return whole
+    return with_new_types(whole, source)
+
+
+def _as_type(numbers: Any, kind: Any) -> Any:
+    """Filled numbers in the type of their column; in float64 if they are not whole, and its numbers are."""
+    import pyarrow as pa
+
+    if pa.types.is_floating(kind):
+        return numbers.cast(kind, safe=False)  # the filled ones are rounded
+    try:
+        return numbers.cast(kind) if pa.types.is_integer(kind) else numbers
+    except pa.ArrowInvalid:
+        return numbers
 
 
 def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> Any:

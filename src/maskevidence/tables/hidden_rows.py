@@ -25,9 +25,9 @@ from maskevidence.core.evidence.result import MASKS_ALONE
 from maskevidence.core.masks.by_name import as_design
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.orders import LogSizes
-from maskevidence.core.model import DENSITY, MASS, Conditionals
+from maskevidence.core.model import DENSITY, MASS, Conditionals, base_measure_of
 from maskevidence.core.scores.score import check_first_batch
-from maskevidence.core.tokens import Tokens
+from maskevidence.core.tokens import Tokens, called, column_names, without_mask
 
 _Rows = Any  # what a maker takes as x: an array, a list or a data frame of N rows, or None
 Numbers = Float64[np.ndarray, " _"]
@@ -79,7 +79,7 @@ class RowsModel:
     def __call__(self, x: _Rows) -> "RowsModel":
         """The same model of other rows."""
         model = copy(self)
-        model.x = x if x is None or hasattr(x, "iloc") else np.asarray(x)
+        model.x = _rows(x)
         return model
 
     def tokens(self, y: object) -> Tokens:
@@ -143,7 +143,14 @@ class BayesianRegression(RowsModel):
             raise InputError(
                 f"x is {shape}; give N rows of p numbers, with a column of ones for an intercept"
             )
-        return super().__call__(Tokens.from_array(x).values.numpy())
+        rows = Tokens.from_array(x)
+        if not bool(rows.maskable.all()):
+            row, column = torch.nonzero(~rows.maskable)[0].tolist()
+            raise InputError(
+                f"x has no value in row {row}, column {called(column_names(x), column)}; fill it, or leave "
+                "the row out"
+            )
+        return super().__call__(rows.values.numpy())
 
     def _posterior(self, x: Float64[np.ndarray, "n p"], y: Numbers) -> tuple[Any, Any, float, float]:
         """The posterior's precision and mean of w, and shape and scale of σ²."""
@@ -375,10 +382,12 @@ def evidence_of_rows(
     if not callable(maker):
         raise InputError(f"maker={maker!r}; give a maker such as me.models.BayesianRegression()")
     tokens = response_tokens(y)
-    x = x if x is None or hasattr(x, "iloc") else np.asarray(x)
+    x = _rows(x)
     _check_length(x, tokens.width)
     design = as_design(LogSizes(256, orders=4) if design is None else design).design
-    check_first_batch(maker(x), _with_other_responses(tokens), design)
+    model = maker(x)
+    _refuse_words(y, model)
+    check_first_batch(model, _with_other_responses(tokens), design)
     model = maker(x)
     estimate = estimate_evidence(model, tokens, design, seed=seed, check=False)
     notes = list(estimate.notes)
@@ -401,18 +410,54 @@ def response_tokens(y: object) -> Tokens:
         >>> response_tokens(["no", "yes", "no"]).values.tolist()
         [[0.0, 1.0, 0.0]]
     """
-    array = np.asarray(y)
+    array = np.asarray(without_mask(y))
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"y has shape {array.shape}; give one number or class for each row, shape (N,)")
-    if array.dtype.kind in "OUSb" and all(isinstance(value, str | bool | np.bool_) for value in array):
-        array = np.unique(array.astype(str), return_inverse=True)[1]
+    words = _words_of(y)
+    if words:
+        position = {
+            word: float(code)
+            for code, word in enumerate(sorted({word for word in words if word is not None}))
+        }
+        array = np.array([math.nan if word is None else position[word] for word in words])
     return Tokens.from_array(array[None])
+
+
+def _words_of(y: object) -> list[str | None]:
+    """Responses as words, None where one is missing; no list of responses that are numbers."""
+    # numpy would write NaN in a list of words as "nan"
+    cells = np.asarray(without_mask(y), dtype=object if isinstance(y, list | tuple) else None)
+    if cells.dtype.kind not in "OU":
+        return []
+    words = [None if _no_word(cell) else cell for cell in cells.tolist()]
+    present = [word for word in words if word is not None]
+    return words if present and all(isinstance(word, str) for word in present) else []
+
+
+def _no_word(cell: object) -> bool:
+    """Whether a cell is a mark of a missing value: None, NaN or NA."""
+    return not isinstance(cell, str) and str(cell) in ("None", "nan", "<NA>", "NaT")
+
+
+def _refuse_words(y: object, model: object) -> None:
+    """Raise an InputError for classes of a model of numbers, which would read their positions."""
+    word = next(filter(None, _words_of(y)), None)
+    if word is not None and base_measure_of(model) != MASS:
+        raise InputError(
+            f"y holds text, such as {word!r}, which stands for classes, and {type(model).__name__} predicts "
+            f"numbers; give numbers, or a model of classes, whose base_measure is {MASS!r}"
+        )
 
 
 def _with_other_responses(tokens: Tokens) -> Tokens:
     """The data set, and one with the responses of the rows before, by whose values a leak is seen."""
     ids = torch.arange(2)
     return replace(tokens[ids * 0], values=torch.cat([tokens.values, tokens.values.roll(1, 1)]), ids=ids)
+
+
+def _rows(x: _Rows) -> _Rows:
+    """Rows as an array, with NaN for masked entries; a data frame stays one."""
+    return x if x is None or hasattr(x, "iloc") else np.asarray(without_mask(x))
 
 
 def _taken(x: _Rows, rows: Bool[np.ndarray, " N"]) -> _Rows:

@@ -1,21 +1,23 @@
 """Missing values of a table, filled by a model's conditional means, with their variances."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.standard_errors import t_half_width
 from maskevidence.core.model import as_tokens
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Strip, Strips
-from maskevidence.core.show.shown import Columns, Shown, data_frame
+from maskevidence.core.show.shown import Shown
 from maskevidence.core.show.words import MINUS, count, typeset
+from maskevidence.core.support.checks import word_of
 from maskevidence.core.support.spread import spreads
+from maskevidence.core.tokens import columns_among
 
 _ROWS, _COLUMNS = 6, 6  # of the page
 _MOST_STRIPS, _MOST_POINTS = 24, 80
@@ -29,11 +31,16 @@ class Imputation(Shown):
         values: shape (N, D); observed values as given, missing ones by their conditional mean.
         variance: shape (N, D); the conditional variance of missing values, 0 where observed.
         names: of the D columns; None if they have none.
+        levels: for columns of words, the words in order; the values are positions among them, and the
+            variance of a filled one is 1 minus its probability.
+        given: the data frame or `Table` that was filled; None for arrays.
     """
 
     values: Float64[np.ndarray, "N D"]
     variance: Float64[np.ndarray, "N D"]
     names: tuple[str, ...] | None = None
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    given: Any = None
 
     def page(self) -> Page:
         """How many values were filled, and the first rows among them, with the filled values in bold."""
@@ -51,9 +58,12 @@ class Imputation(Shown):
         for k, row in enumerate(shown):
             cells.append([f"{row}"])
             for column in columns:
-                value = f"{self.values[row, column]:.4g}".replace("-", MINUS)
+                code, words = self.values[row, column], self._words(column, self.given)
+                value = f"{code:.4g}".replace("-", MINUS)
+                if words is not None:
+                    value = words[int(code)] if code < len(words) else "another word"
                 if missing[row, column]:
-                    value += f" ± {np.sqrt(self.variance[row, column]):.2g}"
+                    value += "" if words else f" ± {np.sqrt(self.variance[row, column]):.2g}"
                     bold.add((k, len(cells[-1])))
                 cells[-1].append(value)
         words = "Filled values are bold, with one standard deviation of the conditional distribution."
@@ -65,6 +75,7 @@ class Imputation(Shown):
     def picture(self) -> tuple[Strips, str]:
         """The filled values of each column with their errors, and the spread of the observed values."""
         missing = self.variance > 0
+        missing[:, [k for k in range(missing.shape[1]) if self._words(k, self.given)]] = False
         order = np.argsort(-missing.sum(axis=0), kind="stable")[:_MOST_STRIPS]
         columns = np.sort(order[missing[:, order].any(axis=0)])
         several = "" if len(columns) == int(missing.any(axis=0).sum()) else f", {len(columns)} columns shown"
@@ -76,6 +87,10 @@ class Imputation(Shown):
             "5 to 95 % of the observed values",
         )
         return picture, f"{count(int(missing.sum()), 'value')} filled of {missing.size:,}{several}"
+
+    def _words(self, column: int, given: Any) -> Sequence[str] | None:
+        """The words of a column of the table that was filled; None for numbers, and in arrays."""
+        return None if given is None or self.names is None else self.levels.get(self.names[column])
 
     def _strip(self, column: int) -> Strip:
         """Some filled values of a column, in standard deviations of the observed ones."""
@@ -95,36 +110,117 @@ class Imputation(Shown):
     def to_frame(self, like: Any = None, *, errors: bool = False) -> Any:
         """The filled table as a data frame of pandas.
 
+        A data frame that was filled comes back with its order, names, index and dtypes, with the cells that
+        were observed, and with columns that the model does not have. Whole numbers become floats where the
+        filled ones are not whole.
+
         Args:
-            like: the data frame that was filled, whose columns and index it gets; or names of columns. By
-                default those that are known.
-            errors: whether a column NAME_sd with the standard deviations follows each column.
+            like: the data frame or `Table` that was filled, by default `given`; or names for the columns.
+            errors: whether a column NAME_sd with the standard deviations follows each column, or NAME_p with
+                the probabilities of filled words.
 
         Raises:
-            InputError: `like` has another number of columns or rows.
+            InputError: `like` is not the table that was filled.
         """
-        n_rows, n_columns = self.values.shape
-        own_names = range(n_columns) if self.names is None else self.names
-        listed = own_names if like is None else getattr(like, "columns", like)
-        if isinstance(listed, str) or not isinstance(listed, Iterable):
-            raise InputError(
-                f"like={like!r}; give the data frame that was filled, or the names of its columns"
-            )
-        names: list[Any] = list(listed)
-        index = getattr(like, "index", None) if hasattr(like, "columns") else None
-        if len(names) != n_columns or (index is not None and len(index) != n_rows):
-            shape = f"{len(names)} columns" + ("" if index is None else f" and {len(index)} rows")
-            raise InputError(
-                f"like has {shape}, the filled table {n_columns} columns and {n_rows} rows; give the table "
-                "that was filled"
-            )
-        deviations = np.sqrt(self.variance)
-        columns: dict[Any, Any] = {}
-        for k, name in enumerate(names):
-            columns[name] = self.values[:, k]
+        from pandas import DataFrame, concat
+
+        named, given = None, self.given
+        if hasattr(like, "columns"):
+            given = like
+        elif like is not None:
+            if isinstance(like, str) or not isinstance(like, Iterable):
+                raise InputError(
+                    f"like={like!r}; give the data frame that was filled, or the names of its columns"
+                )
+            named = list(like)
+        n_rows, width = self.values.shape
+        frame = DataFrame(self.values, columns=self.names) if given is None else given
+        frame = frame if hasattr(frame, "iloc") else frame.to_frame()
+        places = columns_among(self.names, width, frame)
+        if len(frame) != n_rows or (places is None and frame.shape[1] != width):
+            raise self._unlike(f"{frame.shape[1]} columns and {len(frame)} rows")
+        if named is not None and len(named) != width:
+            raise self._unlike(f"{len(named)} columns")
+        column_at = {place: k for k, place in enumerate(places or range(width))}
+        parts = []
+        for place, label in enumerate(frame.columns):
+            k, column = column_at.get(place), frame.iloc[:, place]
+            if k is None:
+                parts += [column] if named is None else []
+                continue
+            words, label = self._words(k, given), label if named is None else named[k]
+            holes = column.isna().to_numpy() | (self.variance[:, k] > 0)
+            if _differ(column, self.values[:, k], ~holes, words):
+                raise InputError(
+                    f"like has other values in column {str(label)!r} than the filled table; give the table "
+                    "that was filled, or names alone, such as like=frame.columns"
+                )
+            parts.append(filled_column(column, self.values[:, k], holes, words).rename(label))
             if errors:
-                columns[f"{name}_sd"] = deviations[:, k]
-        return data_frame(Columns(columns, index, getattr(index, "name", None)))
+                error = np.sqrt(self.variance[:, k]) if words is None else 1 - self.variance[:, k]
+                added = DataFrame({f"{label}_{'sd' if words is None else 'p'}": error}, index=frame.index)
+                parts.append(added.iloc[:, 0])
+        return concat(parts, axis=1)
+
+    def _unlike(self, like: str) -> InputError:
+        n_rows, width = self.values.shape
+        return InputError(
+            f"like has {like}, the filled table {width} columns and {n_rows} rows; give the table that was "
+            "filled"
+        )
+
+
+def filled_column(
+    column: Any, values: Float64[np.ndarray, " N"], holes: Bool[np.ndarray, " N"], words: Sequence[str] | None
+) -> Any:
+    """A column of a data frame with its holes filled, in its own dtype if that can hold the values.
+
+    Args:
+        words: whose positions the values are; None for numbers.
+
+    Example:
+        >>> import pandas as pd
+        >>> column, holes = pd.Series([1, None], dtype="Int64"), np.array([False, True])
+        >>> [str(filled_column(column, np.array([1.0, new]), holes, None).dtype) for new in (2.0, 2.5)]
+        ['Int64', 'Float64']
+    """
+    from pandas import Series
+
+    if not holes.any():
+        return column
+    filled, new, kind = column.copy(), values[holes], getattr(column.dtype, "kind", "O")
+    if words is None:
+        cells = new.astype(
+            getattr(column.dtype, "numpy_dtype", column.dtype if kind in "iufb" else np.float64)
+        )
+        if kind not in "iufb" or (kind != "f" and (cells != new).any()):
+            numbers = np.where(holes, values, column.to_numpy(np.float64, na_value=np.nan))
+            return Series(numbers, column.index, "Float64" if kind in "iub" else np.float64)
+    else:
+        cell_of = {word_of(cell): cell for cell in column[~holes]}
+        cells = [cell_of.get(word, word) for word in (words[int(code)] for code in new)]
+        if hasattr(filled, "cat"):
+            others = [cell for cell in dict.fromkeys(cells) if cell not in filled.cat.categories]
+            filled = filled.cat.add_categories(others)
+        elif kind in "iufb" and any(isinstance(cell, str) for cell in cells):
+            filled = filled.astype(object)
+    filled.iloc[np.flatnonzero(holes)] = cells
+    return filled
+
+
+def _differ(
+    column: Any, values: Float64[np.ndarray, " N"], seen: Bool[np.ndarray, " N"], words: Sequence[str] | None
+) -> bool:
+    """Whether cells that were observed are others than those of a column."""
+    if words is None:
+        try:
+            cells = column.to_numpy(np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            return True
+        return not np.allclose(cells[seen], values[seen], rtol=1e-6, atol=0.0)
+    position = {word: code for code, word in enumerate(words)}
+    codes = np.array([position.get(word_of(cell), len(words)) for cell in column])
+    return bool((codes[seen] != np.minimum(values[seen], len(words))).any())
 
 
 @runtime_checkable
@@ -202,7 +298,9 @@ def draw_missing(
     made on each of the tables, and `me.pool` combines the results.
 
     A Gaussian, PPCA, FactorAnalysis or KernelGaussian that was fitted to most of these rows is fitted again
-    to a bootstrap sample of them for each table, so that the tables vary as the parameters do. Other models,
+    to a bootstrap sample of them for each table, so that the tables vary as the parameters do; a sample that
+    cannot be fitted is drawn again. The Gaussian adds the weight of one row of uncorrelated columns, without
+    which few rows with many holes may determine no covariance. Other models,
     and those that were fitted to other rows, take their parameters as known: with few rows, intervals are
     then too narrow.
 
@@ -217,8 +315,8 @@ def draw_missing(
         Shape (draws, N, D); observed values are as they were in each table.
 
     Raises:
-        InputError: a model that cannot draw or be fitted to a bootstrap sample, a number of draws below 1, or
-            a table as `impute` refuses it.
+        InputError: a model that cannot draw or be fitted to 20 bootstrap samples, a number of draws below 1,
+            or a table as `impute` refuses it.
 
     Source:
         Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Honaker and King (2010), What to Do

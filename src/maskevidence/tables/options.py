@@ -11,6 +11,7 @@ from maskevidence.command.options import (
     ImageFiles,
     Limit,
     Out,
+    OverwriteFiles,
     Sample,
     Seed,
     TestFraction,
@@ -114,7 +115,7 @@ class ImputeOptions:
     wrong: Annotated[
         Path | None, Option("Cells that are called wrong there are holes: cells.csv of cells --out.", "FILE")
     ] = None
-    overwrite: Annotated[bool, Option("Replace the file in --out.")] = False
+    overwrite: OverwriteFiles = False
     table: TableOptions = field(default_factory=TableOptions)
     device: RowDevice = field(default_factory=RowDevice)
 
@@ -135,7 +136,7 @@ class CellOptions:
     out: Annotated[
         Path | None, Option("Write cells.csv, cells.html and cells.json here.", "DIR", writes="folder")
     ] = None
-    overwrite: Annotated[bool, Option("Replace other wrong cells in --out.")] = False
+    overwrite: Annotated[bool, Option("Replace other wrong cells in --out, and the file of --json.")] = False
     table: TableOptions = field(default_factory=TableOptions)
 
 
@@ -164,7 +165,8 @@ class SelectOptions:
     """Among which models is chosen, and how they are compared."""
 
     components: Annotated[
-        str, Option("Numbers of components: 1-20, 2-56-6 (first, last, step) or 1,2,4,8.", "NUMBERS")
+        str,
+        Option("Numbers of components: 1-20, 2-56-6 (first, last, step) or 1,2,4,8.", "NUMBERS[,NUMBERS...]"),
     ] = "1-20"
     folds: Annotated[
         int | None,
@@ -177,7 +179,7 @@ class SelectOptions:
     seed: Seed = 0
     limit: Limit = None
     out: Out = None
-    overwrite: Annotated[bool, Option("Replace another selection in --out.")] = False
+    overwrite: Annotated[bool, Option("Replace another selection in --out, and the file of --json.")] = False
     design: Annotated[
         str | None,
         Option(

@@ -16,7 +16,7 @@ from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.kind import Kind, kinds
 from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_of
 from maskevidence.core.show.words import MINUS
-from maskevidence.core.support.checks import join_words
+from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
 from maskevidence.core.support.sources import is_remote
 from maskevidence.core.support.spread import spreads
@@ -50,7 +50,6 @@ from maskevidence.tables.table_files import (
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
-_MAX_NAMED = 6  # columns that a note names
 _FEW = 5  # known values of a column, from which its two values say something
 # fields of `TableOptions`
 _OF_FILES = ("id_column", "one_hot", "delimiter", "missing", "categories", "numbers")
@@ -412,9 +411,7 @@ def fit_held_out(
     test = test.select(columns)
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:
-        more = f" and {len(dropped) - _MAX_NAMED:,} more" if len(dropped) > _MAX_NAMED else ""
-        named = ", ".join(dropped[:_MAX_NAMED])
-        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {named}{more}")
+        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {some_of(dropped)}")
     if model.bounded:
         names = ", ".join(columns[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻⁴ of the column's variance): {names}")

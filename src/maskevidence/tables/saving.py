@@ -64,7 +64,10 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     _check_content(config, state, str(path))
     try:
         arguments = _with_networks(config["arguments"], networks, str(path))
-        model = model_class(**arguments)
+        try:
+            model = model_class(**arguments)
+        except InputError as error:
+            raise InputError(f"config.json of {str(path)!r} describes no {name}: {error}") from error
         _check_names(model, state.keys(), str(path))
         _check_dtypes(model.state_dict(), state, str(path))
         device = next(model.parameters()).device  # that of your own networks

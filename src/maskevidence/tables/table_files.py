@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +16,23 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, missing_extra
-from maskevidence.core.support.checks import MAX_WHOLE, MISSING, NUMBER, is_number, typed, word_of
-from maskevidence.core.support.files import reading, write_atomic
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import (
+    MAX_WHOLE,
+    MISSING,
+    NUMBER,
+    check_memory,
+    is_number,
+    some_of,
+    typed,
+    word_of,
+)
+from maskevidence.core.support.files import CsvText, reading, write_atomic
 from maskevidence.core.support.sources import (
     check_distinct,
     check_utf_8,
     is_remote,
+    lines_of,
     long_cells,
     name_in,
     read_remote,
@@ -34,8 +46,9 @@ ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
 MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
 MAX_CATEGORIES = 50
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_CHUNK = 2**26  # bytes that are unpacked at once
+_COPIES = 3  # of the text of a CSV file, in memory while it is read
 _HEAD = 2**13  # characters, or cells, that are looked at to see how a CSV file is written
-_MAX_NAMED = 6  # columns in an error, each with a cell
 _MAX_TYPED = 30  # columns in an option that an error shows
 _FEW_WORDS = 3  # among numbers, which may stand for missing values
 _ENOUGH_ROWS = 5  # to call a column an index
@@ -195,8 +208,15 @@ def _content(name: str, remote: bool) -> bytes:
         content = read_remote(name) if remote else Path(name).read_bytes()
     if compression is None or not content:
         return content
+    chunks, n_bytes = list[bytes](), 0
     try:
-        return pa.input_stream(pa.py_buffer(content), compression=compression).read()
+        with pa.input_stream(pa.py_buffer(content), compression=compression) as stream:
+            while chunk := stream.read(_CHUNK):
+                chunks.append(chunk)
+                n_bytes += len(chunk)
+                size = f"{n_bytes / 2**30:,.1f} GiB and more of {name!r}, unpacked,"
+                check_memory(_COPIES * n_bytes, size, "give fewer rows")
+        return b"".join(chunks)
     except (OSError, pa.ArrowInvalid) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{name!r} cannot be read ({reason}); check the file") from error
@@ -230,9 +250,16 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
     form, read = ("Parquet", parquet.read_table) if kind == ".parquet" else ("Feather", feather.read_table)
     with reading_parquet(Path(name), form):
         table = read(pa.BufferReader(content))
+    views = [field for field in table.schema if pa.types.is_string_view(field.type)]
+    for field in views:  # which little else of pyarrow takes
+        number = table.schema.get_field_index(field.name)
+        table = table.set_column(number, field.name, table.column(number).cast(pa.large_string()))
     check_utf_8(name, table)
-    stored = (table.schema.pandas_metadata or {}).get("index_columns", ())
-    index = [column for column in stored if column in table.column_names]
+    try:
+        stored = (table.schema.pandas_metadata or {}).get("index_columns", ())
+        index = [column for column in stored if column in table.column_names]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InputError(f"{name!r} has metadata of pandas that cannot be read; write it again") from error
     return RawTable(name, table, index=index[0] if len(index) == 1 else None)
 
 
@@ -263,7 +290,10 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
     notes = []
     if guessed and delimiter != "," and cells.shape[1] > 1:
         notes.append(f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
-    lines = _lines(text, delimiter, *cells.shape)
+    lines, blank = _lines(text, delimiter, *cells.shape)
+    if blank:
+        left_out = count(len(blank), "blank line") + (" is" if len(blank) == 1 else " are")
+        notes.append(f"{left_out} no row of the table (first: line {blank[0]})")
     decimal = _decimal(name, cells, lines) if delimiter != "," else "."
     if decimal == ",":
         notes.append("numbers are read with a decimal comma")
@@ -286,7 +316,7 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
 
 def _guessed_delimiter(text: str) -> str:
     """The mark of ; tab | , that cuts the first lines evenly, or that the first line has."""
-    lines = text[:_HEAD].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = lines_of(text[:_HEAD])
     lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # whole ones
     sniffer = csv.Sniffer()
     sniffer.preferred = [";", "\t", "|", ","]
@@ -308,18 +338,22 @@ def _check_widths(name: str, text: str, delimiter: str, width: int) -> None:
                 raise InputError(f"{name!r} is not a regular CSV table: it has {counts}")
 
 
-def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> Sequence[int]:
-    """The line of each row of a CSV file; cells may have several lines, and blank lines are skipped."""
+def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:
+    """The line of each row of a CSV file, whose cells may have several lines; blank lines amid the rows."""
     if text.count("\n") + (not text.endswith("\n")) == n_rows:
-        return range(1, n_rows + 1)
-    found, line = list[int](), 1
+        return range(1, n_rows + 1), ()
+    found, blank, line = list[int](), list[int](), 1
     with long_cells():
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         for row in rows:
             if "".join(row).strip() or len(row) > 1 or (n_columns == 1 and found):
                 found.append(line)
+            else:
+                blank.append(line)
             line = rows.line_num + 1
-    return found if len(found) >= n_rows else range(1, n_rows + 1)
+    if len(found) < n_rows:
+        return range(1, n_rows + 1), ()
+    return found, [each for each in blank if found[0] < each < found[-1]]
 
 
 def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
@@ -519,10 +553,8 @@ def _guesses(table: Table) -> list[str]:
         guessed["categories" if name in table.levels else "yes/no" if two else "numbers"].append(name)
     parts = []
     for kind, names in guessed.items():
-        if len(names) > _MAX_NAMED:
-            parts.append(f"{kind}: {len(names)} columns")
-        elif names:
-            parts.append(f"{kind}: {', '.join(names)}")
+        if names:
+            parts.append(f"{kind}: {some_of(names)}")
     return [f"{'; '.join(parts)} (say --categories or --numbers if that is wrong)"] if parts else []
 
 
@@ -611,9 +643,8 @@ def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) ->
     if len(columns) == 1:
         cause = f"text in column {names[0]!r}, {columns[0].where}"
     else:
-        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        each = "; ".join(f"{column.name!r}, {column.where}" for column in columns[:_MAX_NAMED])
-        cause = f"text in {len(columns)} columns ({each}{more})"
+        each = [f"{column.name!r}, {column.where}" for column in columns]
+        cause = f"text in {len(columns)} columns ({some_of(each, between='; ')})"
     if {*names} <= {*selection.numbers}:
         return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
     remedies = []
@@ -675,6 +706,13 @@ def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
         notes.append(f"the rows are named by the index of the data frame, {raw.index!r}")
     if labels is not None and len(set(labels)) < len(labels):
         notes.append(f"only {len(set(labels)):,} of the {len(labels):,} names in {id_column!r} are different")
+    words = [word for words in table.levels.values() for word in words]
+    formulas = [word for word in (*(labels or ()), *words) if word.startswith("=")]
+    if formulas:
+        notes.append(
+            f"{_short(formulas[0])} is a formula to a spreadsheet (of {count(len(formulas), 'such word')}): "
+            "import written CSV files as text"
+        )
     for name, values in zip(table.columns, table.values.T, strict=True):
         start = values[0]
         if len(values) >= _ENOUGH_ROWS and start in (0, 1) and (np.diff(values) == 1).all():
@@ -769,6 +807,44 @@ def is_text(path: Path) -> bool:
     return kind_of_file(path.name) in (".csv", ".tsv")
 
 
+def with_new_types(table: Any, before: Any) -> Any:
+    """A table whose pandas metadata name the types that its columns have now; pandas reads no other.
+
+    Args:
+        before: the same columns, of the types that the metadata name.
+
+    Example:
+        >>> import pandas, pyarrow as pa
+        >>> before = pa.Table.from_pandas(pandas.DataFrame({"n": pandas.array([1, None], "Int64")}))
+        >>> table = before.set_column(0, "n", pa.array([1.0, 2.5]))
+        >>> str(with_new_types(table, before).to_pandas()["n"].dtype)
+        'Float64'
+    """
+    import pyarrow as pa
+
+    stored = table.schema.pandas_metadata
+    changed = {
+        field.name
+        for field in before.schema
+        if field.name in table.column_names and table.schema.field(field.name).type != field.type
+    }
+    if not stored or not changed:
+        return table
+    for column in stored["columns"]:
+        name = column.get("field_name") or column.get("name")
+        if name in changed:
+            text, old = pa.types.is_string(table.schema.field(name).type), str(column["numpy_type"])
+            kind = (
+                "double[pyarrow]" if old.endswith("[pyarrow]") else "float64" if old.islower() else "Float64"
+            )
+            kind = "Float64" if old == "boolean" else kind
+            of_text = {"pandas_type": "unicode", "numpy_type": "object"}
+            column |= of_text if text else {"pandas_type": "float64", "numpy_type": kind}
+            column["metadata"] = None
+    schema = {**table.schema.metadata, b"pandas": json.dumps(stored).encode()}
+    return table.replace_schema_metadata(schema)
+
+
 def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
     """Write a table atomically.
 
@@ -792,9 +868,10 @@ def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
                 raise pa.ArrowInvalid(f"column {nested[0]!r} holds lists or structures")
             compression = _COMPRESSIONS.get(path.suffix.lower())
             frame = table.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
-            text = frame.to_csv(sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\n")
+            text = CsvText()
+            frame.to_csv(text, sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\r\n")
             with sink if compression is None else pa.CompressedOutputStream(sink, compression) as stream:
-                stream.write(text.encode())
+                stream.write(text.getvalue().encode())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{str(path)!r} cannot hold this table: {reason}; write a .parquet file") from error

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import whole_number
 
 _TOKENS = {"cpu": 1024}
 _TOKENS_ELSEWHERE = 2**14
@@ -58,9 +58,7 @@ class CallSizes:
     """
 
     def __init__(self, asked: int | None) -> None:
-        if asked is not None and asked < 1:
-            raise InputError(f"batch_tokens={asked}; give a whole number of 1 or more")
-        self.asked = asked
+        self.asked = None if asked is None else whole_number("batch_tokens", asked, 1)
         self.note: str | None = None
         self._fastest: int | None = None
         self._in_call: int | None = None  # of the call of `timed` that is under way

@@ -13,7 +13,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError, UnknownTokensWarning
-from maskevidence.core.show.words import RESIDUES
+from maskevidence.core.show.words import RESIDUES, count
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.options import Long
 from maskevidence.texts.pieces import (
@@ -28,7 +28,7 @@ from maskevidence.texts.pieces import (
     n_bytes_of,
     n_unknown,
     reads_residues,
-    special_words,
+    spelled_special,
     tokenize,
     wants_spaces,
     with_spaces,
@@ -88,7 +88,7 @@ class Encoding:
     def place(self, row: Row) -> str:
         """Where the text of a row stands."""
         place = f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
-        return place if self.names is None else f"{place}, {self.names[row.source]!r},"
+        return place if self.names is None else f"{place} ({self.names[row.source]!r})"
 
     def check(self, texts: Sequence[str]) -> None:
         """Raise an InputError unless the options fit each other and the texts."""
@@ -273,10 +273,7 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
     every = [text for column in (options.context, texts, options.second) if column for text in column]
     _count_unknown(tokenizer, rows, every, options, notes)
-    spelled = special_words(tokenizer)
-    found = [match[0] for match in map(spelled.search, every) if match] if spelled else []
-    if found:
-        notes.append(f"{len(found):,} texts spell special tokens such as {found[0]!r}, which are read as text")
+    _count_spelled(tokenizer, every, notes)
     if reads_residues(tokenizer):
         notes.append(RESIDUES)
         if wants_spaces(tokenizer) and any(with_spaces(text) != text for text in texts):
@@ -360,7 +357,7 @@ def _count_unknown(
     small = _capitals_help(tokenizer, texts, unknown)
     what = (
         f"{n:,} of {n_all:,} {'letters' if residues and unit == 'bytes' else unit} ({share:.2%}) are "
-        f"{tokenizer.unk_token}, first in {options.place(with_unknown[0]).rstrip(',')}: the tokenizer does not "
+        f"{tokenizer.unk_token}, first in {options.place(with_unknown[0])}: the tokenizer does not "
         f"know {'small letters' if small else 'what they stand for'}"
     )
     if (share > _TOO_LARGE_SHARE or (residues and small)) and not options.allow_unknown:
@@ -379,6 +376,17 @@ def _capitals_help(tokenizer: Any, texts: Sequence[str], unknown: int) -> bool:
     both = [some, [text.upper() for text in some]] if some else []
     counts = [n_unknown(tokenize(tokenizer, each), unknown)[0] for each in both]
     return counts != sorted(counts)
+
+
+def _count_spelled(tokenizer: Any, texts: Sequence[str], notes: list[str]) -> None:
+    """Add the number of texts that spell special tokens to `notes`, unless it is 0."""
+    spelled = spelled_special(tokenizer)
+    found = [] if spelled is None else list(filter(None, map(spelled.search, texts)))
+    if found:
+        notes.append(
+            f"special tokens, such as {found[0][0]}, are spelled in {count(len(found), 'text')}: they are "
+            "read as text"
+        )
 
 
 def _assembled(

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import some_of
 from maskevidence.core.support.files import reading
-from maskevidence.core.support.sources import utf_8_text
+from maskevidence.core.support.sources import lines_of, utf_8_text
 
 FASTA_SUFFIXES = (".fa", ".fasta", ".fas", ".faa", ".fna", ".ffn", ".pep", ".a2m", ".a3m")
 _ALIGNMENTS = (".a2m", ".a3m")
@@ -62,7 +63,7 @@ def read_fasta(file: Path) -> Records:
     """
     names: list[str] = []
     parts: list[list[str]] = []
-    for number, line in enumerate(io.StringIO(unpacked_text(file), newline=None), start=1):
+    for number, line in enumerate(lines_of(unpacked_text(file)), start=1):
         if line.startswith(">"):
             words = line[1:].split()
             names.append(words[0] if words else "")
@@ -122,10 +123,10 @@ def _equal(names: list[str]) -> list[str]:
     if not several:
         return []
     listed = [f"{name!r} {n:,} times" for name, n in several.items()]
-    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+    n_different = len({*names})
     return [
-        f"only {len({*names}):,} of the {len(names):,} names of the sequences are different: "
-        f"{', '.join(listed[:_SHOWN])}{more}"
+        f"only {n_different:,} of the {len(names):,} names of the sequences are different: "
+        f"{some_of(listed, _SHOWN)}"
     ]
 
 

@@ -265,7 +265,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             joining: join the texts of blocks by the end-of-text token and score special tokens; see
                 `Joining`.
             lines: the line of each text in its file, for errors.
-            names: the name of each text, such as that of a FASTA record, for errors.
+            names: the name of each text, for errors.
 
         Returns:
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.

@@ -61,7 +61,8 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"text {position} is {type(text).__name__}, not text; leave it out")
-    pieces, spelled = _cut(tokenizer, texts), special_words(tokenizer)
+    pieces = _cut(tokenizer, texts)
+    spelled = spelled_special(tokenizer)
     if spelled is None:
         return pieces
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
@@ -71,12 +72,13 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
     return pieces
 
 
-def special_words(tokenizer: Any) -> re.Pattern[str] | None:
-    """What finds the special tokens of a tokenizer in a text; None if it has none."""
+def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:
+    """What finds the special tokens that a text spells out; None if there are none."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     names = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
-    listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.compile(f"({listed})") if names else None
+    if not names:
+        return None
+    return re.compile("(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + ")")
 
 
 def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[int]) -> Pieces:

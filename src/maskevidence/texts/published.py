@@ -81,7 +81,7 @@ class RandomTime(RandomSize):
             if not 0.0 <= value < 1.0:
                 raise InputError(f"{name}={value:g}; give a number in [0, 1), such as 0.001")
         if self.blocks is not None:
-            check_counts(blocks=self.blocks)
+            check_counts(self, "blocks")
         if not 0 <= self.offset < (self.blocks or 1):
             raise InputError(f"offset={self.offset}; give a number below that of the tokens of a block")
 
@@ -217,7 +217,7 @@ class LLaDA(MaskDesign):
     extended_by: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
-        check_counts(draws=self.draws, batch=self.batch)
+        check_counts(self, "draws", "batch")
         if self.draws % self.batch:
             raise InputError(f"draws={self.draws} is not a multiple of batch={self.batch}; give one that is")
 

@@ -17,6 +17,7 @@ from maskevidence.core.support.sources import (
     check_utf_8,
     choose_split,
     find_source,
+    lines_of,
     long_cells,
     reading_parquet,
     splits,
@@ -324,8 +325,7 @@ def read_text_file(file: Path, running: bool) -> TextColumns:
 
 def _lines(text: str) -> list[tuple[int, str]]:
     """The lines with more than blanks, each with its number; other separators of Unicode end no line."""
-    numbered = enumerate(io.StringIO(text, newline=None), start=1)
-    return [(number, line) for number, line in numbered if line.strip()]
+    return [(number, line) for number, line in enumerate(lines_of(text), start=1) if line.strip()]
 
 
 def _from_csv(file: Path, text: str, delimiter: str) -> TextColumns:

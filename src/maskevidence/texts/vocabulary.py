@@ -7,6 +7,7 @@ from typing import Any
 
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.support.files import reading
+from maskevidence.core.support.sources import lines_of
 
 # The words that vocabularies use for each special token, the most usual first.
 _SPECIAL = {
@@ -23,7 +24,7 @@ def read_vocabulary(file: Path) -> list[str]:
     with reading(file):
         content = file.read_bytes()
     try:
-        words = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+        words = lines_of(content.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
         raise InputError(
             f"{str(file)!r} is not UTF-8 text; give a vocab.txt with one word per line"

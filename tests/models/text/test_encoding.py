@@ -1,6 +1,7 @@
 """Texts as tokens: special tokens, context, long texts, blocks, bytes and words."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.texts import encoding
+from maskevidence.texts.vocabulary import read_vocabulary
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 
@@ -202,3 +204,26 @@ def test_invalid_texts_are_one_clear_line(tokenizer: Any, options: dict[str, Any
     with pytest.raises(me.InputError, match=message) as caught:
         encode_texts(tokenizer, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_special_tokens_that_texts_spell_are_said(tokenizer: Any) -> None:
+    texts = [*SENTENCES[:2], "a [SEP] dog", "[MASK] [SEP]"]
+    note = "special tokens, such as [SEP], are spelled in 2 texts: they are read as text"
+    assert note in encode_texts(tokenizer, texts).notes
+    assert note.replace("2 texts", "4 texts") in encode_texts(tokenizer, texts, second=texts).notes
+    assert encode_texts(tokenizer, SENTENCES).notes == ()
+
+
+def test_a_refusal_names_the_text(tokenizer: Any) -> None:
+    names = ["first", "second"]
+    with pytest.raises(me.InputError, match=r"the text in row 1 \('second'\) is empty"):
+        encode_texts(tokenizer, ["a dog", " "], names=names)
+    with pytest.raises(me.InputError, match=r"the text in line 7 \('first'\) has \d+ tokens"):
+        encode_texts(tokenizer, ["a dog " * 9, "a"], max_tokens=5, names=names, lines=[7, 9])
+
+
+def test_only_line_ends_end_a_word_of_a_vocabulary(tmp_path: Path) -> None:
+    words = ["[PAD]", "a\u2028", "\x85", "b\x0b", "c"]
+    for end in ("\n", "\r\n"):
+        (tmp_path / "vocab.txt").write_bytes(end.join([*words, ""]).encode())
+        assert read_vocabulary(tmp_path / "vocab.txt") == words

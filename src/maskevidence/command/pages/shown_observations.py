@@ -30,6 +30,7 @@ from maskevidence.core.errors import import_extra
 from maskevidence.core.show.html import text
 from maskevidence.core.show.pictures import Histogram
 from maskevidence.core.show.words import capital, cell_text, count, typeset
+from maskevidence.core.support.checks import some_of
 
 NAMED = 8  # outliers that are named on each side
 OUTLYING = 3.5  # robust standard deviations from the median
@@ -118,12 +119,11 @@ def _in_words(
     for places, where in zip(far, ("below", "above"), strict=True):
         if not places:
             continue
-        named = ", ".join(
-            f"{names[row]} ({typeset(values[row], digits)}{cells.get(row, '')})" for row in places[:NAMED]
-        )
-        more = f" and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
+        named = [f"{names[row]} ({typeset(values[row], digits)}{cells.get(row, '')})" for row in places]
         lies = "lies" if len(places) == 1 else "lie"
-        sentences.append(f"{count(len(places), noun)} {lies} far {where} the others: {named}{more}.")
+        sentences.append(
+            f"{count(len(places), noun)} {lies} far {where} the others: {some_of(named, NAMED)}."
+        )
     if cells:
         sentences.append(
             f"After the colon: the cells that the rest of the {noun} makes least likely, compared with other "

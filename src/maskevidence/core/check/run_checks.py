@@ -10,8 +10,8 @@ from maskevidence.core.check.trial import Trial, new_trial, raised
 from maskevidence.core.check.weights import weights
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import kinds, named
-from maskevidence.core.model import HasLogDistributions, as_tokens
-from maskevidence.core.scores.score import check_tokens, rounding
+from maskevidence.core.model import HasLogDistributions, as_tokens, rounding
+from maskevidence.core.scores.score import check_tokens
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.threads import seeded
 
@@ -72,8 +72,7 @@ def check_model(
         >>> report.ok, report["leak"].status
         (True, 'passed')
     """
-    if whole_number("seed", seed) < 0:
-        raise InputError(f"seed={seed}; give a whole number of 0 or more")
+    seed = whole_number("seed", seed, 0)
     name, word = type(model).__name__, answers.word(model)
     if word.status == "failed":
         return CheckReport(name, (word,), 0, seed)

@@ -11,8 +11,9 @@ from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
 from maskevidence.core.check.findings import Finding, failed, passed
+from maskevidence.core.model import rounding
 from maskevidence.core.scores.ask import Answer, Asker, MaskedRows, slices
-from maskevidence.core.scores.score import like, rounding
+from maskevidence.core.scores.score import like
 from maskevidence.core.tokens import Tokens
 
 _MAX_ROWS = 16

@@ -16,7 +16,12 @@ from maskevidence.core.evidence.curve import Curve, curve_lines
 from maskevidence.core.evidence.data_set import EvidenceOfRows
 from maskevidence.core.evidence.gains import ORDERS_DIFFER
 from maskevidence.core.evidence.result import EvidenceEstimate, Kind
-from maskevidence.core.evidence.standard_errors import Tails, interval_with_tails
+from maskevidence.core.evidence.standard_errors import (
+    Tails,
+    df_of_sum,
+    interval_with_tails,
+    variances_with_df,
+)
 from maskevidence.core.show.arviz import elpd_data
 from maskevidence.core.show.parts import Page, Part, Table, Value, Values
 from maskevidence.core.show.pictures import Histogram, Lines
@@ -124,8 +129,9 @@ class Difference(Shown):
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
         """Student's t interval of the difference, for masks and observations, its ends moved by `tails`.
 
-        The degrees of freedom are those of Welch and Satterthwaite for the sum of the two variances. None
-        without a standard error, and where an estimate has no interval.
+        The degrees of freedom are those of Welch and Satterthwaite for the sum of the observations' spread,
+        which has n - 1, and of what masks add to it that the observations share. None without a standard
+        error, and where an estimate has no interval.
 
         Args:
             level: nominal coverage, in (0, 1), of the intervals of all `n_pairs` pairs together; the level of
@@ -139,12 +145,7 @@ class Difference(Shown):
         se = self.standard_error
         if se is None or self.no_interval is not None:
             return None
-        parts = [
-            ((self.data_se or 0.0) ** 2, self.per_observation.size - 1),
-            ((self.mask_se or 0.0) ** 2, self.mask_df),
-        ]
-        spread = sum(variance**2 / df for variance, df in parts if df)
-        df = se**4 / spread if spread else None
+        df = df_of_sum(variances_with_df(self.per_observation, se, self.mask_df))
         low, high = interval_with_tails(self.difference, se, df, self.tails, self._level(level))
         return low - (self.integral_error or 0.0), high + (self.integral_error or 0.0)
 

@@ -23,7 +23,7 @@ from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.evidence.curve import Curve
 from maskevidence.core.evidence.curve_points import curve_from_scores
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
-from maskevidence.core.evidence.standard_errors import UNKNOWN_OF_DIFFERENCES, UNKNOWN_TAILS, Tails
+from maskevidence.core.evidence.standard_errors import Tails
 from maskevidence.core.masks.by_name import design_from_settings
 from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.core.masks.orders import LogSizes, Orderings
@@ -152,9 +152,8 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
     summed = design
     if isinstance(design, Orderings):
         summed = replace(design, bound="area")
-    unknown = UNKNOWN_OF_DIFFERENCES if key.masks == "shared" else UNKNOWN_TAILS
     conditionals: Conditionals = "exact" if both_exact else "learned"
-    estimate = summarize_scores(table, HowScored(summed, key, conditionals), unknown_tails=unknown)
+    estimate = summarize_scores(table, HowScored(summed, key, conditionals), of_difference=True)
     curve = estimate.curve
     if not design.is_area:
         table = subtracted(plain)

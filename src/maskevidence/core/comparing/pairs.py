@@ -15,11 +15,13 @@ from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
 from maskevidence.core.evidence.standard_errors import (
     MeanWithErrors,
+    df_of_sum,
     interval_with_tails,
     mean_with_errors,
     student_t_quantile,
     t_half_width,
     tails_of_each,
+    variances_with_df,
 )
 from maskevidence.core.scores.record import Scores, ScoreTable
 from maskevidence.core.show.parts import Page, Table
@@ -386,15 +388,15 @@ def _welch(
     """
     if any(_unknown_error(each) is not None for each in both):
         return None, None
-    known = [(each.mask_se, each.mask_df) for each in both]
-    known += [(each.data_se, float(each.n_observations - 1)) for each in both]
-    squares = [(error**2, df) for error, df in known if error]
-    total = sum(square for square, _ in squares)
-    lost = sum(square**2 / df for square, df in squares if df)
+    errors = [math.hypot(each.mask_se or 0.0, each.data_se or 0.0) for each in both]
+    parts = [
+        part
+        for each, error in zip(both, errors, strict=True)
+        for part in variances_with_df(each.per_observation, error, each.mask_df)
+    ]
+    se, df = math.hypot(*errors), df_of_sum(parts)
     (below, above), (rise, drop) = both[0].tails, both[1].tails[::-1]
-    return math.sqrt(total), interval_with_tails(
-        difference, math.sqrt(total), total**2 / lost if lost else None, (below + rise, above + drop), LEVEL
-    )
+    return se, interval_with_tails(difference, se, df, (below + rise, above + drop), LEVEL)
 
 
 def _unknown_error(estimate: EvidenceEstimate) -> str | None:

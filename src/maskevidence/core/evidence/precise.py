@@ -104,8 +104,8 @@ class Precise:
         for name, value in chosen.items():
             if not 0.0 < value < math.inf:
                 raise InputError(f"{name}={value}; give a number above 0, such as 0.05")
-        if self.max_passes is not None and whole_number("max_passes", self.max_passes) < 1:
-            raise InputError(f"max_passes={self.max_passes}; give a whole number of 1 or more")
+        if self.max_passes is not None:
+            whole_number("max_passes", self.max_passes, 1)
         if not 0.0 <= self.negligible < math.inf:
             raise InputError(
                 f"negligible={self.negligible}; give a share of the data error, such as 0.1, or 0"

@@ -15,7 +15,7 @@ from maskevidence.core.evidence.bounds import Bracket, OrderSpread
 from maskevidence.core.evidence.curve import LOW_RATE, Curve, curve_lines
 from maskevidence.core.evidence.curve_points import curve_from_scores
 from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
-from maskevidence.core.evidence.standard_errors import UNKNOWN_TAILS, MeanWithErrors, Tails
+from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -414,12 +414,13 @@ def summarize_scores(
     how: HowScored,
     n_model_calls: int = 0,
     labels: Mapping[int, Any] | None = None,
-    unknown_tails: int = UNKNOWN_TAILS,
+    *,
+    of_difference: bool = False,
 ) -> EvidenceEstimate:
-    """The estimate that follows from a record of scores; `unknown_tails` as in `Drops.tails`."""
+    """The estimate that follows from a record of scores; `of_difference` as in `mean_of_scores`."""
     scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
     ids, lengths = scores.ids, scores.n_tokens
-    found = mean_of_scores(scores, design, key, unknown_tails, conditionals)
+    found = mean_of_scores(scores, design, key, conditionals, of_difference=of_difference)
     mean, by_row = found.mean, found.by_row
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []

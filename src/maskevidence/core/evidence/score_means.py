@@ -17,7 +17,6 @@ from maskevidence.core.evidence.control_variates import (
 )
 from maskevidence.core.evidence.gains import mean_with_gains
 from maskevidence.core.evidence.standard_errors import (
-    UNKNOWN_TAILS,
     Drops,
     ErrorSums,
     MeanWithErrors,
@@ -61,16 +60,23 @@ def mean_of_scores(
     record: ScoreTable | Scores,
     design: MaskDesign,
     key: MaskKey,
-    unknown_tails: int = UNKNOWN_TAILS,
     conditionals: Conditionals = "learned",
+    *,
+    of_difference: bool = False,
 ) -> MeanOfScores:
-    """The mean over observations of their weighted sums of scores, with its errors."""
+    """The mean over observations of their weighted sums of scores, with its errors.
+
+    Args:
+        of_difference: whether the scores are differences of two models, whose tails under shared masks are
+            judged by those of the single observations (standard_errors.py).
+    """
     scores = Scores.of(record)
     curves, n = curves_of(scores, design, key), len(scores.ids)
     shared, per_observation, by_row = key.masks == "shared", np.empty(n), np.zeros(n)
     sums = ErrorSums(design.n_replicates, joint=shared or (design.pooled and curves is None))
     n_units = int(design.n_draws(scores.n_tokens).max()) if design.random_sizes else design.n_replicates
-    drops, together = Drops(math.ceil(scores.n_masks / MASKS_AT_ONCE)), Totals(n_units)
+    every, together = math.ceil(scores.n_masks / MASKS_AT_ONCE), Totals(n_units)
+    drops, of_rows = Drops(every), Drops(every)
     for rows, table in scores:
         contribution, observation = contributions(table, design, curves), table.observation
         summation = design.summation(table.n_tokens, table.draw, table.size)
@@ -80,13 +86,17 @@ def mean_of_scores(
         if design.deterministic or design.n_replicates < 2:
             continue
         stratum, unit = drawn_together(summation, design, table.draw)
+        n_strata = int(stratum.max()) + 1
         if shared:
             together.add(contribution / n, stratum, unit, summation.unseen)
-            continue
-        n_strata = int(stratum.max()) + 1
+            if not of_difference:
+                continue
         cells, totals, correction = totals_of_cells(
             contribution, observation * n_strata + stratum, unit, n_units, summation.unseen
         )
+        if shared:
+            of_rows.add(totals, correction)
+            continue
         drops.add(totals / n, correction)
         by_row[rows] = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
     enough = design.unknown_error(scores.n_tokens, key.masks) is None
@@ -100,7 +110,8 @@ def mean_of_scores(
         return MeanOfScores(curves, per_observation, mean, None, note)
     if shared:
         drops.add(*together.table())
-    mean = mean._replace(tails=drops.tails(unknown_tails))
+    shown = of_rows.lightness() if shared and of_difference else None
+    mean = mean._replace(tails=drops.tails(shown))
     return MeanOfScores(curves, per_observation, mean, None if shared else by_row, note)
 
 

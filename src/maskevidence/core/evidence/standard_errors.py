@@ -24,12 +24,17 @@ at 95 %. If such a mask is lower by d than the other masks of its row, the mean 
 largest drop L of the run stands for d, as if no unseen drop were larger, less the largest drop that n normal
 numbers of the same width would show anyway:
 
-    d = max(0, L - (1 - √(8/n))·s̃·√(2 log n)),   L = max_k (mean of the other masks of the row - v_k),
+    d = max(0, L - shown·s̃·√(2 log n)),   L = max_k (mean of the other masks of the row - v_k),
 
 where v_k is the estimate of ē by mask k, and s̃ = 1.4826 times the median of |drops| is a standard deviation
-that rare masks do not move. Few masks cannot show that a tail is light, hence the factor, 0 up to 8 masks.
-In a difference of two models with shared masks, 1 stands for the 8: what is rare and bad for both cancels,
-both ends are moved, and 8 would make the interval of 8 shared orders nearly twice as wide.
+that rare masks do not move. Few masks cannot show that a tail is light: shown = 1 - √(8/n), 0 up to 8 masks.
+In a difference of two models with shared masks, what is rare and bad for both cancels, and both ends are
+moved, so that this would make the interval of 8 shared orders nearly twice as wide. There, the m drops of the
+single rows, which are many, show whether tails are light, with s₁ for s̃ and their largest size L₁:
+
+    shown = (1 - √(8/m))·min(1, 2 s₁·√(2 log m)/L₁),   2 because rows differ in width.
+
+A mask that is bad for all rows alike, among rows that show no other bad masks, is not seen by this.
 The lower end of an interval lies 3·d/n below the end of Student's t interval. Differences are widened at both
 ends, above by the largest rise. Masks that are drawn without replacement have √(1 - k/C) times their drop.
 Normal scores make the interval 0.3 % wider at 800 masks and 2 % wider at 160; benchmarks/coverage.py measures
@@ -37,6 +42,7 @@ the coverage.
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -45,8 +51,7 @@ from jaxtyping import Float64, Integer
 from maskevidence.core.masks.design import Summation
 
 Tails = tuple[float, float]  # d/n below and above
-UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
-UNKNOWN_OF_DIFFERENCES = 1  # as many shared masks of a difference of two models
+_UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
 
 
 class MeanWithErrors(NamedTuple):
@@ -278,7 +283,7 @@ class Drops:
 
     def __init__(self, every: int = 1) -> None:
         self._every = every
-        self._n, self._lowest, self._highest = 0, 0.0, 0.0
+        self._n, self._lowest, self._highest, self._largest = 0, 0.0, 0.0, 0.0
         self._widths: list[Float64[np.ndarray, " n"]] = []
 
     def add(
@@ -291,22 +296,46 @@ class Drops:
         drop = (random.sum(1, keepdims=True) - random) / (random.shape[1] - 1) - random
         self._n += drop.size
         self._widths.append(np.abs(drop[:: self._every]).ravel())
+        self._largest = max(self._largest, drop.max(), -drop.min())
         drop *= np.sqrt(correction[correction > 0, None])
         self._lowest, self._highest = min(self._lowest, drop.min()), max(self._highest, drop.max())
         return drop.ravel()
 
-    def light(self, unknown: int = UNKNOWN_TAILS) -> float:
-        """The largest drop of as many normal numbers, as far as the masks show that a tail is light."""
+    def light(self, shown: float | None = None) -> float:
+        """The largest drop of as many normal numbers, as far as it is `shown` that a tail is light."""
+        return (self._shown if shown is None else shown) * self._normal_largest
+
+    def lightness(self) -> float:
+        """How far the drops show that a tail is light: near 1 for many normal ones, 0 for few or outliers.
+
+        Example:
+            >>> drops, heavy = Drops(), Drops()
+            >>> values = np.random.default_rng(0).normal(size=(100, 8))
+            >>> _ = drops.add(values, np.ones(100)), heavy.add(values**3, np.ones(100))
+            >>> round(drops.lightness(), 2), round(heavy.lightness(), 2)
+            (0.9, 0.18)
+        """
+        if self._n == 0:
+            return 0.0
+        return self._shown * (min(1.0, 2 * self._normal_largest / self._largest) if self._largest else 1.0)
+
+    def tails(self, shown: float | None = None) -> Tails:
+        """d/n below and above; `shown` as in `light`."""
+        light = self.light(shown)
+        return max(0.0, float(self._highest) - light), max(0.0, -float(self._lowest) - light)
+
+    @property
+    def _shown(self) -> float:
+        """How far as many masks may show whether a tail is light."""
+        return max(0.0, 1.0 - math.sqrt(_UNKNOWN_TAILS / self._n)) if self._n else 0.0
+
+    @property
+    def _normal_largest(self) -> float:
+        """The largest drop of as many normal numbers of the same width."""
         if self._n == 0:
             return 0.0
         width = 1.4826 * float(np.median(np.concatenate(self._widths)))
-        shown = max(0.0, 1.0 - math.sqrt(unknown / self._n))
-        return shown * width * math.sqrt(2.0 * math.log(self._n))
-
-    def tails(self, unknown: int = UNKNOWN_TAILS) -> Tails:
-        """d/n below and above; `unknown` masks do not show whether a tail is light."""
-        light = self.light(unknown)
-        return max(0.0, float(self._highest) - light), max(0.0, -float(self._lowest) - light)
+        return width * math.sqrt(2.0 * math.log(self._n))
 
 
 def tails_of_each(
@@ -350,6 +379,32 @@ def interval_with_tails(
     """
     half, share = t_half_width(standard_error, math.inf if df is None else df, level), -math.log1p(-level)
     return mean - half - share * tails[0], mean + half + share * tails[1]
+
+
+def variances_with_df(
+    per_observation: Float64[np.ndarray, " n"], standard_error: float, mask_df: float | None
+) -> list[tuple[float, float]]:
+    """The parts of the squared error of masks and data, s²(e)/n and the rest, with their degrees of freedom.
+
+    Example:
+        >>> variances_with_df(np.array([1.0, 3.0, 5.0, 7.0]), 1.5, 9.0)
+        [(1.6666666666666667, 3.0), (0.5833333333333333, 9.0)]
+    """
+    n, total = len(per_observation), standard_error**2
+    of_rows = min(total, float(per_observation.var(ddof=1)) / n) if n > 1 else 0.0
+    return [(of_rows, n - 1.0), (total - of_rows, math.inf if mask_df is None else mask_df)]
+
+
+def df_of_sum(parts: Iterable[tuple[float, float]]) -> float:
+    """The degrees of freedom of a sum of variances by Welch and Satterthwaite; infinite for a sum of 0.
+
+    Example:
+        >>> df_of_sum([(1.0, 4.0), (1.0, 4.0)]), df_of_sum([(1.0, 4.0), (0.0, 2.0)])
+        (8.0, 4.0)
+    """
+    known = [(variance, df) for variance, df in parts if variance > 0]
+    lost = sum(variance**2 / df for variance, df in known)
+    return sum(variance for variance, _ in known) ** 2 / lost if lost else math.inf
 
 
 def equal_by_chance(variance: float, mean: float) -> bool:

@@ -258,12 +258,10 @@ class MaskDesign(ABC):
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
 
-def check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, int) or count < 1:
-            raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
-        if count > _MAX_COUNT:
-            raise InputError(f"{name}={count}; give {_MAX_COUNT:,} or fewer")
+def check_counts(design: MaskDesign, *names: str) -> None:
+    """Check options of a design that are counts, and keep them as Python's ints, as JSON needs them."""
+    for name in names:
+        object.__setattr__(design, name, whole_number(name, getattr(design, name), 1, _MAX_COUNT))
 
 
 def constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:

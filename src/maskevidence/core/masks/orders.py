@@ -66,7 +66,7 @@ class Orderings(MaskDesign):
     nested: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_counts(orders=self.orders)
+        check_counts(self, "orders")
         if self.bound not in ("area", "importance"):
             raise InputError(f"bound={self.bound!r}; give 'area' or 'importance'")
 
@@ -147,7 +147,7 @@ class LogSizes(MaskDesign):
     min_replicates: ClassVar[int] = FEWEST_ORDERS
 
     def __post_init__(self) -> None:
-        check_counts(fits=self.fits, orders=self.orders)
+        check_counts(self, "fits", "orders")
         if self.fits < 2:
             raise InputError("fits=1; give 2 or more, of which the first sees nothing")
 

@@ -78,9 +78,9 @@ class Policy(MaskDesign):
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise unknown_name("policy", self.policy, POLICIES)
-        check_counts(tokens_per_step=self.tokens_per_step)
+        check_counts(self, "tokens_per_step")
         if self.blocks is not None:
-            check_counts(blocks=self.blocks)
+            check_counts(self, "blocks")
         if (self.policy == "order") != (self.order is not None):
             raise InputError(
                 'an order of places belongs to Policy("order", order=...), policy:order=FILE, and to it alone'

@@ -27,6 +27,7 @@ from maskevidence.core.masks.design import (
     token_numbers,
     too_few,
 )
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import (
     keyed_bits,
     kronecker,
@@ -94,7 +95,7 @@ class EverySize(MaskDesign):
     extended_by: ClassVar[str] = "masks_per_size"
 
     def __post_init__(self) -> None:
-        check_counts(masks_per_size=self.masks_per_size)
+        check_counts(self, "masks_per_size")
 
     def in_training(self) -> MaskDesign:
         return IndependentMasks(self.masks_per_size) if type(self) is EverySize else self
@@ -220,12 +221,12 @@ class RandomSize(MaskDesign):
     min_replicates: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        check_counts(draws=self.draws)
+        check_counts(self, "draws")
         if self.replicates is None:
             best = max(r for r in range(1, MAX_REPLICATES + 1) if self.draws % r == 0)
             object.__setattr__(self, "replicates", best)
         assert self.replicates is not None
-        check_counts(replicates=self.replicates)
+        check_counts(self, "replicates")
         if self.draws % self.n_replicates:
             raise InputError(
                 f"draws={self.draws} is not a multiple of replicates={self.replicates}; give "
@@ -350,7 +351,8 @@ class Rates(MaskDesign):
     extended_by: ClassVar[str] = "masks_per_size"
 
     def __post_init__(self) -> None:
-        check_counts(masks_per_size=self.masks_per_size, rates=len(self.rates))
+        check_counts(self, "masks_per_size")
+        whole_number("rates", len(self.rates), 1)
         _check_rates(*self.rates)
 
     def n_draws(self, n_tokens: Integers) -> Integers:
@@ -489,7 +491,7 @@ class Exhaustive(MaskDesign):
             raise InputError(
                 "blocks belong to the order mixture; add order_mixture=True (exhaustive:order-mixture)"
             )
-        check_counts(blocks=self.blocks)
+        check_counts(self, "blocks")
         if self.blocks > MAX_TOKENS_EXHAUSTIVE:
             raise InputError(
                 f"blocks of {self.blocks} tokens have too many masks to enumerate; give blocks of up to "

@@ -1,10 +1,9 @@
 """The score of a mask, every mask of a design scored on every observation, and the checks before that."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -30,8 +29,11 @@ from maskevidence.core.model import (
     HasScoreOrderings,
     MaskedModel,
     as_tokens,
+    columns_read,
     conditionals_of,
+    moments_of,
     refuse_training_mode,
+    rounding,
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
@@ -44,8 +46,6 @@ from maskevidence.core.tokens import Tokens
 
 LARGEST_SCORE = 1e60  # in magnitude: fourth powers of a sum, which degrees of freedom need, stay finite
 _FEWEST, _FOR_TWO_ROWS = 40, 400  # masks from which one row, and two rows, are checked
-# Relative tolerance for rounding, by bytes of a number: rows in one call change each other's sums slightly.
-_ROUNDING = {8: 1e-7, 4: 2e-4, 2: 0.05}
 _MORE = "me.check_model(model, data) tells more, and check=False leaves this check out"
 
 
@@ -64,7 +64,8 @@ def score_masks(
         model: any `MaskedModel`.
         tokens: B observations, as `Tokens` or what the model's `tokens` reads; they follow the model to its
             device.
-        masked: shape (B, D); a subset of `tokens.maskable` with at least one True in each row.
+        masked: shape (B, D); a subset of `tokens.maskable` with at least one True in each row. Its
+            columns are those of the data, in their order.
         scored: shape (B, D); the masked tokens that the mean is over, at least one in each row; by default
             all.
 
@@ -83,6 +84,9 @@ def score_masks(
         >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
+    places = columns_read(model, tokens)
+    if places is not None:
+        masked, scored = masked[:, places], None if scored is None else scored[:, places]
     tokens = to_device_of(model, as_tokens(model, tokens))
     masked = masked.to(tokens.maskable.device)
     return mean_score(conditionals_of(model, tokens, masked), tokens, masked if scored is None else scored)
@@ -290,7 +294,7 @@ def score_shared_moments(
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
     if not scoring.design.is_area:
         raise InputError(f"moments give the area alone, not {scoring.design}; give the rows themselves")
-    moments = to_device_of(model, moments)
+    moments = to_device_of(model, moments_of(model, moments))
     masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
     score = np.empty(len(masks))
     with torch.no_grad(), progress("scoring masks", len(masks)) as advance:
@@ -373,21 +377,6 @@ def _with_changed_values(tokens: Tokens, rows: Int64[Tensor, " b"], hidden: Bool
     changed = torch.where(like(others, some.values), tokens.values[following], some.values)
     values = torch.stack([some.values, changed], 1).flatten(0, 1)
     return replace(tokens[rows.repeat_interleave(2)], values=values)
-
-
-def rounding(model: Any, answer: Tensor | None = None) -> float:
-    """The tolerance for rounding of a model's least precise parameters, buffers or answers.
-
-    Example:
-        >>> rounding(torch.nn.Linear(2, 1)), rounding(torch.nn.Linear(2, 1).double())
-        (0.0002, 1e-07)
-    """
-    tensors = [answer] if answer is not None else []
-    for name in ("parameters", "buffers"):
-        listed: Callable[[], Any] | None = getattr(model, name, None)
-        tensors += list(listed()) if callable(listed) else []
-    sizes = [tensor.element_size() for tensor in tensors if tensor.is_floating_point()]
-    return _ROUNDING.get(min(sizes, default=8), _ROUNDING[2])
 
 
 def like(places: Shaped[Tensor, "b D"], values: Tensor) -> Tensor:

@@ -3,8 +3,7 @@
 import operator
 import re
 import shlex
-from collections.abc import Collection, Iterable
-from typing import SupportsIndex
+from collections.abc import Collection, Iterable, Sequence
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.memory import free_memory
@@ -17,20 +16,44 @@ _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 whe
 _NEVER_REFUSED = 2**26  # bytes; to ask what is free takes as long as to allocate them
 
 
-def whole_number(name: str, value: object) -> int:
-    """A whole number as Python's int, whether Python, numpy or torch holds it.
+def whole_number(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
+    """A whole number as Python's int, whether Python, numpy or torch holds it; True and False are none.
+
+    Args:
+        name: of the argument, for the error.
+        least: the smallest number that is taken.
+        most: the largest.
 
     Example:
         >>> import numpy as np
         >>> whole_number("seed", np.int64(3))
         3
+        >>> whole_number("draws", 0, 1)
+        Traceback (most recent call last):
+        ...
+        maskevidence.core.errors.InputError: draws=0; give a whole number of 1 or more
     """
-    if not isinstance(value, SupportsIndex):
-        raise InputError(f"{name}={value!r}; give a whole number")
     try:
-        return operator.index(value)
-    except TypeError as error:
-        raise InputError(f"{name}={value!r}; give a whole number") from error
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        more = "" if least is None else f" of {least} or more"
+        raise InputError(f"{name}={value!r}; give a whole number{more}")
+    if most is not None and number > most:
+        raise InputError(f"{name}={number}; give {most:,} or fewer")
+    return number
+
+
+def some_of(words: Sequence[str], most: int = 6, between: str = ", ") -> str:
+    """The first words of a list, and how many more there are.
+
+    Example:
+        >>> some_of(["a", "b"]), some_of(["a", "b", "c", "d"], most=2)
+        ('a, b', 'a, b and 2 more')
+    """
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return between.join(words[:most]) + more
 
 
 def word_of(cell: object) -> str:

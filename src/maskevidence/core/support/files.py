@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import math
@@ -58,17 +59,39 @@ def _replace(target: Path, data: Iterable[bytes]) -> None:
     temporary = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(TEMPORARY, ".", target.parent)
+        handle, temporary = tempfile.mkstemp(TEMPORARY, _prefix(target), target.parent)
         with os.fdopen(handle, "wb") as file:
+            _lock(handle)
             file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         _replace_file(Path(temporary), target)
         sync_folder(target.parent)
-    except OSError:
+    except BaseException:  # an interruption, too
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _prefix(target: Path) -> str:
+    """How the names of the temporary files of a target begin."""
+    return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
+
+
+def _lock(handle: int) -> None:
+    """Mark a temporary file as in use while it is open; OSError if another process uses it."""
+    with suppress(ImportError):  # on Windows, which removes no open file
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the temporary files of a target that killed processes left."""
+    for leftover in target.parent.glob(f"{_prefix(target)}*{TEMPORARY}"):
+        with suppress(OSError), leftover.open("rb") as file:
+            _lock(file.fileno())
+            leftover.unlink()
 
 
 def _replace_file(new: Path, target: Path) -> None:
@@ -108,10 +131,13 @@ def replacing_files(folder: Path) -> Iterator[Path]:
         sync_folder(folder)
 
 
-def check_place(path: str | Path, *, folder: bool = False) -> None:
+def check_place(path: str | Path, *, folder: bool = False, replaces: bool = True) -> None:
     """Refuse a path that cannot be written to, before any work is done. Nothing is left there.
 
     A folder that holds files is left to the command: a finished run is read on a read-only disk, too.
+
+    Args:
+        replaces: whether a file that stands there may be replaced.
 
     Example:
         >>> check_place(Path(tempfile.mkdtemp()) / "new" / "a.json")
@@ -127,6 +153,10 @@ def check_place(path: str | Path, *, folder: bool = False) -> None:
         target = Path(os.path.realpath(path))
         if not folder and target.is_dir():
             raise InputError(f"{str(path)!r} is a folder; give a file")
+        if not folder:
+            _remove_leftovers(target)
+        if not folder and not replaces and target.exists():
+            raise InputError(f"{str(path)!r} exists; give another file, or --overwrite to replace it")
         candidates = [target, *target.parents] if folder else target.parents
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # an error if its name is too long, or if links lead in a circle
@@ -211,6 +241,13 @@ def read_json(path: str | Path, remedy: str = "check the path") -> Any:
         raise InputError(f"{str(file)!r} cannot be read as JSON ({error}); {remedy}") from error
 
 
+class CsvText(io.StringIO):
+    r"""Lines of a csv writer with the line end "\r\n", which makes it quote both; they end in "\n" here."""
+
+    def write(self, line: str) -> int:
+        return super().write(line.removesuffix("\r\n") + "\n")
+
+
 def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """CSV text with a header; None and NaN are empty cells, and floats keep every digit.
 
@@ -218,8 +255,8 @@ def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
         >>> csv_text(["size", "score"], [(1, -0.5), (2, math.nan)])
         'size,score\\n1,-0.5\\n2,\\n'
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    text = CsvText()
+    writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(columns)
     writer.writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue()

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,25 +15,40 @@ from maskevidence.core.errors import import_extra
 _LOG_EVERY = 30.0  # seconds
 SHOW_AFTER = 0.5  # seconds
 _LINE = "{desc}: {n:,} of {total:,} ({percentage:.0f} %) in {elapsed}, about {remaining} left"
+_LINE_OF_PARTS = "{desc}: {percentage:.0f} % in {elapsed}, about {remaining} left"
+_BAR_OF_PARTS = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+_SHARE = 0.9  # what a progress within a step takes of the rest of the step
 
 
 @runtime_checkable
 class Advance(Protocol):
-    """Tells how many steps were done since the last call, and optionally a new description."""
+    """Tells how many steps were done since the last call, and optionally a new description or total."""
 
-    def __call__(self, steps: int, description: str | None = None, /) -> None: ...
+    def __call__(self, steps: int, description: str | None = None, total: int | None = None, /) -> None: ...
+
+
+def silent(_steps: int, _description: str | None = None, _total: int | None = None, /) -> None:
+    """A progress that nobody sees."""
+
+
+# shows the share of the present step that is done, of the bar whose steps have a progress of their own
+_STEP: ContextVar["_Step | None"] = ContextVar("step", default=None)
 
 
 @contextmanager
-def progress(description: str, total: int) -> Iterator[Advance]:
+def progress(description: str, total: int, *, parts: bool = False) -> Iterator[Advance]:
     """Show the progress of long work, where somebody would see it.
 
     In a terminal, and in a notebook with ipywidgets, this is a bar of tqdm that disappears when the work is
     done. Elsewhere, as in a log file, it is a line on stderr every 30 seconds. Short work shows nothing. Of
     the processes of a distributed training, only the first one shows its progress.
 
+    Args:
+        parts: whether each step shows a progress itself: all are one bar then, whose steps they fill.
+
     Yields:
-        A function that takes the number of steps that were just done, and optionally a new description.
+        A function that takes the number of steps that were just done, and optionally a new description, or a
+        new forecast of the total.
 
     Example:
         >>> with progress("scoring", total=3) as advance:
@@ -40,7 +56,10 @@ def progress(description: str, total: int) -> Iterator[Advance]:
         ...         advance(1)
     """
     if sys.stderr is None or os.environ.get("RANK", "0") != "0":
-        yield lambda _steps, _description=None: None
+        yield silent
+        return
+    if (step := _STEP.get()) is not None:
+        yield step.part(total)
         return
     options = {
         "desc": description,
@@ -49,16 +68,56 @@ def progress(description: str, total: int) -> Iterator[Advance]:
         "dynamic_ncols": True,
         "delay": SHOW_AFTER,
     }
-    with _bar_class()(**options) as bar:
+    bar_class = _bar_class()
+    if parts and issubclass(bar_class, _Bar):
+        options |= {"bar_format": _LINE_OF_PARTS if bar_class is _LogLines else _BAR_OF_PARTS, "miniters": 0}
+    with bar_class(**options) as bar:
 
-        def advance(steps: int, description: str | None = None) -> None:
+        def advance(steps: float, description: str | None = None, total: int | None = None) -> None:
             if description is not None:
                 bar.set_description_str(description, refresh=False)
+            if total is not None:
+                bar.total = total
             bar.update(steps)
 
-        yield advance
+        if parts:
+            step = _Step(bar.update)
+            token = _STEP.set(step)
+            try:
+                yield lambda steps, *more: advance(step.rest(steps), *more)
+            finally:
+                _STEP.reset(token)
+        else:
+            yield advance
         if isinstance(bar, _LogLines):
             bar.end()
+
+
+class _Step:
+    """The present step of a bar, part of which may be done."""
+
+    def __init__(self, update: Callable[[float], object]) -> None:
+        self.update, self.done = update, 0.0
+
+    def rest(self, steps: int) -> float:
+        """What is left to show of a number of steps that are done."""
+        left = steps - self.done if steps else 0.0
+        self.done = 0.0 if steps else self.done
+        return left
+
+    def part(self, total: int) -> Advance:
+        """The progress of a part of the step."""
+        begun, n = self.done, 0
+
+        def advance(steps: int, _description: str | None = None, new: int | None = None) -> None:
+            nonlocal n, total
+            n, total = n + steps, total if new is None else new
+            done = begun + _SHARE * (1 - begun) * min(1.0, n / max(1, total))
+            if done > self.done:  # a forecast may have grown
+                self.update(done - self.done)
+                self.done = done
+
+        return advance
 
 
 class _Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
@@ -71,8 +130,8 @@ class _LogLines(_Bar):
     """A line every 30 seconds, and a last line at the end of work that has written any."""
 
     def __init__(self, **options: Any) -> None:
-        options |= {"bar_format": _LINE, "mininterval": _LOG_EVERY, "delay": _LOG_EVERY, "miniters": 1}
-        super().__init__(**options)
+        of_log = {"mininterval": _LOG_EVERY, "delay": _LOG_EVERY}
+        super().__init__(**{"bar_format": _LINE, "miniters": 1} | options | of_log)
         self._written = 0
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:

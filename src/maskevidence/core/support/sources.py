@@ -140,6 +140,17 @@ def utf_8_text(name: str | Path, content: bytes) -> str:
         raise InputError(f"{str(name)!r} is not UTF-8 text: {where}; save it as UTF-8") from error
 
 
+def lines_of(text: str) -> list[str]:
+    r"""The lines of a text, which \n, \r\n and \r end: no other sign, such as U+2028, ends a line of a file.
+
+    Example:
+        >>> lines_of("a\r\nb\u2028c\n")
+        ['a', 'b\u2028c']
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 @contextmanager
 def reading_parquet(file: Path, form: str = "Parquet") -> Iterator[None]:
     """Turn errors of pyarrow about a Parquet or Feather file into one clear line (InputError)."""
@@ -244,7 +255,11 @@ def name_in(address: str) -> str:
         >>> name_in("https://example.org/a/table.csv?raw=1")
         'table.csv'
     """
-    return urlsplit(address).path.rsplit("/", 1)[-1] or urlsplit(address).netloc
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise InputError(f"{address!r} is not an address ({error}); check it") from error
+    return parts.path.rsplit("/", 1)[-1] or parts.netloc
 
 
 def read_remote(address: str) -> bytes:

@@ -10,8 +10,9 @@ from torch import nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign
-from maskevidence.core.model import as_tokens
+from maskevidence.core.model import as_tokens, moments_of
 from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.tokens import column_names
 from maskevidence.core.training.history import Callback, History
 from maskevidence.core.training.loop import LoopOptions, TrainingLoop
 from maskevidence.core.training.objectives import MaskedObjective, Objective
@@ -115,7 +116,9 @@ def fit(
         if not float(group["lr"]) > 0:
             raise InputError(f"the optimizer has a learning rate of {group['lr']}; give one above 0")
     like = next(model.parameters())
-    data = x if isinstance(x, GaussianMoments) else as_tokens(model, x, like)
+    data = moments_of(model, x) if isinstance(x, GaussianMoments) else as_tokens(model, x, like)
+    if getattr(model, "columns", ()) is None:  # later data go by name
+        model.columns = column_names(x)
     test = None if held_out is None else as_tokens(model, held_out, like)
     return TrainingLoop(model, data, test, loss, optimizer, options).run()
 

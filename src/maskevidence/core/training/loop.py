@@ -17,6 +17,7 @@ from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.threads import seeded
@@ -47,11 +48,9 @@ class LoopOptions:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "checkpoint_every", "epoch_size"):
-            count = getattr(self, name)
-            if count is not None and (not isinstance(count, int) or count < 1):
-                raise InputError(f"{name}={count!r}; give a whole number of 1 or more")
-        if not isinstance(self.evidence_every, int) or self.evidence_every < 0:
-            raise InputError(f"evidence_every={self.evidence_every!r}; give a whole number, 0 for none")
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
+        whole_number("evidence_every", self.evidence_every, 0)
 
 
 @dataclass
@@ -95,7 +94,7 @@ class TrainingLoop:
             self.before, self.best = self._held_out_evidence(), self._parameters()
         stopped = self._ended()
         with progress("training", options.epochs) as advance:
-            advance(len(self.records))
+            advance(len(self.records), None, self._forecast())
             while len(self.records) < options.epochs and stopped is None:
                 record = self._epoch(len(self.records))
                 before = self._rate()
@@ -110,7 +109,7 @@ class TrainingLoop:
                 last = len(self.records) == options.epochs or stopped is not None
                 if last or len(self.records) % options.checkpoint_every == 0:
                     self._save()
-                advance(1, _description(record))
+                advance(1, _description(record), self._forecast())
         if self.best is not None:
             self.model.load_state_dict(self.best)
         columns = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
@@ -154,6 +153,13 @@ class TrainingLoop:
         if self.options.pace is None:
             return 1.0
         return self.options.pace.rate([self.before, *(record.held_out for record in self.records)])
+
+    def _forecast(self) -> int:
+        """The number of epochs, or what the pace makes likely."""
+        pace, epochs = self.options.pace, self.options.epochs
+        if pace is None or not self.records:
+            return epochs
+        return min(epochs, pace.forecast([self.before, *(record.held_out for record in self.records)]))
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tokens | GaussianMoments, float]]:
         """The epoch's batches, each with its share of the observations."""

@@ -18,10 +18,12 @@ from maskevidence.core.model import (
     HasScoreOrderings,
     as_tokens,
     how_to_wrap,
+    moments_of,
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.scores.score import score_masks
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
 
@@ -183,7 +185,7 @@ class MaskedObjective:
                 "moments do not tell rows apart, so that all rows share their masks; give masks='shared', or "
                 "the rows themselves"
             )
-        moments = to_device_of(model, moments)
+        moments = to_device_of(model, moments_of(model, moments))
         masked, weight = shared_masks(self.design, key, len(moments.mean))
         device = moments.mean.device
         return -(weight.to(device) * model.score_moments(moments, masked.to(device))).sum()
@@ -253,13 +255,9 @@ class Elbo:
     """
 
     def __init__(self, samples: int = 1, *, weighted: bool = False, seed: int = 0) -> None:
-        if not isinstance(samples, int) or samples < 1:
-            raise InputError(f"samples={samples!r}; give a whole number of 1 or more")
-        if not isinstance(seed, int):
-            raise InputError(f"seed={seed!r}; give a whole number")
-        self.samples = samples
+        self.samples = whole_number("samples", samples, 1)
         self.weighted = weighted
-        self.seed = seed
+        self.seed = whole_number("seed", seed)
         self.step = 0
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:

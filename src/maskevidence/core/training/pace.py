@@ -1,5 +1,6 @@
 """A learning rate that falls where the held-out evidence stands still."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,10 +43,26 @@ class Pace:
         Args:
             held_out: before the first epoch and after each.
         """
-        rate, best, last = 1.0, 0, 0  # the best place, and where the rate fell last
+        rate, _ = self._fallen(held_out)
+        return rate if rate >= self.lowest else 0.0
+
+    def forecast(self, held_out: Sequence[float]) -> int:
+        """The epochs after which training is likely to end: the rate goes on falling as often as so far.
+
+        Example:
+            >>> Pace().forecast([-9.0, *range(10)]), Pace().forecast([-9.0, *range(10), 0.0, 0.0])
+            (30, 24)
+        """
+        n, (_, fallen) = len(held_out) - 1, self._fallen(held_out)
+        left = 1 + math.floor(math.log(self.lowest) / math.log(self.factor)) - fallen
+        return n + math.ceil(left * max(self.patience, n / (fallen + 2)))
+
+    def _fallen(self, held_out: Sequence[float]) -> tuple[float, int]:
+        """The rate, however low, and how often it has fallen."""
+        rate, fallen, best, last = 1.0, 0, 0, 0  # the best place, and where the rate fell last
         for k in range(1, len(held_out)):
             if held_out[k] > held_out[best]:
                 best = k
             elif k - max(best, last) >= self.patience:
-                rate, last = rate * self.factor, k
-        return rate if rate >= self.lowest else 0.0
+                rate, fallen, last = rate * self.factor, fallen + 1, k
+        return rate, fallen

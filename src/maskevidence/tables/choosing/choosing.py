@@ -27,10 +27,10 @@ from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
-from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.checks import some_of, whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.table import Table, note_on_codes, note_on_copies
+from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import (
@@ -49,10 +49,8 @@ from maskevidence.tables.network.columns import (
     MIXED,
     Column,
     base_measure,
-    coded,
     columns_of,
     declared_columns,
-    levels_of,
 )
 from maskevidence.tables.network.masked_network import MaskedNetwork
 
@@ -190,8 +188,7 @@ def select(
     """
     numbers = _numbers(components)
     folds = None if folds is None else whole_number("folds", folds)
-    if whole_number("seed", seed) < 0:
-        raise InputError(f"seed={seed}; give a whole number of 0 or more")
+    seed = whole_number("seed", seed, 0)
     if design is not None:
         drawn = as_design(design, masks).without_tokens("select")
         design, masks = drawn.design, drawn.masks
@@ -316,18 +313,6 @@ def _plan(
     return _Plan(table, words, held, first_copies(given.values), design, key, named, cells), notes
 
 
-def as_table(data: object) -> Table:
-    """The data as a table, in which words are positions among the words of their column."""
-    if isinstance(data, Table):
-        return data
-    names, levels = column_names(data), levels_of(data)
-    tokens = Tokens.from_array(coded(data, names, levels) if names and levels else data, empty_rows=True)
-    values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
-    columns = tuple(names or [f"c{j}" for j in range(values.shape[1])])
-    words = {name: tuple(of_column) for name, of_column in levels.items()}
-    return Table("the data", values, columns, np.arange(len(values)), levels=words)
-
-
 def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[TableModel]) -> None:
     """Refuse families with different base measures, and families that cannot take words."""
     others = [word.family for word, example in zip(words, examples, strict=True) if not example.takes_words]
@@ -392,9 +377,7 @@ def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[
     largest = min(width, n_rows) - 1
     kept = tuple(word for word in words if word.family not in LOW_RANK or (word.k or 0) <= largest)
     out = [str(word) for word in words if word not in kept]
-    return kept, ", ".join(out[:_MAX_NAMED]) + (
-        f" and {len(out) - _MAX_NAMED} more" if len(out) > _MAX_NAMED else ""
-    )
+    return kept, some_of(out, _MAX_NAMED)
 
 
 def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
@@ -404,7 +387,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
     holes = bool(np.isnan(plan.values).any())
     with (
         warnings.catch_warnings(record=True) as caught,
-        progress("fits", len(plan.folds) * len(plan.words)) as advance,
+        progress("fits", len(plan.folds) * len(plan.words), parts=True) as advance,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
         for fold, rows in enumerate(plan.folds, 1):
@@ -454,17 +437,18 @@ def _fits(
         if family in LOW_RANK:
             chain = fit_each(family, train, [word.k or 0 for word in words], plan.names)
         for word in words:
-            advance(1, f"fits: {word}, {of_fold}")
+            advance(0, f"fits: {word}, {of_fold}")
             try:
                 yield word, plan.build(word).fit(train) if chain is None else next(chain)
             except (NumericalError, StopIteration) as error:  # a chain that has failed has ended
                 failed.setdefault(word, str(error) or "see the number of components before")
+            advance(1)
 
 
 def _note_on_failures(failed: Mapping[_Word, str]) -> str:
     names = [str(word) for word in failed]
-    shown = ", ".join(names[:_MAX_NAMED]) + (" and others" if len(names) > _MAX_NAMED else "")
-    return f"could not be fitted, and left out: {shown} ({next(iter(failed.values()))})"
+    shown, reason = some_of(names, _MAX_NAMED), next(iter(failed.values()))
+    return f"could not be fitted, and left out: {shown} ({reason})"
 
 
 def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Mapping[str, Kind]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, Shaped
+from jaxtyping import Bool, Float, Float64, Int64, Shaped
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, NumericalError
@@ -15,6 +15,7 @@ from maskevidence.tables.gaussian.family import GaussianFamily, expected_score
 from maskevidence.tables.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue
 from maskevidence.tables.gaussian.missing_values import fit_full
 from maskevidence.tables.gaussian.orderings import scores_of_one_order, scores_of_own_orders
+from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.tables.normal import LOG_2PI, cholesky
 
 _MAX_ELEMENTS = 2**17  # of one batch of D×D matrices: 1 MiB in float64, which fits into the cache
@@ -126,6 +127,13 @@ class Gaussian(GaussianFamily):
             self.mean.copy_(torch.from_numpy(mean))
             self._set_covariance(torch.from_numpy(covariance), n_rows=len(table))
         return self
+
+    def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
+        """With a prior that counts as one row of uncorrelated columns, since few rows may be singular."""
+        fitted = fit_shrunk(table, 1 / (1 + len(table)), tolerance=1e-4)
+        with torch.no_grad():
+            self.mean.copy_(torch.from_numpy(fitted.mean))
+            self._set_covariance(torch.from_numpy(fitted.covariance), n_rows=len(table))
 
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]

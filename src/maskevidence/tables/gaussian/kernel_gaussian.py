@@ -134,11 +134,19 @@ class KernelGaussian(TableModel):
         self.n_iterations, self.shrinkage = fitted.n_iterations, shrinkage
         return self
 
-    def _fit_again(self, table: Float64[np.ndarray, "N D"]) -> None:
-        """With bandwidth and shrinkage as they are, which equal rows would mislead, and one kernel a row."""
+    def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
+        """With bandwidth and shrinkage as they are, which equal rows would mislead, and one kernel a row.
+
+        The missing values of a centre are drawn: their means, as after a fit, would vary too little, so that
+        a coefficient of a half-empty column were biased.
+        """
         self.fit(table, shrinkage=self.shrinkage, bandwidth=float(self.bandwidth.detach()))
         first = torch.from_numpy(np.unique(self.centres.detach().cpu().numpy(), axis=0, return_index=True)[1])
-        self.centres, self.seen = nn.Parameter(self.centres.detach()[first]), self.seen[first]
+        centres, self.seen = self.centres.detach()[first], self.seen[first]
+        seen, mean = self.seen.bool(), self.gaussian.mean.detach()
+        rows = torch.where(seen, centres + mean, torch.nan)
+        drawn = torch.from_numpy(self.gaussian.draw_missing(rows, seed=seed)[0]).to(mean) - mean
+        self.centres = nn.Parameter(torch.where(seen, centres, drawn.to(centres)))
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.

@@ -100,7 +100,8 @@ class LowRankGaussian(GaussianFamily):
     """
 
     def __init__(self, n_features: int, n_components: int, seed: int, dtype: torch.dtype) -> None:
-        if not 1 <= n_components < n_features:
+        n_features = whole_number("n_features", n_features)
+        if not 1 <= whole_number("n_components", n_components) < n_features:
             raise InputError(
                 f"n_components={n_components} with n_features={n_features}; "
                 "give at least one component and fewer than features"

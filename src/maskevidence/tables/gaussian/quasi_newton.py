@@ -83,7 +83,7 @@ def maximise(
             point, now = new, then
             check(point)
             values.append(now.value)
-            advance(1)
+            advance(1, None, min(max_iterations, _forecast(values, tolerance)))
             if len(values) > _WINDOW and _gain(values) < tolerance:
                 return point, len(values) - 1
     warn_not_converged("the fit", max_iterations, _gain(values), tolerance)
@@ -105,6 +105,15 @@ def _direction(pairs: list[_Pair], gradient: Point, metric: Callable[[Point], Po
 def _gain(values: list[float]) -> float:
     """The gain of the last iterations, relative to the value."""
     return (values[-1] - values[-1 - min(_WINDOW, len(values) - 1)]) / max(1.0, abs(values[-1]))
+
+
+def _forecast(values: list[float], tolerance: float) -> int:
+    """The iterations after which the ascent is likely to end: gains go on shrinking as they do."""
+    n, gain = len(values) - 1, _gain(values)
+    before = _gain(values[:-_WINDOW]) if n > 2 * _WINDOW else 0.0
+    if not 0 < tolerance <= gain < before:
+        return n + max(n, _WINDOW)
+    return n + math.ceil(_WINDOW * math.log(tolerance / gain) / math.log(gain / before))
 
 
 def _move(

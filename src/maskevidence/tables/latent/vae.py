@@ -388,7 +388,7 @@ class VAE(LatentModel, TableModel):
     def set_units(self, x: object) -> None:
         """Take shift and scale from rows, in place, before training; only a Gaussian likelihood has them."""
         if self.likelihood == "gaussian":
-            self.tokens_given_latent.set_units(self._table(x))
+            self.tokens_given_latent.set_units(self._table(self._own_columns(x)))
 
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
         like = self._like()

@@ -1,10 +1,8 @@
 """The columns of a table as a masked network sees them: yes/no, categories, and numbers with a resolution."""
 
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +10,6 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import CELLS, MASS
-from maskevidence.core.support.checks import word_of
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import called, column_names
 
@@ -77,7 +74,8 @@ class Column:
     def __post_init__(self) -> None:
         if self.kind not in get_args(ColumnKind):
             raise unknown_name("kind of column", self.kind, get_args(ColumnKind))
-        needed = {"yes/no": len(self.values) == 2, "category": len(self.values) > 0, "number": True}
+        of_category = len(self.values) > 0 and self.unseen > 0
+        needed = {"yes/no": len(self.values) == 2, "category": of_category, "number": True}
         positive = all(0 < size < math.inf for size in (self.scale, self.step))
         if not needed[self.kind] or not positive or not 0 <= self.unseen < 1:
             raise InputError(f"{self} cannot be a column; fit the model again")
@@ -135,8 +133,7 @@ def declared_columns(
     """The columns of all rows, before a model is fitted to some of them.
 
     Args:
-        x: the rows; of a `Table` or a data frame, columns of words are categories, and a `Table` may name
-            kinds itself.
+        x: the rows; of a `Table`, columns of words are categories, and it may name kinds itself.
         table: the rows as numbers.
         kinds: of some columns, by name or position; the others are guessed.
         names: of the columns; by default those of x.
@@ -147,7 +144,7 @@ def declared_columns(
     names = column_names(x) or names
     position: dict[Any, int] = {k: k for k in range(table.shape[1])}
     position |= {name: k for k, name in enumerate(names or ())}
-    known: dict[Any, str] = dict.fromkeys(levels_of(x), "category")
+    known: dict[Any, str] = dict.fromkeys(getattr(x, "levels", ()), "category")
     known |= dict(getattr(x, "kinds", {})) | dict(kinds or {})
     strange = [name for name in known if name not in position]
     if strange:
@@ -207,39 +204,6 @@ def columns_from(settings: Sequence[Mapping[str, object]]) -> list[Column]:
         raise InputError(f"the columns of the model cannot be read ({error}); fit it again") from error
 
 
-def levels_of(x: Any) -> dict[str, list[str]]:
-    """The different words of each column of words, in order: those of a `Table`, or of a data frame.
-
-    Example:
-        >>> import pandas
-        >>> levels_of(pandas.DataFrame({"a": [1.0, 2.0], "b": ["red", "blue"]}))
-        {'b': ['blue', 'red']}
-    """
-    names = column_names(x) or []
-    if hasattr(x, "levels"):
-        return {name: list(words) for name, words in x.levels.items()}
-    for name in names:
-        _check_cells(name, x[name])
-    return {name: sorted(set(filter(None, _words(x[name])))) for name in names if _is_words(x[name])}
-
-
-def words_in(x: Any, name: str) -> set[str]:
-    """The different words of a column of a `Table` or a data frame; none of other data.
-
-    Example:
-        >>> import pandas
-        >>> sorted(words_in(pandas.DataFrame({"b": ["red", None, "blue"]}), "b"))
-        ['blue', 'red']
-    """
-    names = column_names(x) or []
-    if name not in names:
-        return set()
-    if not hasattr(x, "levels"):
-        return set(filter(None, _words(x[name])))
-    codes = x.values[:, names.index(name)]
-    return {x.levels[name][int(code)] for code in np.unique(codes[~np.isnan(codes)])}
-
-
 def note_on_unseen(
     name: str, column: Column, codes: Float64[np.ndarray, " n"], words: Sequence[str] | None
 ) -> list[str]:
@@ -270,70 +234,6 @@ def note_on_unseen(
         f"{f' ({listed})' if listed else ''}, all of which together have the probability "
         f"{column.unseen:.2g}{check}"
     ]
-
-
-def coded(x: Any, names: Sequence[str], levels: Mapping[str, Sequence[str]]) -> Float64[np.ndarray, "N D"]:
-    """A table with names as numbers: words as their positions among the levels, others as the next number.
-
-    Args:
-        x: a `Table`, whose words are positions among its own levels, or a data frame.
-
-    Example:
-        >>> import pandas
-        >>> coded(pandas.DataFrame({"b": ["red", None, "green"]}), ["b"], {"b": ["blue", "red"]}).tolist()
-        [[1.0], [nan], [2.0]]
-    """
-    own = getattr(x, "levels", None)
-    parts = []
-    for k, name in enumerate(names):
-        if own is None:
-            _check_cells(name, x[name])
-        of_words = _is_words(x[name]) if own is None else name in own
-        if of_words != (name in levels) and (of_words or own is not None):
-            inside, before = ("words", "numbers") if of_words else ("numbers", "words")
-            raise InputError(f"column {name!r} of the data holds {inside}, the model was fitted to {before}")
-        if name not in levels:
-            parts.append(
-                x.values[:, k] if own is not None else x[name].to_numpy(dtype=np.float64, na_value=np.nan)
-            )
-            continue
-        position = {word: float(code) for code, word in enumerate(levels[name])}
-        unseen = float(len(position))
-        if own is None:
-            words = _words(x[name])
-            parts.append(np.array([position.get(word, unseen) if word else math.nan for word in words]))
-        else:
-            of_model = np.array([position.get(word, unseen) for word in own.get(name, ())] + [math.nan])
-            codes = x.values[:, k]
-            parts.append(of_model[np.where(np.isnan(codes), len(of_model) - 1, codes).astype(np.int64)])
-    return np.column_stack(parts)
-
-
-def _check_cells(name: str, column: Any) -> None:
-    """Refuse a column of a data frame with a cell that is neither a number nor a word, such as a date."""
-    kind = getattr(column.dtype, "kind", "O")
-    if kind in "biuf" or str(column.dtype) == "category":
-        return
-    known = (str, numbers.Real, np.bool_, Decimal)
-    cells = zip(column, column.isna(), strict=True)
-    strange = next((cell for cell, missing in cells if not missing and not isinstance(cell, known)), None)
-    if strange is not None or kind in "mM":
-        raise InputError(
-            f"column {name!r} of the data holds {str(strange)!r:.60}, which is neither a number nor a word; "
-            "leave it out, or make it numbers or words"
-        )
-
-
-def _is_words(column: Any) -> bool:
-    """Whether a column of a data frame holds something other than numbers, truth values and missing ones."""
-    if getattr(column.dtype, "kind", "O") in "biuf":
-        return False
-    return any(isinstance(cell, str) for cell in column) or str(column.dtype) == "category"
-
-
-def _words(column: Any) -> list[str | None]:
-    """The cells of a column of a data frame as words; None where a value is missing."""
-    return [None if missing else word_of(cell) for cell, missing in zip(column, column.isna(), strict=True)]
 
 
 def _number(

@@ -20,6 +20,7 @@ from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
 from maskevidence.core.support.threads import seeded
+from maskevidence.core.table import as_table
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
@@ -30,14 +31,11 @@ from maskevidence.tables.network.cell_coding import ColumnHeads
 from maskevidence.tables.network.columns import (
     Column,
     base_measure,
-    coded,
     column_settings,
     columns_from,
     columns_of,
     declared_columns,
-    levels_of,
     note_on_unseen,
-    words_in,
 )
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 
@@ -120,11 +118,10 @@ class MaskedNetwork(TableModel):
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if min(n_features, width, layers) < 1 or not (dropout is None or 0 <= dropout < 1):
-            raise InputError(
-                f"n_features={n_features}, width={width}, layers={layers}, dropout={dropout}; give at least "
-                "one of each and a dropout in [0, 1)"
-            )
+        counts = {"n_features": n_features, "width": width, "layers": layers}
+        n_features, width, layers = (whole_number(name, count, 1) for name, count in counts.items())
+        if not (dropout is None or 0 <= dropout < 1):
+            raise InputError(f"dropout={dropout}; give a share in [0, 1)")
         super().__init__(n_features)
         self.width, self.layers, self.dropout, self.with_gaussian = width, layers, dropout, gaussian
         self.seed = whole_number("seed", seed)
@@ -206,11 +203,12 @@ class MaskedNetwork(TableModel):
     def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
         """A note on each column with categories that training has not seen."""
         notes = []
+        given = None if not self.levels or column_names(data) is None else self.table(data)
         for k in self.cells.category:
             codes = tokens.values[tokens.maskable[:, k], k].double().cpu().numpy()
             words = None if self.columns is None else self.levels.get(self.columns[k])
             if words is not None and self.columns is not None:
-                others = sorted(words_in(data, self.columns[k]) - set(words))
+                others = sorted(given.words(self.columns[k]) - set(words)) if given is not None else []
                 words = [*words, ", ".join(others)]
             notes += note_on_unseen(called(self.columns, k), self.cells.columns[k], codes, words)
         return notes
@@ -412,8 +410,10 @@ class MaskedNetwork(TableModel):
         Raises:
             InputError: a column without a value, a kind that does not suit its values, or an unknown column.
         """
-        self.levels, self.columns = levels_of(x), column_names(x) or self.columns
-        self._declared = declared_columns(x, self._table(self._coded(x)), kinds, self.columns)
+        self.columns = column_names(x) or self.columns
+        rows = x if column_names(x) is None else as_table(x)
+        self.levels = {name: list(words) for name, words in getattr(rows, "levels", {}).items()}
+        self._declared = declared_columns(rows, self._table(rows), kinds, self.columns)
         self.base_measure = base_measure(self._declared)
 
     def set_units(self, x: object) -> None:
@@ -430,23 +430,12 @@ class MaskedNetwork(TableModel):
         if self._declared is None:
             self.declare(x)
         assert self._declared is not None
-        table = self._table(self._coded(x))
+        table = self._table(self._own_columns(x))
         columns = columns_of(table, self._declared)
         like, self._declared, self.fitted = self._like(), None, True
         self._build(columns, len(table))
         self.network.bias.data.copy_(self.cells.marginals(table))
         self.to(like.device, like.dtype)
-
-    def _own_columns(self, x: object) -> object:
-        """The model's columns of a table with names, words as the numbers of their categories."""
-        return self._coded(super()._own_columns(x))
-
-    def _coded(self, x: object) -> object:
-        """Words of a data frame or a `Table` as positions among the model's categories."""
-        names = column_names(x)
-        if names is None or not self.levels:
-            return x
-        return coded(x, names, self.levels)
 
     # Missing values and samples
 

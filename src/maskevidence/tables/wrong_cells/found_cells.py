@@ -56,7 +56,7 @@ class WrongCells(Shown):
 
     Attributes:
         cells: those that are called wrong, were hidden by the search or have a fault of form, the most
-            suspicious first, 1,000 at most.
+            suspicious first.
         table: the rows that were judged, in the columns of the model.
         suspicion: shape (N, D), nats; NaN for holes.
         p_values: shape (N, D); NaN for holes.

@@ -14,17 +14,18 @@ from maskevidence.core.model import DENSITY
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import folds_of
-from maskevidence.core.table import Table, with_columns_of, with_levels_of
+from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import parse_model
-from maskevidence.tables.choosing.choosing import as_table, varying_columns
+from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.wrong_cells.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
 
-_MOST_LISTED = 1000
+_MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
@@ -83,13 +84,12 @@ def wrong_cells(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
-    if whole_number("seed", seed) < 0 or whole_number("folds", folds) < 2:
-        raise InputError(f"seed={seed}, folds={folds}; give a seed of 0 or more and 2 folds or more")
-    rows, known = as_table(table), None if trusted is None else as_table(trusted)
+    seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        given, coded, sittings, notes = _by_model(fitted, rows, known, batch_size)
+        given, coded, sittings, notes = _by_model(fitted, table, trusted, batch_size)
     else:
+        rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
     judged = Judged(*(np.zeros(coded.values.shape, kind) for kind in (np.float64, np.bool_, np.int64)))
     for each in sittings:
@@ -107,7 +107,21 @@ def wrong_cells(
     found = WrongCells(
         (), given, judged.suspicion, p_values, _called(p_values, rate), rate, n_trusted, tuple(notes)
     )
-    return replace(found, cells=_described(found, coded, sittings, judged, seed))
+    return _as_given(replace(found, cells=_described(found, coded, sittings, judged, seed)), table)
+
+
+def _as_given(found: WrongCells, table: object) -> WrongCells:
+    """The same with its columns in the order of a table."""
+    place = {name: k for k, name in enumerate(column_names(table) or ())}
+    names = sorted(found.table.columns, key=lambda name: place.get(name, len(place)))
+    order = [found.table.columns.index(name) for name in names]
+    return replace(
+        found,
+        table=found.table.select(names),
+        suspicion=found.suspicion[:, order],
+        p_values=found.p_values[:, order],
+        called=found.called[:, order],
+    )
 
 
 class _Sitting(NamedTuple):
@@ -122,7 +136,7 @@ class _Sitting(NamedTuple):
 _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 
-def _by_model(model: Any, table: Table, trusted: Table | None, batch_size: int | None) -> _Prepared:
+def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
     """The table as a fitted model reads it, which judges all rows."""
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
@@ -174,7 +188,7 @@ def _by_word(
     rows, base = table.select(kept), base.select(kept)
     coded = with_levels_of(rows, base.levels)
 
-    def judge(out: Int64[np.ndarray, " n"]) -> CellJudge:
+    def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
         """A judge that was fitted to all rows but these."""
         model, train = build(len(kept)), np.delete(base.values, out, axis=0)
         model.columns = kept
@@ -182,25 +196,28 @@ def _by_word(
         filled = train[~np.isnan(train).all(axis=1)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
         fitted = Reshaped(model, filled) if reshapes else model.fit(filled)
+        advance(1)
         facts = facts_of(fitted, train, [kept.index(name) for name in base.levels])
         return CellJudge(fitted, facts, batch_size)
 
+    with progress("fits", folds, parts=True) as advance:
+        judges = [judge(part, advance) for part in parts]
     if trusted is None:
-        return rows, coded, [_Sitting(judge(part), part, base.values[:0]) for part in parts], notes
+        sittings = zip(judges, parts, strict=True)
+        return rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes
     # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
     others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), folds)
-    pairs = zip(parts, others, strict=True)
-    return rows, coded, [_Sitting(judge(part), other, base.values[part]) for part, other in pairs], notes
+    triples = zip(judges, parts, others, strict=True)
+    return rows, coded, [_Sitting(each, other, base.values[part]) for each, part, other in triples], notes
 
 
-def _columns_of(model: Any, table: Table) -> Table:
+def _columns_of(model: Any, table: object) -> Table:
     """A table with the columns of a model."""
-    names = getattr(model, "columns", None)
-    if names is not None and column_names(table) is not None:
-        return with_columns_of(table, names)
-    if isinstance(model, TableModel):
-        model.check_width(len(table.columns))
-    return table if names is None else replace(table, columns=tuple(names))
+    if not isinstance(model, TableModel):
+        return as_table(table)
+    rows = model.table(table)
+    model.check_width(len(rows.columns))
+    return rows
 
 
 def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:
@@ -248,7 +265,7 @@ def _described(
     """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there."""
     listed = (found.called | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
-    order = np.argsort(-judged.suspicion[listed], kind="stable")[:_MOST_LISTED]
+    order = np.argsort(-judged.suspicion[listed], kind="stable")
     row, column = places[order].T
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
@@ -256,16 +273,17 @@ def _described(
     drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
     suggestions = [""] * len(row)
     for each in sittings:
-        these, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
-        is_number[these] = each.judge.facts.numbers[column[these]]
-        if len(these) and isinstance(model, HasDrawMissing):
-            (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
-            of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
-            drawn[these] = of_cells.reshape(-1, _DRAWS)
-        these = these[is_number[these] & found.called[row[these], column[these]]]
-        made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
-        for k, suggestion in zip(these.tolist(), made, strict=True):
-            suggestions[k] = suggestion
+        of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
+        is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
+        for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
+            if len(these) and isinstance(model, HasDrawMissing):
+                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
+                drawn[these] = of_cells.reshape(-1, _DRAWS)
+            these = these[is_number[these] & found.called[row[these], column[these]]]
+            made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
+            for k, suggestion in zip(these.tolist(), made, strict=True):
+                suggestions[k] = suggestion
     cells, table = [], found.table
     for k, (i, j) in enumerate(zip(row.tolist(), column.tolist(), strict=True)):
         known = not np.isnan(drawn[k]).any()
