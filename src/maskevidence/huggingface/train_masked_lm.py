@@ -59,8 +59,14 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
     """
     job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
-    texts = read_texts(data, columns, limit=options.limit, running=not is_fasta(Path(data)),
-        skip_empty=() if options.skip_empty else None, upper=options.upper)
+    texts = read_texts(
+        data,
+        columns,
+        limit=options.limit,
+        running=not is_fasta(Path(data)),
+        skip_empty=() if options.skip_empty else None,
+        upper=options.upper,
+    )
     train_texts, test_texts = _parts(
         texts, TEXT_TEST_FRACTION if options.test_fraction is None else options.test_fraction
     )

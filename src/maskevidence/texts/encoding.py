@@ -29,6 +29,7 @@ from maskevidence.texts.pieces import (
     n_unknown,
     reads_residues,
     spelled_special,
+    spelled_texts,
     tokenize,
     wants_spaces,
     with_spaces,
@@ -258,20 +259,25 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     frame = frame_of(tokenizer, pair=options.pair or options.context_pair)
     notes: list[str] = []
     if options.joining is not None:
-        pieces, frame = tokenize(tokenizer, texts), Frame([], [], [])
-        rows = joined_blocks(tokenizer, pieces, options.joining, options, notes)
+        cut, frame = tokenize(tokenizer, texts), Frame([], [], [])
+        rows = joined_blocks(tokenizer, cut, options.joining, options, notes)
         numbers = np.arange(len(rows))
     elif options.block_size is not None:
         room_in_block(frame, options)  # refuses a block size before the texts are tokenized
-        rows = blocks(tokenize(tokenizer, texts), frame, options, notes)
+        cut = tokenize(tokenizer, texts)
+        rows = blocks(cut, frame, options, notes)
         numbers = np.arange(len(rows))
     else:
         if frame.between and options.separator_id is not None:
             check_segments(tokenizer, options.separator_id)
-        rows = shortened_rows(_rows(tokenizer, texts, options), frame, options, notes)
+        whole = _rows(tokenizer, texts, options)
+        cut = [row.main for row in whole]
+        cut = [row.first for row in whole] + cut if options.context or options.second else cut
+        rows = shortened_rows(whole, frame, options, notes)
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
-    every = [text for column in (options.context, texts, options.second) if column for text in column]
+    columns = [column for column in (options.context, texts, options.second) if column is not None]
+    every = [text for column in columns for text in column]
     _count_unknown(tokenizer, rows, every, options, notes)
     _count_spelled(tokenizer, every, notes)
     if reads_residues(tokenizer):
@@ -283,16 +289,22 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     pad = getattr(tokenizer, "pad_token_id", None)
     tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
+    read = spelled_texts(tokenizer, every, cut)
+    notes += read.notes
     if options.block_size is None:  # where a block of running text ends depends on the tokenizer
-        tokens = replace(tokens, text=torch.from_numpy(_hashes(texts, options)[source]))
+        tokens = replace(tokens, text=torch.from_numpy(_hashes(columns)[source]))
+    of_all = np.full(len(rows), _hash("\x1f".join(read.texts)))
+    tokens = replace(tokens, spelled=torch.from_numpy(of_all))
     return EncodedTexts(tokens, words, source, tuple(notes))
 
 
-def _hashes(texts: Sequence[str], options: Encoding) -> Int64[np.ndarray, " n_texts"]:
+def _hashes(columns: Sequence[Sequence[str]]) -> Int64[np.ndarray, " n_texts"]:
     """A hash of each text with its second text and its context."""
-    columns = [column for column in (options.context, texts, options.second) if column is not None]
-    joined = ("\x1f".join(parts).encode(errors="replace") for parts in zip(*columns, strict=True))
-    return np.array([int.from_bytes(hashlib.sha256(text).digest()[:7]) for text in joined], dtype=np.int64)
+    return np.array([_hash("\x1f".join(parts)) for parts in zip(*columns, strict=True)], dtype=np.int64)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode(errors="replace")).digest()[:7])
 
 
 def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,9 @@ _AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 _MAX_RESIDUES = 64
 _PROBE = "MKTA"
 # Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese
-_NO_BLANKS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_NO_BLANKS = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 SPACED = "the tokenizer wants spaces between residues; sequences without spaces got them"
 
 
@@ -182,7 +185,9 @@ def _words_apart(text: str, starts: list[int], word: list[int]) -> list[int]:
     first = [text[start:].lstrip()[:1] or " " for start in starts]
     numbers, number = [], 0
     for k, sign in enumerate(first):
-        apart = k and (_NO_BLANKS.match(sign) or _NO_BLANKS.match(first[k - 1])) and starts[k] != starts[k - 1]
+        apart = (
+            k and (_NO_BLANKS.match(sign) or _NO_BLANKS.match(first[k - 1])) and starts[k] != starts[k - 1]
+        )
         own = apart and not unicodedata.category(sign).startswith("M")
         number += bool(k and (word[k] != word[k - 1] or own))
         numbers.append(NO_WORD if word[k] == NO_WORD else number)
@@ -221,6 +226,36 @@ def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
         return n_tokens, n_all, "tokens"
     of_token = [pair for p in pieces for pair in zip(p.ids, p.bytes_each or [], strict=True)]
     return sum(n for number, n in of_token if number == unknown), sum(n for _, n in of_token), "bytes"
+
+
+class Spelled(NamedTuple):
+    """What the tokens of some texts spell, and a note on what of the texts they lose, if anything."""
+
+    texts: list[str]
+    notes: list[str]
+
+
+def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -> Spelled:
+    """The texts as their tokens tell them; a tokenizer may lose capitals, accents, blanks and unknown letters.
+
+    Blanks count where a text has some: none are lost of a molecule.
+    """
+    residues, spelled, lost = reads_residues(tokenizer), [], Counter[str]()
+    for text, pieces in zip(texts, cut, strict=True):
+        letters, told = "".join(text.split()), text.strip()
+        if residues and tokenizer.unk_token_id not in pieces.ids:
+            spelled.append(letters)
+            continue
+        read = tokenizer.decode(pieces.ids, clean_up_tokenization_spaces=False).strip()
+        found = "".join(read.split())
+        spelled.append(found if letters == told or residues else read)
+        if found != letters:
+            lost["capital letters" if found == letters.lower() else "letters or accents"] += 1
+        elif read != told and letters != told:
+            lost["blanks"] += 1
+    listed = ", ".join(f"{what} are lost in {n:,}" for what, n in lost.items())
+    note = f"the tokens do not spell the texts: {listed} of {len(texts):,}; bits per byte do not count these"
+    return Spelled(spelled, [note] if lost else [])
 
 
 def reads_residues(tokenizer: Any) -> bool:

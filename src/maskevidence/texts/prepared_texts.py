@@ -69,7 +69,9 @@ def prepare_pairs(
         for row, text in enumerate(texts[column]):
             if not text.strip():
                 place = place_of(row, texts.lines)
-                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out, or give --skip-empty")
+                raise InputError(
+                    f"{data!r} has an empty text in column {column!r}, {place}; leave it out, or give --skip-empty"
+                )
     loaded = load_text_model(model, options.checkpoint)
     first, second = (_encoded(model, data, loaded, *each, options) for each in both)
     return first, second
@@ -134,6 +136,7 @@ def _encoded(
         name=data,
         fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
         text_fingerprint=texts.fingerprint(),
+        spelled_fingerprint=encoded.tokens.spelled_fingerprint(),
         n_observations=len(encoded.tokens),
         columns=list(texts.columns),
         notes=notes,

@@ -186,7 +186,9 @@ def read_texts(
             if not isinstance(value := values[column][row], str):
                 kind = "nothing" if value is None else f"{value!r}, which is not text,"
                 place = place_of(row, read.lines)
-                remedy = "leave it out" if value is not None else "leave it out, or skip such rows: --skip-empty"
+                remedy = (
+                    "leave it out" if value is not None else "leave it out, or skip such rows: --skip-empty"
+                )
                 raise InputError(f"{source!r} has {kind} in column {column!r}, {place}; {remedy}")
     if not kept:
         raise InputError(f"{source!r} has no {'text' if empty else 'rows'}; give a text or more")

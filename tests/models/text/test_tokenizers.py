@@ -162,7 +162,9 @@ def test_unknown_tokens_are_counted_warned_of_and_refused(tmp_path: Path) -> Non
     assert "1 of 100 letters (1.00%) are [UNK]" in few.notes[0]
     small = [protein.lower() for protein in PROTEINS]
     for options in (Encoding(), Encoding(block_size=3)):
-        with pytest.raises(me.InputError, match=r"51 of 51 letters .* capital ones with --upper.* --allow-unknown"):
+        with pytest.raises(
+            me.InputError, match=r"51 of 51 letters .* capital ones with --upper.* --allow-unknown"
+        ):
             encode_texts(tokenizer, small, options)
     with pytest.warns(UnknownTokensWarning, match="51 of 51"):
         assert len(encode_texts(tokenizer, small, Encoding(allow_unknown=True)).tokens) == 4
