@@ -246,7 +246,10 @@ def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -
         if residues and tokenizer.unk_token_id not in pieces.ids:
             spelled.append(letters)
             continue
-        read = tokenizer.decode(pieces.ids, clean_up_tokenization_spaces=False).strip()
+        for clean in (False, True):  # blanks before a comma that the tokenizer's own decoder knows are not lost
+            read = tokenizer.decode(pieces.ids, clean_up_tokenization_spaces=clean).strip()
+            if read == told:
+                break
         found = "".join(read.split())
         spelled.append(found if letters == told or residues else read)
         if found != letters:
