@@ -1,4 +1,4 @@
-"""Files of texts as people have them: columns that begin with nothing, nested fields, other endings and rows."""
+"""Files of texts as people have them: first rows without text, nested fields, other endings."""
 
 import gzip
 import json

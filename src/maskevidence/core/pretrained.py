@@ -93,8 +93,8 @@ def load_network(
         if prefix:
             raise InputError(
                 f"the names of the weights of {name!r} begin with {prefix!r}, which wrappers add "
-                "(torch.compile, distributed training, Lightning); save the model inside the wrapper, or take "
-                f"{prefix!r} off each name and save them again"
+                "(torch.compile, distributed training, Lightning); save the model inside the wrapper, or "
+                f"take {prefix!r} off each name and save them again"
             )
         raise InputError(
             f"the weights of {name!r} lack {len(missing)} of those of {type(network).__name__}, such as "

@@ -174,8 +174,8 @@ def _tokenizer(texts: list[str], asked: TextTraining, vocabulary_size: int, *, l
         both &= {letter.lower() for text in texts for letter in text if letter.isupper()}
         if both:
             raise InputError(
-                f"the sequences have small letters ({', '.join(sorted(both))}) beside the same capital ones, which "
-                "would be learnt as further letters; make them capital ones with --upper, or name a tokenizer"
+                f"the sequences have small letters ({', '.join(sorted(both))}) beside the same capital ones, "
+                "which would be further letters; make them capital with --upper, or name a --tokenizer"
             )
         return letter_tokenizer(texts)
     return word_pieces(texts, asked.vocabulary_size or vocabulary_size)

@@ -260,8 +260,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 observations of nearly equal length, or "truncate".
             block_size: pack all texts, one after the other, into blocks of `block_size` tokens, special
                 tokens included; each block is one observation.
-            allow_unknown: encode texts although more than 20 % of their letters are unknown to the tokenizer, or
-                small letters of proteins.
+            allow_unknown: encode texts although more than 20 % of their letters are unknown, or residues are
+                small letters.
             joining: join the texts of blocks by the end-of-text token and score special tokens; see
                 `Joining`.
             lines: the line of each text in its file, for errors.

@@ -221,7 +221,7 @@ def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
 
     One unknown token may stand for many letters.
     """
-    n_tokens, n_all = (sum(each) for each in zip(*((p.ids.count(unknown), len(p.ids)) for p in pieces)))
+    n_tokens, n_all = (sum(p.ids.count(unknown) for p in pieces), sum(len(p.ids) for p in pieces))
     if n_tokens == 0 or any(piece.bytes_each is None for piece in pieces):
         return n_tokens, n_all, "tokens"
     of_token = [pair for p in pieces for pair in zip(p.ids, p.bytes_each or [], strict=True)]
@@ -236,7 +236,7 @@ class Spelled(NamedTuple):
 
 
 def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -> Spelled:
-    """The texts as their tokens tell them; a tokenizer may lose capitals, accents, blanks and unknown letters.
+    """The texts as their tokens tell them: a tokenizer may lose capitals, accents, blanks, unknown letters.
 
     Blanks count where a text has some: none are lost of a molecule.
     """
@@ -246,7 +246,10 @@ def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -
         if residues and tokenizer.unk_token_id not in pieces.ids:
             spelled.append(letters)
             continue
-        for clean in (False, True):  # blanks before a comma that the tokenizer's own decoder knows are not lost
+        for clean in (
+            False,
+            True,
+        ):  # blanks before a comma that the tokenizer's own decoder knows are not lost
             read = tokenizer.decode(pieces.ids, clean_up_tokenization_spaces=clean).strip()
             if read == told:
                 break

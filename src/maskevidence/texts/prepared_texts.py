@@ -70,7 +70,7 @@ def prepare_pairs(
             if not text.strip():
                 place = place_of(row, texts.lines)
                 raise InputError(
-                    f"{data!r} has an empty text in column {column!r}, {place}; leave it out, or give --skip-empty"
+                    f"{data!r} has an empty text in column {column!r}, {place}; leave it out (--skip-empty)"
                 )
     loaded = load_text_model(model, options.checkpoint)
     first, second = (_encoded(model, data, loaded, *each, options) for each in both)

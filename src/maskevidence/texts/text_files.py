@@ -1,4 +1,4 @@
-"""Texts to score: from files of lines, JSON, tables or sequences, folders of them, and the Hugging Face hub."""
+"""Texts to score: from files of lines, JSON, tables or sequences, folders of them, the Hugging Face hub."""
 
 import csv
 import hashlib

@@ -18,8 +18,8 @@ from maskevidence.texts.pieces import without_blanks
 HIDDEN_TOGETHER = "all tokens of a word are hidden together"
 HIDDEN_LATER = "the later tokens of a word are hidden together with each token (PLL-word-l2r)"
 NO_BLANKS = (
-    "in a script without blanks (Chinese, Japanese, Thai, ...) each token is a word, where otherwise the whole "
-    "text would be one"
+    "in a script without blanks (Chinese, Japanese, Thai, ...) each token is a word, where otherwise the "
+    "whole text would be one"
 )
 WHOLE_WORDS = f"{MASS} of a token given all other words"
 WORD_L2R = f"{WHOLE_WORDS} and the earlier tokens of its own"
@@ -34,8 +34,8 @@ def notes_on_words(encoded: EncodedTexts, texts: Iterable[str]) -> list[str]:
         n_whole = int((((encoded.words == last) | ~scored).all(1) & (scored.sum(1) > 1)).sum())
         if n_whole:
             notes.append(
-                f"{n_whole:,} of {len(encoded.tokens):,} observations are one word: their whole text is hidden "
-                "at once"
+                f"{n_whole:,} of {len(encoded.tokens):,} observations are one word: their whole text is "
+                "hidden at once"
             )
     return notes
 

@@ -1,4 +1,4 @@
-"""Networks, tokenizers and texts as people have them, each number beside one by a plain loop over the model."""
+"""Networks, tokenizers and texts as people have them, each number beside that of a plain loop."""
 
 import copy
 import math
@@ -165,7 +165,10 @@ def six_mers(folder: Path) -> Any:
 
 def smiles(_folder: Path) -> Any:
     """A tokenizer of SMILES: a regular expression, and whole words."""
-    return pattern_tokenizer("[PAD] [UNK] [CLS] [SEP] [MASK] C Cl c 1 ( ) = O".split(), r"Cl?|\[[^]]*\]|.")
+    return pattern_tokenizer(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "C", "Cl", "c", "1", "(", ")", "=", "O"],
+        r"Cl?|\[[^]]*\]|.",
+    )
 
 
 @pytest.mark.filterwarnings("ignore::maskevidence.core.errors.UnknownTokensWarning")
@@ -192,7 +195,7 @@ def metaspace() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("<mask>", 0.0), ("\u2581", -2.0)]
-    words = [(word, -3.0) for word in "我们 今天 去 北京 看 长城 \u2581the \u2581dog s".split()]
+    words = [(word, -3.0) for word in ["我们", "今天", "去", "北京", "看", "长城", "▁the", "▁dog", "s"]]
     cut = Tokenizer(models.Unigram([*special, *words], unk_id=3))
     cut.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     cut.post_processor = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 0), ("</s>", 2)])
@@ -223,7 +226,24 @@ def test_words_without_blanks_are_tokens() -> None:
 def cased(*, lower: bool) -> me.models.MaskedLM:
     from transformers import BertTokenizerFast
 
-    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the a dog cat runs sat . The A DOG Cat".split()
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "a",
+        "dog",
+        "cat",
+        "runs",
+        "sat",
+        ".",
+        "The",
+        "A",
+        "DOG",
+        "Cat",
+    ]
     tokenizer = BertTokenizerFast(vocab={word: n for n, word in enumerate(words)}, do_lower_case=lower)
     network = small_bert(tokenizer)
     with torch.no_grad():  # the tokens of the texts are far more probable where capitals are lost

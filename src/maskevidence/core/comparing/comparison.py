@@ -174,8 +174,8 @@ class Difference(Shown):
         A lower bound that lies below the evidence of another model "proves nothing", since the evidence
         behind it may be the larger one. A lower bound that lies above the evidence of another model does
         prove that its model is "better". An approximate number below any other "proves nothing", unless
-        the error of its integral is known and in the interval; nor does an order per byte of tokens that spell
-        different texts prove anything.
+        the error of its integral is known and in the interval; nor does an order per byte of tokens that
+        spell different texts prove anything.
         """
         if self.interval() is None:
             return "not known"
@@ -550,7 +550,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         notes.append(f"the difference between {first} and {second} has no interval: {no_interval}")
     apart = None
     if unit == "nats per byte" and same_data(a.spelled_fingerprint, b.spelled_fingerprint) is False:
-        apart = "the tokens of one lose more of the text (capital letters, accents, blanks), which makes it seem better"
+        apart = "the tokens of one lose more of the text (capital letters, accents, blanks), which favours it"
         notes.append(f"per byte, {first} and {second} have no order: {apart}")
     changes: tuple[float, ...] = ()
     if (
