@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
 from maskevidence.core.support.hub import check_revision, hub_reachable, not_in_cache
@@ -105,9 +105,8 @@ def load_network(
 
 def _refuse_adapter(name: str, options: dict[str, Any]) -> None:
     """Refuse an adapter of peft: transformers applies one beside weights only where peft is installed."""
-    from transformers.utils import find_adapter_config_file
-
-    file = find_adapter_config_file(
+    utils = import_extra("transformers.utils", "hf", "a model of transformers")
+    file = utils.find_adapter_config_file(
         name, revision=options["revision"], local_files_only=options["local_files_only"]
     )
     if file is None:
