@@ -30,17 +30,8 @@ _INCIDENTAL = {
     "precise",
     "model_words",
 }
-_INCIDENTAL_DATA = {
-    "name",
-    "columns",
-    "options",
-    "notes",
-    "text_fingerprint",
-    "spelled_fingerprint",
-    "kind",
-    "noun",
-    "token",
-}
+_INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint", "kind", "noun", "token"}
+_INCIDENTAL_DATA |= {"spelled_fingerprint"}
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
 

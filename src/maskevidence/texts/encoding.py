@@ -289,12 +289,11 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     pad = getattr(tokenizer, "pad_token_id", None)
     tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
-    read = spelled_texts(tokenizer, every, cut)
-    notes += read.notes
+    read, lost = spelled_texts(tokenizer, every, cut)
+    notes += lost
     if options.block_size is None:  # where a block of running text ends depends on the tokenizer
         tokens = replace(tokens, text=torch.from_numpy(_hashes(columns)[source]))
-    of_all = np.full(len(rows), _hash("\x1f".join(read.texts)))
-    tokens = replace(tokens, spelled=torch.from_numpy(of_all))
+    tokens = replace(tokens, spelled=torch.full((len(rows),), _hash("\x1f".join(read))))
     return EncodedTexts(tokens, words, source, tuple(notes))
 
 

@@ -228,17 +228,10 @@ def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
     return sum(n for number, n in of_token if number == unknown), sum(n for _, n in of_token), "bytes"
 
 
-class Spelled(NamedTuple):
-    """What the tokens of some texts spell, and a note on what of the texts they lose, if anything."""
-
-    texts: list[str]
-    notes: list[str]
-
-
-def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -> Spelled:
+def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -> tuple[list[str], list[str]]:
     """The texts as their tokens tell them: a tokenizer may lose capitals, accents, blanks, unknown letters.
 
-    Blanks count where a text has some: none are lost of a molecule.
+    A note says what is lost. Blanks count where a text has some: none are lost of a molecule.
     """
     residues, spelled, lost = reads_residues(tokenizer), [], Counter[str]()
     for text, pieces in zip(texts, cut, strict=True):
@@ -261,7 +254,7 @@ def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -
             lost["blanks"] += 1
     listed = ", ".join(f"{what} are lost in {n:,}" for what, n in lost.items())
     note = f"the tokens do not spell the texts: {listed} of {len(texts):,}; bits per byte do not count these"
-    return Spelled(spelled, [note] if lost else [])
+    return spelled, [note] if lost else []
 
 
 def reads_residues(tokenizer: Any) -> bool:
