@@ -14,6 +14,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import MAX_WHOLE, NUMBER
+from maskevidence.core.support.digest import digest
 
 _NUMBERS_AT_ONCE = 2**16  # number of cells that fits into a processor's cache
 
@@ -168,7 +169,7 @@ give a finite number, or NaN where it is missing
     def _hashed(self, of_each: Int64[Tensor, " B"] | None) -> str | None:
         if of_each is None:
             return None
-        return hashlib.sha256(_bytes(of_each[torch.argsort(self.ids)])).hexdigest()
+        return digest(of_each[torch.argsort(self.ids)])
 
     @property
     def width(self) -> int:

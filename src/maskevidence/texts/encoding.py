@@ -1,6 +1,5 @@
 """Texts as tokens of a masked language model: special tokens and prompts are context, all else is scored."""
 
-import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, UnknownTokensWarning
 from maskevidence.core.show.words import RESIDUES, count
+from maskevidence.core.support.digest import digest
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.options import Long
 from maskevidence.texts.pieces import (
@@ -303,7 +303,7 @@ def _hashes(columns: Sequence[Sequence[str]]) -> Int64[np.ndarray, " n_texts"]:
 
 
 def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode(errors="replace")).digest()[:7])
+    return int(digest(text.encode(errors="replace"))[:14], 16)
 
 
 def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
