@@ -23,7 +23,7 @@ class MissingExtraError(MaskEvidenceError, ImportError):
 
 
 class UnknownTokensWarning(UserWarning):
-    """The tokenizer does not know more than 5 % of the tokens of the texts."""
+    """The tokenizer does not know more than 5 % of the letters of the texts."""
 
 
 class CollapsedWeightsWarning(UserWarning):

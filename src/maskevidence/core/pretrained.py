@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
 from maskevidence.core.support.hub import check_revision, hub_reachable, not_in_cache
@@ -19,6 +20,7 @@ from maskevidence.core.support.progress import quiet
 # the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.
 _NEVER_READ = re.compile(r"(^|\.)(pooler|seq_relationship|sop_classifier)\.|(^|\.)position_ids$")
 _MAX_LAYERS = 10_000
+_COMPARED = 50  # names of weights
 _IN_SENTENCES = (
     OSError,
     ValueError,
@@ -68,6 +70,7 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
     }
     with quiet():
         try:
+            _refuse_adapter(name, options)
             yield options
         except (InputError, MemoryError):
             raise
@@ -86,11 +89,50 @@ def load_network(
     network, report = auto_class.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report["missing_keys"])
     if missing:
+        prefix = _prefix(missing, report["unexpected_keys"])
+        if prefix:
+            raise InputError(
+                f"the names of the weights of {name!r} begin with {prefix!r}, which wrappers add "
+                "(torch.compile, distributed training, Lightning); save the model inside the wrapper, or "
+                f"take {prefix!r} off each name and save them again"
+            )
         raise InputError(
             f"the weights of {name!r} lack {len(missing)} of those of {type(network).__name__}, such as "
             f"{missing[0]}; give a model that was saved with its {part}"
         )
     return network, _unread_note(network, report["unexpected_keys"], name)
+
+
+def _refuse_adapter(name: str, options: dict[str, Any]) -> None:
+    """Refuse an adapter of peft: transformers applies one beside weights only where peft is installed."""
+    utils = import_extra("transformers.utils", "hf", "a model of transformers")
+    file = utils.find_adapter_config_file(
+        name, revision=options["revision"], local_files_only=options["local_files_only"]
+    )
+    if file is None:
+        return
+    content = read_json(file)
+    base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
+    raise InputError(
+        f"{name!r} holds an adapter of peft (adapter_config.json); score the model that it was trained on "
+        f"({base!r}) without it, or merge it: PeftModel.from_pretrained(model, {name!r}).merge_and_unload(), "
+        "then save_pretrained into a new folder"
+    )
+
+
+def _prefix(missing: Collection[str], unexpected: Collection[str]) -> str:
+    """What stands before the names of most missing weights in a checkpoint; nothing if nothing does.
+
+    Example:
+        >>> _prefix(["a.weight", "b.weight"], ["module.a.weight", "module.b.weight"])
+        'module.'
+    """
+    names = list(missing)[:_COMPARED]
+    found = Counter(
+        name.removesuffix(weight) for name in unexpected for weight in names if name.endswith(f".{weight}")
+    )
+    prefix, count = next(iter(found.most_common(1)), ("", 0))
+    return prefix if 2 * count > len(names) else ""
 
 
 def _unread_note(network: Any, unexpected: Collection[str], name: str) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ class Tokens:
         n_bytes: shape (B,); the bytes of text behind an observation's maskable tokens; None without text.
         text: shape (B,); a hash of the text that an observation was cut from, the same for every tokenizer;
             None where it is unknown.
+        spelled: shape (B,); a hash of the text that the tokens spell, which may lack its case, accents or
+            blanks; None where it is unknown.
         position: shape (B, 2); the rank of each observation's id among all that are scored together, and
             their number, which decide the sizes of random-size masks; None before scoring.
 
@@ -50,6 +52,7 @@ class Tokens:
     n_bytes: Int64[Tensor, " B"] | None = None
     text: Int64[Tensor, " B"] | None = None
     position: Int64[Tensor, "B 2"] | None = None
+    spelled: Int64[Tensor, " B"] | None = None
 
     @classmethod
     def from_array(
@@ -157,9 +160,16 @@ give a finite number, or NaN where it is missing
 
     def text_fingerprint(self) -> str | None:
         """A hash of the texts behind the tokens, equal for all tokenizers; None if not known."""
-        if self.text is None:
+        return self._hashed(self.text)
+
+    def spelled_fingerprint(self) -> str | None:
+        """A hash of what the tokens spell; None where it is unknown."""
+        return self._hashed(self.spelled)
+
+    def _hashed(self, of_each: Int64[Tensor, " B"] | None) -> str | None:
+        if of_each is None:
             return None
-        return digest(self.text[torch.argsort(self.ids)])
+        return digest(of_each[torch.argsort(self.ids)])
 
     @property
     def width(self) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from maskevidence.command.command_words import Option
 from maskevidence.command.options import Training
-from maskevidence.texts.options import AllowUnknown, BlockSize, Pattern, Text, Tokenizer
+from maskevidence.texts.options import AllowUnknown, BlockSize, Pattern, SkipEmpty, Text, Tokenizer, Upper
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class TextTraining(TransformerTraining):
     tokenizer: Tokenizer = None
     pattern: Pattern = None
     allow_unknown: AllowUnknown = False
+    skip_empty: SkipEmpty = False
+    upper: Upper = False
     vocabulary_size: Annotated[
         int | None,
         Option("Word pieces of a new vocabulary, without --tokenizer.", min=1),

@@ -58,7 +58,14 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
     """
     job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
-    texts = read_texts(data, columns, limit=options.limit, running=not is_fasta(Path(data)))
+    texts = read_texts(
+        data,
+        columns,
+        limit=options.limit,
+        running=not is_fasta(Path(data)),
+        skip_empty=() if options.skip_empty else None,
+        upper=options.upper,
+    )
     train_texts, test_texts = _parts(
         texts, TEXT_TEST_FRACTION if options.test_fraction is None else options.test_fraction
     )
@@ -162,6 +169,13 @@ def _tokenizer(texts: list[str], asked: TextTraining, vocabulary_size: int, *, l
     if asked.pattern is not None:
         raise InputError("--pattern reads a vocab.txt; name that by --tokenizer")
     if letters and asked.vocabulary_size is None:
+        both = {letter for text in texts for letter in text if letter.islower()}
+        both &= {letter.lower() for text in texts for letter in text if letter.isupper()}
+        if both:
+            raise InputError(
+                f"the sequences have small letters ({', '.join(sorted(both))}) beside the same capital ones, "
+                "which would be further letters; make them capital with --upper, or name a --tokenizer"
+            )
         return letter_tokenizer(texts)
     return word_pieces(texts, asked.vocabulary_size or vocabulary_size)
 

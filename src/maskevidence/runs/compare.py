@@ -73,7 +73,12 @@ def _with_versions(difference: Difference, runs: Mapping[str, Run]) -> Differenc
 def _identified(run: Run) -> EvidenceEstimate:
     """Add the fingerprints of the run's data to the estimate; runs of all versions have them."""
     data = run.manifest.data
-    return replace(run.estimate, data_fingerprint=data.fingerprint, text_fingerprint=data.text_fingerprint)
+    return replace(
+        run.estimate,
+        data_fingerprint=data.fingerprint,
+        text_fingerprint=data.text_fingerprint,
+        spelled_fingerprint=data.spelled_fingerprint,
+    )
 
 
 def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:

@@ -30,6 +30,7 @@ _INCIDENTAL = {
     "model_words",
 }
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint", "kind", "noun", "token"}
+_INCIDENTAL_DATA |= {"spelled_fingerprint"}
 
 
 class DataSource(BaseModel):
@@ -42,6 +43,7 @@ class DataSource(BaseModel):
         n_observations: the number of scored rows, over all shards.
         columns: the scored columns.
         text_fingerprint: SHA-256 of the texts before they were cut into tokens; None for other data.
+        spelled_fingerprint: SHA-256 of the texts that the tokens spell; None where it is unknown.
         test_fraction: the share of rows that was held out and is scored; None if all rows are.
         options: the options that the data were read with (limit, column, resize, skip_bad, binarise,
             block_size, context_field), as far as they were given.
@@ -59,6 +61,7 @@ class DataSource(BaseModel):
     n_observations: int
     columns: list[str]
     text_fingerprint: str | None = None
+    spelled_fingerprint: str | None = None
     test_fraction: float | None = None
     options: dict[str, str | int | bool] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)

@@ -109,6 +109,7 @@ def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
         n_observations=estimate.n_observations,
         columns=[] if data is None else list(data.columns),
         text_fingerprint=estimate.text_fingerprint,
+        spelled_fingerprint=estimate.spelled_fingerprint,
         notes=[*(() if data is None else data.notes), *estimate.notes],
         kind=None if data is None else data.kind,
         noun=noun,

@@ -148,7 +148,7 @@ class DiffusionNetwork(nn.Module):
         padding = mask_token_id if diffusion.copy else getattr(self.config, "pad_token_id", None)
         self.pad_token_id = int(padding or 0)
         self.shifted, self.left_out = diffusion.shifted, mask_token_id if diffusion.without_mask else None
-        takes = inspect.signature(getattr(network, "forward", network)).parameters
+        takes = arguments_of(network)
         self._takes_mask = diffusion.time is None and "attention_mask" in takes
         self.may_pad = self._takes_mask or (diffusion.copy and self.max_tokens is not None)
 
@@ -194,3 +194,16 @@ class DiffusionNetwork(nn.Module):
 
 
 _LENGTHS = ("model_length", "max_sequence_length", "max_position_embeddings", "n_positions")
+
+
+def arguments_of(network: Any) -> frozenset[str]:
+    """The arguments of a network, or of the only module below it if it passes all on, as wrappers do.
+
+    Such are the wrappers of peft and of torch.compile, which take `*args, **kwargs`.
+    """
+    takes = inspect.signature(getattr(network, "forward", network)).parameters
+    below = list(network.children()) if isinstance(network, nn.Module) else []
+    passed_on = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    if len(below) == 1 and {each.kind for each in takes.values()} <= passed_on:
+        return arguments_of(below[0])
+    return frozenset(takes)

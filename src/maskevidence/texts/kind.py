@@ -37,7 +37,8 @@ class TextKind(Kind):
 
     def claims(self, word: ModelWord) -> bool:
         if word.is_folder and word.config is None:
-            return (Path(word.text) / "tokenizer_config.json").exists()
+            named = ("tokenizer_config.json", "adapter_config.json")  # an adapter is refused by its name
+            return any((Path(word.text) / name).exists() for name in named)
         if word.is_folder:  # other folders than those of models that this package has saved
             return isinstance(word.config, dict) and not {"class", "image_size"} & word.config.keys()
         return word.on_hub

@@ -20,7 +20,7 @@ from maskevidence.core.support.progress import quiet
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.call_sizes import CallSizes
 from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
-from maskevidence.texts.network_calls import NetworkAdapter
+from maskevidence.texts.network_calls import NetworkAdapter, limit_of
 from maskevidence.texts.options import Long
 
 
@@ -214,7 +214,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """
         model = cls(fn, tokenizer, mask_token_id=mask_token_id, batch_tokens=batch_tokens)
         model.conditionals = conditionals
-        model.max_tokens = max_tokens
+        model.max_tokens = limit_of(max_tokens)
         return model
 
     @property
@@ -265,7 +265,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 observations of nearly equal length, or "truncate".
             block_size: pack all texts, one after the other, into blocks of `block_size` tokens, special
                 tokens included; each block is one observation.
-            allow_unknown: encode texts although more than 20 % of their tokens are unknown to the tokenizer.
+            allow_unknown: encode texts although more than 20 % of their letters are unknown, or residues are
+                small letters.
             joining: join the texts of blocks by the end-of-text token and score special tokens; see
                 `Joining`.
             lines: the line of each text in its file, for errors.
@@ -275,11 +276,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
 
         Raises:
-            InputError: an empty text, one that is too long, options that do not fit together, or more than
-                20 % of unknown tokens.
+            InputError: an empty text, one that is too long, options that do not fit together, more than
+                20 % of unknown letters, or proteins in small letters.
 
         Warns:
-            UnknownTokensWarning: more than 5 % of the tokens are unknown to the tokenizer.
+            UnknownTokensWarning: more than 5 % of the letters are unknown to the tokenizer.
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             got = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"

@@ -22,7 +22,11 @@ Tokenizer = Annotated[
     str | None, Option("The model's tokenizer, if it is not stored with the model.", "FOLDER|NAME")
 ]
 
-AllowUnknown = Annotated[bool, Option("Accept more than 20 % unknown tokens.")]
+AllowUnknown = Annotated[bool, Option("Accept more than 20 % unknown letters.")]
+
+SkipEmpty = Annotated[bool, Option("Leave out rows without text, and say how many.")]
+
+Upper = Annotated[bool, Option("Make small letters capital: soft-masked proteins and DNA.")]
 
 Pattern = Annotated[
     str | None,
@@ -88,6 +92,8 @@ class TextOptions(Sample):
     whole_words: Annotated[bool, Option("With leave-one-out: hide whole words.")] = False
     word_l2r: Annotated[bool, Option("With leave-one-out: hide later pieces of the word, too.")] = False
     allow_unknown: AllowUnknown = False
+    skip_empty: SkipEmpty = False
+    upper: Upper = False
     recipe: Annotated[
         RecipeName | None,
         Option("Texts, tokens and masks as the public evaluation of these diffusion models has them."),

@@ -1,6 +1,8 @@
 """Cut texts into tokens by a Hugging Face tokenizer; find its special tokens."""
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +14,10 @@ NO_WORD = -1
 _AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 _MAX_RESIDUES = 64
 _PROBE = "MKTA"
+# Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese
+_NO_BLANKS = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 SPACED = "the tokenizer wants spaces between residues; sequences without spaces got them"
 
 
@@ -121,10 +127,13 @@ def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[P
             pieces.append(Pieces(list(ids), list(range(len(ids))), list(map(n_bytes_of, letters)), n_bytes))
             continue
         if not fast:
-            pieces.append(Pieces(list(ids), None, None, n_bytes))
+            found = _starts(text, tokenizer.convert_ids_to_tokens(ids), tokenizer.unk_token)
+            each = None if found is None else _bytes_each(text, found, n_bytes, residues)
+            pieces.append(Pieces(list(ids), None, each, n_bytes))
             continue
         word = [NO_WORD if w is None else w for w in encoded.word_ids(position)]
         starts = [start for start, _ in encoded["offset_mapping"][position]]
+        word = _words_apart(text, starts, word) if without_blanks(text) else word
         pieces.append(Pieces(list(ids), word, _bytes_each(text, starts, n_bytes, residues), n_bytes))
     return pieces
 
@@ -143,6 +152,46 @@ def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> l
         width = [0 if residues and character.isspace() else n_bytes_of(character) for character in text]
         edges = np.cumsum([0, *width])[edges]
     return np.diff(edges).tolist()
+
+
+def _starts(text: str, tokens: list[str], unknown: str | None) -> list[int] | None:
+    """Where each token begins, if the known ones spell the text but for what is unknown between them.
+
+    Example:
+        >>> _starts("MKaaT", ["M", "K", "<unk>", "T"], "<unk>"), _starts("MKT", ["m", "k", "t"], None)
+        ([0, 1, 2, 4], None)
+    """
+    starts, end, open_ended = [], 0, False
+    for token in tokens:
+        if token == unknown:
+            start, width = end, 0 if open_ended else 1
+        else:
+            word = token.removeprefix("##")
+            start, width = text.find(word, end), len(word)
+            if start < 0 or (not open_ended and text[end:start].strip()):
+                return None
+        starts.append(start)
+        end, open_ended = start + width, token == unknown
+    return starts
+
+
+def without_blanks(text: str) -> bool:
+    """Whether a text has letters of a script that puts no blanks between words."""
+    return not text.isascii() and _NO_BLANKS.search(text) is not None
+
+
+def _words_apart(text: str, starts: list[int], word: list[int]) -> list[int]:
+    """The words, where a token in a script without blanks is one of its own; parts of a character are one."""
+    first = [text[start:].lstrip()[:1] or " " for start in starts]
+    numbers, number = [], 0
+    for k, sign in enumerate(first):
+        apart = (
+            k and (_NO_BLANKS.match(sign) or _NO_BLANKS.match(first[k - 1])) and starts[k] != starts[k - 1]
+        )
+        own = apart and not unicodedata.category(sign).startswith("M")
+        number += bool(k and (word[k] != word[k - 1] or own))
+        numbers.append(NO_WORD if word[k] == NO_WORD else number)
+    return numbers
 
 
 def joined(texts: Sequence[Pieces]) -> Pieces:
@@ -164,7 +213,48 @@ def joined(texts: Sequence[Pieces]) -> Pieces:
     complete = len(each) == len(ids)
     counts = [text.n_bytes for text in texts]
     n_bytes = None if None in counts else sum(count or 0 for count in counts)
-    return Pieces(ids, word if complete else None, each if complete else None, n_bytes)
+    return Pieces(ids, word if len(word) == len(ids) else None, each if complete else None, n_bytes)
+
+
+def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
+    """How much of some texts is unknown to the tokenizer, of how much, in bytes, or in tokens if need be.
+
+    One unknown token may stand for many letters.
+    """
+    n_tokens, n_all = (sum(p.ids.count(unknown) for p in pieces), sum(len(p.ids) for p in pieces))
+    if n_tokens == 0 or any(piece.bytes_each is None for piece in pieces):
+        return n_tokens, n_all, "tokens"
+    of_token = [pair for p in pieces for pair in zip(p.ids, p.bytes_each or [], strict=True)]
+    return sum(n for number, n in of_token if number == unknown), sum(n for _, n in of_token), "bytes"
+
+
+def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -> tuple[list[str], list[str]]:
+    """The texts as their tokens tell them: a tokenizer may lose capitals, accents, blanks, unknown letters.
+
+    A note says what is lost. Blanks count where a text has some: none are lost of a molecule.
+    """
+    residues, spelled, lost = reads_residues(tokenizer), [], Counter[str]()
+    for text, pieces in zip(texts, cut, strict=True):
+        letters, told = "".join(text.split()), text.strip()
+        if residues and tokenizer.unk_token_id not in pieces.ids:
+            spelled.append(letters)
+            continue
+        for clean in (
+            False,
+            True,
+        ):  # blanks before a comma that the tokenizer's own decoder knows are not lost
+            read = tokenizer.decode(pieces.ids, clean_up_tokenization_spaces=clean).strip()
+            if read == told:
+                break
+        found = "".join(read.split())
+        spelled.append(found if letters == told or residues else read)
+        if found != letters:
+            lost["capital letters" if found == letters.lower() else "letters or accents"] += 1
+        elif read != told and letters != told:
+            lost["blanks"] += 1
+    listed = ", ".join(f"{what} are lost in {n:,}" for what, n in lost.items())
+    note = f"the tokens do not spell the texts: {listed} of {len(texts):,}; bits per byte do not count these"
+    return spelled, [note] if lost else []
 
 
 def reads_residues(tokenizer: Any) -> bool:

@@ -26,7 +26,7 @@ from maskevidence.texts.options import CheckpointOptions, ScoredTextOptions, Tex
 from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
-from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
+from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
 
 
 def prepare(
@@ -61,12 +61,15 @@ def prepare_pairs(
 ) -> tuple[Prepared, Prepared]:
     """Prepare the first and the second texts of pairs; both have the same ids."""
     _check(model, design, options)
-    both = [read(data, each) for each in (options, replace(options, text=options.against))]
+    required = [str(options.text), str(options.against)]
+    both = [read(data, replace(options, text=column), required) for column in required]
     for texts, (column,) in both:
         for row, text in enumerate(texts[column]):
             if not text.strip():
                 place = place_of(row, texts.lines)
-                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
+                raise InputError(
+                    f"{data!r} has an empty text in column {column!r}, {place}; leave it out (--skip-empty)"
+                )
     loaded = load_text_model(model, options.checkpoint)
     first, second = (_encoded(model, data, loaded, *each, options) for each in both)
     return first, second
@@ -120,6 +123,7 @@ def _encoded(
     if options.hides_words:
         wrap = partial(WholeWords, texts=encoded, left_to_right=options.word_l2r)
         notes.append(HIDDEN_LATER if options.word_l2r else HIDDEN_TOGETHER)
+        notes += notes_on_words(encoded, (text for column in scored for text in texts[column]))
     if checkpoint.bf16:
         notes.append("computed under bfloat16 autocast")
     tokenizer = checkpoint.tokenizer
@@ -130,6 +134,7 @@ def _encoded(
         name=data,
         fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
         text_fingerprint=texts.fingerprint(),
+        spelled_fingerprint=encoded.tokens.spelled_fingerprint(),
         n_observations=len(encoded.tokens),
         columns=list(texts.columns),
         notes=notes,
@@ -153,6 +158,8 @@ def _encoded(
         "id_column": options.id_column,
         "block_size": options.block_size,
         "context_field": options.context_field,
+        "skip_empty": ",".join(texts.skipped) or None,
+        "upper": options.upper or None,
     }
     return prepared.read_with(data, of_reading)
 
@@ -181,8 +188,11 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
     return digest("\x1f".join(columns), tokens.ids, tokens.values, tokens.maskable, tokens.context)
 
 
-def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
-    """Read the texts; return them with the one or two columns to score."""
+def read(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple[Texts, list[str]]:
+    """Read the texts; return them with the one or two columns to score.
+
+    With --skip-empty, rows without text in a required column are left out, by default in a scored one.
+    """
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
@@ -195,6 +205,8 @@ def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
         id_column=options.id_column,
         limit=options.limit,
         running=options.block_size is not None and options.recipe is None,
+        skip_empty=required if options.skip_empty else None,
+        upper=options.upper,
     )
     scored = [texts.columns[0]] if columns is None else columns
     if prompts in scored:
@@ -204,9 +216,15 @@ def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
 
 def reopen(source: DataSource) -> Texts:
     """Read a run's texts again, with the name and options in run.json."""
-    limit = source.options.get("limit")
+    limit, skipped = (source.options.get(name) for name in ("limit", "skip_empty"))
     assert not isinstance(limit, str)
-    return read_texts(source.name, source.columns, limit=limit)
+    return read_texts(
+        source.name,
+        source.columns,
+        limit=limit,
+        skip_empty=None if skipped is None else str(skipped).split(","),
+        upper=bool(source.options.get("upper")),
+    )
 
 
 def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:

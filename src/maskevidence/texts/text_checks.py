@@ -7,6 +7,7 @@ import torch
 
 from maskevidence.core.check.findings import Finding, failed, noted, passed, skipped
 from maskevidence.core.check.trial import Trial, check
+from maskevidence.texts.pieces import n_unknown, tokenize
 
 _MOST_UNKNOWN = 0.2
 _MOST_ROWS = 64
@@ -115,12 +116,15 @@ def unknown(trial: Trial) -> Finding:
     unknown_id = getattr(getattr(trial.model, "tokenizer", None), "unk_token_id", None)
     if unknown_id is None:
         return skipped("the model has no tokenizer with an unknown token")
-    data = trial.data
-    count, n_tokens = int((data.maskable & (data.values == unknown_id)).sum()), int(data.maskable.sum())
-    share = count / n_tokens
+    data, unit = trial.data, "tokens"
+    count, n_all = int((data.maskable & (data.values == unknown_id)).sum()), int(data.maskable.sum())
+    if count and trial.texts is not None:  # one token may stand for many letters
+        texts = [field for fields in trial.texts for field in fields]
+        count, n_all, unit = n_unknown(tokenize(trial.model.tokenizer, texts), unknown_id)
+    share = count / n_all
     status = failed if share > _MOST_UNKNOWN else noted if count else passed
     return status(
-        f"{count:,} of {n_tokens:,} tokens are unknown ({share:.1%})",
+        f"{count:,} of {n_all:,} {unit} are unknown ({share:.1%})",
         largest=share,
         allowed=_MOST_UNKNOWN,
         n_rows=len(data),

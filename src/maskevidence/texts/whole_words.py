@@ -13,11 +13,31 @@ from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.encoding import EncodedTexts
 from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.pieces import without_blanks
 
 HIDDEN_TOGETHER = "all tokens of a word are hidden together"
 HIDDEN_LATER = "the later tokens of a word are hidden together with each token (PLL-word-l2r)"
+NO_BLANKS = (
+    "in a script without blanks (Chinese, Japanese, Thai, ...) each token is a word, where otherwise the "
+    "whole text would be one"
+)
 WHOLE_WORDS = f"{MASS} of a token given all other words"
 WORD_L2R = f"{WHOLE_WORDS} and the earlier tokens of its own"
+
+
+def notes_on_words(encoded: EncodedTexts, texts: Iterable[str]) -> list[str]:
+    """What a word is in scripts without blanks, and how many texts are one word and hidden at once."""
+    notes = [NO_BLANKS] if any(map(without_blanks, texts)) else []
+    if encoded.words is not None:
+        scored = encoded.tokens.maskable
+        last = encoded.words.masked_fill(~scored, -1).amax(1, keepdim=True)
+        n_whole = int((((encoded.words == last) | ~scored).all(1) & (scored.sum(1) > 1)).sum())
+        if n_whole:
+            notes.append(
+                f"{n_whole:,} of {len(encoded.tokens):,} observations are one word: their whole text is "
+                "hidden at once"
+            )
+    return notes
 
 
 class WholeWords(nn.Module):

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Integer
 
 from maskevidence.core.comparing.along_rates import notes_on_rates, turns, with_turns
-from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens
+from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens, same_data
 from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import Curve, curve_lines
@@ -79,6 +79,7 @@ class Difference(Shown):
         tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
             (standard_errors.py), in `unit`.
         no_interval: why the difference has no interval; None if both estimates have intervals.
+        apart: why the order proves nothing although the interval excludes zero; None if it is not known to.
         turns: the rates at which the difference changes its sign; only of learned conditionals, for which
             two models can change places.
         integral_error: how far approximate numbers may be from the integrals behind them, by which the
@@ -107,6 +108,7 @@ class Difference(Shown):
     n_pairs: int = 1
     tails: Tails = (0.0, 0.0)
     no_interval: str | None = None
+    apart: str | None = None
     whole: bool = False
     turns: tuple[float, ...] = ()
     integral_error: float | None = None
@@ -172,7 +174,8 @@ class Difference(Shown):
         A lower bound that lies below the evidence of another model "proves nothing", since the evidence
         behind it may be the larger one. A lower bound that lies above the evidence of another model does
         prove that its model is "better". An approximate number below any other "proves nothing", unless
-        the error of its integral is known and in the interval.
+        the error of its integral is known and in the interval; nor does an order per byte of tokens that
+        spell different texts prove anything.
         """
         if self.interval() is None:
             return "not known"
@@ -180,7 +183,7 @@ class Difference(Shown):
             return "not told apart"
         higher, lower = self.kinds if self.difference > 0 else self.kinds[::-1]
         unknown = lower == "approximate" and self.integral_error is None
-        if unknown or lower == "lower_bound" != higher:
+        if self.apart or unknown or lower == "lower_bound" != higher:
             return "proves nothing"
         return "better"
 
@@ -545,6 +548,10 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     if blind:
         no_interval = f"the error of the conditionals of {' and '.join(blind)} is not known"
         notes.append(f"the difference between {first} and {second} has no interval: {no_interval}")
+    apart = None
+    if unit == "nats per byte" and same_data(a.spelled_fingerprint, b.spelled_fingerprint) is False:
+        apart = "the tokens of one lose more of the text (capital letters, accents, blanks), which favours it"
+        notes.append(f"per byte, {first} and {second} have no order: {apart}")
     changes: tuple[float, ...] = ()
     if (
         paired.curve is not None
@@ -570,6 +577,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         kinds=(a.kind, b.kind),
         notes=tuple(notes),
         no_interval=no_interval,
+        apart=apart,
         whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
         turns=changes,
     )
@@ -731,6 +739,7 @@ def verdict(difference: Difference, digits: int, write: Write = number, noun: st
         why = f"{lower} is a lower bound on a log evidence that may be larger"
         if kind == "approximate":
             why = f"the error of {lower}'s approximate conditionals is not in this interval"
+        why = difference.apart or why
         differ = f"{first} and {second} differ: {between}{sides}"
         return f"{differ}, but their order proves nothing, since {why}"
     return f"{first} and {second} cannot be told apart: {between}, which contains zero{sides}"

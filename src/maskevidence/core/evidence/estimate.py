@@ -137,6 +137,7 @@ def estimate_evidence(
         notes=(*notes, *estimate.notes),
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
+        spelled_fingerprint=tokens.spelled_fingerprint(),
         labels=tuple(labels[number] for number in estimate.ids.tolist()) if labels else None,
     )
 

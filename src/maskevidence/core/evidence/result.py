@@ -94,6 +94,7 @@ class EvidenceEstimate(Shown):
             be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
         data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
         text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
+        spelled_fingerprint: hash of the texts that the tokens spell; None where it is unknown.
         labels: the name of each observation, such as the index of a data frame; None where they have none.
         closed_form: shape (n_observations,); the log evidence of each observation by the model itself, nats;
             None where it was not asked for, and for a model without a closed form.
@@ -117,6 +118,7 @@ class EvidenceEstimate(Shown):
     tails: Tails = (0.0, 0.0)
     data_fingerprint: str | None = field(default=None, repr=False)
     text_fingerprint: str | None = field(default=None, repr=False)
+    spelled_fingerprint: str | None = field(default=None, repr=False)
     labels: tuple[Any, ...] | None = field(default=None, repr=False)
     closed_form: Float64[np.ndarray, " n_observations"] | None = field(default=None, repr=False)
     noun: ClassVar[str] = "observation"
