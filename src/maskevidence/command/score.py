@@ -80,6 +80,7 @@ def score(
         scoring = replace(scoring, design=first)
     elif existing is None:
         scoring, ready = numbers.with_enough_draws(scoring, word, ready)
+    ready = numbers.with_rounding(scoring, ready)
     if run.out is None:
         result, estimate = score_prepared(ready, scoring, precise)
         lines: list[str] = []

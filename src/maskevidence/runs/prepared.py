@@ -35,6 +35,8 @@ class Prepared:
     revision: str | None = None  # branch, tag or commit of a model on the hub, if it was given
     # loads the same model in another process; None if the model itself can be sent
     load: Callable[[], Any] | None = None
+    # loads the model in float32, if it computes in half precision and memory holds both; otherwise None
+    in_float32: Callable[[], Any] | None = None
     tokenizer: Any = None  # of a masked language model; None for other models
     # the texts that are scored, one or two for each observation unless they were split or joined; None for
     # other models
