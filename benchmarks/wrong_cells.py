@@ -9,16 +9,22 @@ z-score), residuals of extremely randomised trees, and one look at the model's s
 trusted rows. Power and false calls are those at a rate of 10 %. Tables of numbers are judged by
 kernel-gaussian; the mixed one, and ionosphere, whose cells repeat a few values, by a network, whose fits take
 most of the time. lace is among the others where it can be imported.
+
+`--parts rates` draws tables whose wrong cells are known, in settings where right ones look wrong beside them:
+columns that repeat others, totals, rows with many wrong cells, copies, words, few trusted rows, none.
 """
 
 import argparse
 import importlib.util
 import math
+import os
 import resource
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from typing import Any
 
 from _timing import Target, arguments, data, finish, machine, mean_and_se, show
@@ -32,7 +38,10 @@ from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.metrics import average_precision_score
 
 import maskevidence as me
+from _wrong_cell_settings import NETWORK, SETTINGS
+from _wrong_cell_settings import spoilt as drawn
 from maskevidence.data import Table
+from maskevidence.tables.wrong_cells import wrong_cells as room
 from maskevidence.tables.wrong_cells.cell_search import OUTSIDE, facts_of
 
 RATE, RATES = 0.1, (0.05, 0.1, 0.2, 0.3)
@@ -399,6 +408,95 @@ def speed(quick: bool) -> tuple[dict[str, Any], list[Target]]:
     return numbers, targets
 
 
+def judged(name: str, model: str, seed: int) -> dict[str, Any]:
+    """False calls and power on one table of a setting, and those of the ranks of its cells alone."""
+    room._described = lambda *_: ()  # type: ignore[assignment]  # the calls are counted, not described
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    given, start = drawn(name, seed), time.process_time()
+    folds = 2 if model == NETWORK else 5
+    found = me.wrong_cells(model, given.table, RATE, given.trusted, folds=folds, seed=seed)
+    calls, alone = found.calls, found.called
+    wrong = given.wrong[:, [int(column[1:]) for column in found.table.columns]]
+    true = np.zeros(calls.max() + 1, dtype=bool)
+    true[calls[wrong & (calls > 0)]] = True
+    ranks = called_at(found.p_values, RATE)
+
+    def share(part: np.ndarray, whole: np.ndarray) -> float:
+        return float(part.sum() / max(1, whole.sum()))
+
+    return {
+        "setting": name,
+        "model": model,
+        "seed": seed,
+        "seconds": time.process_time() - start,
+        "calls": int(calls.max()),
+        "false": share(~true[1:], np.ones(calls.max())),
+        "false alone": share(alone & ~wrong, alone),
+        "power": share(wrong & (calls > 0), wrong),
+        "power alone": share(wrong & alone, wrong),
+        "false by ranks": share(ranks & ~wrong, ranks),
+        "power by ranks": share(ranks & wrong, wrong),
+    }
+
+
+def rates(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Target]]:
+    """False calls and power in settings of known truth, by many processes."""
+    names = list(SETTINGS) if options.only is None else options.only.split(",")
+    cases = [(name, model) for name in names for model in SETTINGS[name].models]
+    cases = [(name, model) for name, model in cases if options.model in (None, model)]
+    n = 2 if options.quick else options.sets
+    results, began = list[dict[str, Any]](), time.monotonic()
+    if options.processes == 1:
+        for seed in range(n):
+            results += [judged(name, model, seed) for name, model in cases]
+            if time.monotonic() - began > 60 * options.minutes:
+                break
+    else:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+            jobs = [pool.submit(judged, *case, seed) for seed in range(n) for case in cases]
+            left = 60 * options.minutes
+            try:
+                for job in as_completed(jobs, None if math.isinf(left) else left):
+                    results.append(job.result())
+            except TimeoutError:
+                pool.shutdown(wait=False, cancel_futures=True)
+    rows, targets = list[list[str]](), list[Target]()
+    for name, model in cases:
+        these = [each for each in results if (each["setting"], each["model"]) == (name, model)]
+        if not these:
+            continue
+
+        def mean(key: str, these: list[dict[str, Any]] = these) -> str:
+            return mean_and_se([each[key] for each in these])
+
+        any_call = float(np.mean([each["calls"] > 0 for each in these]))
+        keys = ("false", "power", "false alone", "power alone", "false by ranks", "power by ranks")
+        counts = [f"{len(these)}", f"{np.mean([each['calls'] for each in these]):.1f}", f"{any_call:.2f}"]
+        seconds = f"{np.mean([each['seconds'] for each in these]):.2f}"
+        rows.append([f"{name}, {model}", *counts, *map(mean, keys), seconds])
+        false, most = np.array([each["false"] for each in these]), SETTINGS[name].most
+        error = float(np.std(false, ddof=1) / math.sqrt(len(false))) if len(false) > 1 else 0.0
+        if SETTINGS[name].share == 0.0:
+            spread = 2 * math.sqrt(0.09 / len(these))
+            targets.append(Target(f"{name}, {model}: tables with a call", any_call, high=0.1 + spread))
+        else:
+            targets.append(Target(f"{name}, {model}: false", float(false.mean()), high=most + 2 * error))
+    headings = [
+        "setting and model",
+        "tables",
+        "calls",
+        "any",
+        "false calls",
+        "power",
+        "false of single cells",
+    ]
+    headings += ["power, single cells", "false by ranks of cells", "power by these", "CPU s"]
+    show(f"Stated rate {RATE:g}", headings, rows)
+    return results, targets
+
+
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument(
@@ -408,7 +506,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no division after so long")
     parser.add_argument("--tables", default=",".join(TABLES), help="names of tables between commas")
     parser.add_argument("--shares", default="0.01,0.02", help="shares of wrong cells between commas")
-    parser.add_argument("--parts", default="tables,oracle,speed", help="tables, oracle, speed between commas")
+    parser.add_argument("--parts", default="tables,rates,oracle,speed", help="these, between commas")
+    parser.add_argument("--sets", type=int, default=200, help="tables of each setting of rates")
+    parser.add_argument("--processes", type=int, default=1, help="that rates uses")
+    parser.add_argument("--only", help="settings of rates between commas")
+    parser.add_argument("--model", help="the only model of rates")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     seeds = 1 if options.quick else options.seeds
@@ -421,6 +523,9 @@ def main() -> int:
     targets: list[Target] = []
     if "tables" in options.parts:
         numbers["tables"], targets = tables(names, shares, seeds, options)
+    if "rates" in options.parts:
+        numbers["rates"], more = rates(options)
+        targets += more
     if "oracle" in options.parts:
         numbers["oracle"] = oracle(seeds, options.quick)
     if "speed" in options.parts:

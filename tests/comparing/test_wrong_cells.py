@@ -11,7 +11,8 @@ import torch
 
 import maskevidence as me
 from maskevidence.data import Table
-from maskevidence.tables.wrong_cells.cell_search import CellJudge, Facts, facts_of
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Clues, Facts, facts_of
+from maskevidence.tables.wrong_cells.planted_cells import planted
 from maskevidence.tables.wrong_cells.wrong_cells import _ranks
 
 NAN = math.nan
@@ -155,6 +156,122 @@ def test_the_rate_is_kept_where_the_columns_depend_on_each_other() -> None:
 def test_the_rate_is_kept_over_many_tables(d: int, share: float) -> None:
     false, _ = false_and_found(200, d, 0.1, share)
     assert false.mean() <= 0.1 + 2 * false.std(ddof=1) / math.sqrt(len(false))
+
+
+def twins(noise: float) -> me.models.Gaussian:
+    """Three pairs of columns that say nearly the same."""
+    covariance = np.kron(np.eye(3), np.ones((2, 2))) + noise * np.eye(6)
+    return me.models.Gaussian(torch.zeros(6, dtype=torch.float64), torch.from_numpy(covariance))
+
+
+def false_calls(found: me.WrongCells, wrong: np.ndarray) -> tuple[int, int, int]:
+    """Calls that name no wrong cell, all calls, and the wrong cells that are in one."""
+    holds_wrong = {int(call) for call in found.calls[wrong]}
+    numbers = set(range(1, int(found.calls.max()) + 1))
+    return len(numbers - holds_wrong), len(numbers), int((found.calls[wrong] > 0).sum())
+
+
+def test_of_two_columns_that_say_the_same_a_call_names_both() -> None:
+    model, false, calls, hit, n_wrong = twins(1e-3), 0, 0, 0, 0
+    for seed in range(8):
+        x, rng = model.sample(400, seed), np.random.default_rng(seed)
+        wrong = rng.random((200, 6)) < 0.03
+        other = x[rng.integers(200, size=(200, 6)), np.arange(6)]
+        found = me.wrong_cells(model, np.where(wrong, other, x[200:]), trusted=x[:200])
+        part = false_calls(found, wrong)
+        false, calls, hit, n_wrong = false + part[0], calls + part[1], hit + part[2], n_wrong + wrong.sum()
+        together = {int(n) for n in np.bincount(found.calls[found.calls > 0])[1:]}
+        assert together <= {1, 2}
+        assert (found.called <= (found.calls > 0)).all()
+        named = [cell.one_of for cell in found.cells if cell.one_of]
+        assert set(named) <= {"c0, c1", "c2, c3", "c4, c5"}
+        assert len(named) > 20
+    assert false <= 0.13 * calls
+    assert hit >= 0.8 * n_wrong
+
+
+def test_yes_no_columns_that_agree_keep_the_rate() -> None:
+    """Right cells beside a wrong one have suspicions below 0, which no trusted cell need reach."""
+    false, calls = 0, 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = ((rng.random((400, 1)) < 0.5) ^ (rng.random((400, 6)) < 0.001)).astype(float)
+        wrong = rng.random((200, 6)) < 0.03
+        table = np.where(wrong, 1 - x[200:], x[200:])
+        part = false_calls(me.wrong_cells("bernoulli-pca:1", table, trusted=x[:200], folds=2), wrong)
+        false, calls = false + part[0], calls + part[1]
+    assert calls > 60
+    assert false <= 0.1 * calls
+
+
+def test_copies_of_trusted_rows_count_once() -> None:
+    model = correlated()
+    x = model.sample(260, seed=0)
+    found = me.wrong_cells(model, x[60:], trusted=np.repeat(x[:60], 5, axis=0))
+    assert found.n_trusted == 60
+    assert me.wrong_cells("gaussian", x[60:], trusted=np.repeat(x[:60], 5, axis=0)).n_trusted == 60
+
+
+def test_without_trusted_rows_rare_is_not_wrong() -> None:
+    model, calls = correlated(), []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        heavy = model.sample(300, seed) / np.sqrt(rng.chisquare(3, size=(300, 1)) / 3)
+        calls.append(me.wrong_cells("gaussian", heavy).calls.any())
+    assert sum(calls) <= 1
+
+
+def test_a_result_without_calls_says_why() -> None:
+    model = correlated()
+    x = model.sample(330, seed=1)
+    x[30, 2], x[31, 0] = 60.0, -60.0
+    few = me.wrong_cells(model, x[30:], trusted=x[:30])
+    assert not few.calls.any()
+    assert any(
+        "30 trusted rows for 300 rows, fewer than about 97 calls cannot be made" in n for n in few.notes
+    )
+    assert few.page().headline.endswith("cells to look at; none is called")
+    words = pandas.DataFrame({"a": ["x", "y"] * 100, "b": ["x", "y"] * 99 + ["x", "x"]})
+    alone = me.wrong_cells("masked-net:16x1", words, folds=2)
+    assert not alone.calls.any()
+    assert not alone.cells or "none can be called without trusted rows" in alone.page().headline
+
+
+def test_cells_that_are_not_called_have_suggestions_too() -> None:
+    x = correlated().sample(330, seed=1)
+    x[30:34, 2] *= 10
+    found = me.wrong_cells("gaussian", x[30:], trusted=x[:30])
+    assert not found.calls.any()
+    assert "÷ 10" in {cell.suggestion for cell in found.cells if cell.column == "c2"}
+
+
+def test_a_set_holds_the_cells_that_explain_a_row_and_no_more() -> None:
+    suspicion = np.array(
+        [[9.0, 8.9, 1.0, NAN], [9.0, 2.0, 1.0, 0.0], [2.0, NAN, NAN, NAN], [-3.0, -4.0, -5.0, -6.0]]
+    )
+    row = np.array([0, 1, 1, 2])
+    sets = Clues(row, suspicion).sets(0.05)
+    assert (
+        sets.cells.tolist()
+        == [[True, True, False, False], [True, False, False, False], [True, False, False, False]][:2]
+    )
+    expected = [math.log(math.exp(9) + math.exp(8.9)) - math.log1p(0.01 * math.exp(1))]
+    expected += [9 - math.log1p(0.01 * (math.exp(2) + math.exp(1) + 1))]
+    np.testing.assert_allclose(sets.suspicion, expected)
+
+
+def test_planted_rows_are_wrong_in_some_cells_that_are_no_holes() -> None:
+    model, rng = correlated(), np.random.default_rng(0)
+    rows = model.sample(300, seed=1).round(1)
+    rows[:, 4] = rows[:, 4] > 0
+    rows[rng.random(rows.shape) < 0.2] = NAN
+    spoilt, pattern = planted(rng, rows, rows, facts_of(None, rows))
+    changed = (spoilt != rows) & ~np.isnan(rows)
+    assert (np.isnan(spoilt) == np.isnan(rows)).all()
+    assert set(spoilt[~np.isnan(spoilt[:, 4]), 4]) == {0.0, 1.0}
+    assert (changed.sum(1) <= 2 * (1 + pattern // 4)).all()
+    assert changed.any(1).mean() > 0.9
+    assert set((pattern % 4).tolist()) == {0, 1, 2, 3}
 
 
 def test_holes_are_neither_judged_nor_called() -> None:

@@ -73,7 +73,7 @@ def test_other_widths_are_refused_and_equal_seeds_give_equal_rows(new: Callable[
     for use in (model.score_samples, model.impute, model.fit):
         with pytest.raises(me.InputError, match=f"the data have 4 columns, the model has {D} features"):
             use(x)
-    with pytest.raises(me.InputError, match="n=-1; give a whole number of rows"):
+    with pytest.raises(me.InputError, match="n=-1; give a whole number of 0 or more"):
         model.sample(-1)
     assert model.sample(0).shape == (0, D)
     np.testing.assert_array_equal(model.sample(6, seed=3), model.sample(6, seed=3))

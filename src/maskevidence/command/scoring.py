@@ -145,7 +145,7 @@ def with_rounding(scoring: Scoring, ready: Prepared) -> Prepared:
         range(min(_REPEATS_IN_BOTH, scoring.design.n_repeats)),
     )
     rounded, exact = (
-        score_repeats(model, some, scoring, repeats, lambda _: None)[0].score
+        score_repeats(model, some, scoring, repeats, lambda *_: None)[0].score
         for model in (ready.model, ready.in_float32())
     )
     moved, dtype = rounded - exact, recorded(ready.model)["dtype"]

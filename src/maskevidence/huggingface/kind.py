@@ -1,4 +1,4 @@
-"""Trainings with transformers, as kinds of `train`."""
+"""Kinds of `train` for transformers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ MASKED_LM = "masked-lm"
 
 
 class MaskedLMTraining(Kind):
-    """Trains new masked language models."""
+    """Train new masked language models."""
 
     name = "masked-lm"
     nouns = "masked language models"

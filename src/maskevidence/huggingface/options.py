@@ -1,4 +1,4 @@
-"""The options of trainings of transformers."""
+"""Options to train transformers."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -10,7 +10,7 @@ from maskevidence.texts.options import AllowUnknown, BlockSize, Pattern, Text, T
 
 @dataclass(frozen=True)
 class TransformerTraining(Training):
-    """How a transformer is trained."""
+    """Options to train a transformer."""
 
     panel: ClassVar[str] = "Transformers"
 
@@ -26,7 +26,7 @@ class TransformerTraining(Training):
 
 @dataclass(frozen=True)
 class TextTraining(TransformerTraining):
-    """How masked-lm is trained, and its texts and tokenizer."""
+    """Options to train masked-lm, with its texts and tokenizer."""
 
     panel: ClassVar[str] = "Texts"
     kind: ClassVar[str] = "masked-lm"

@@ -1,4 +1,4 @@
-"""maskevidence cells: the cells of a table that are probably wrong."""
+"""maskevidence cells: find the cells of a table that are probably wrong."""
 
 import hashlib
 from dataclasses import asdict, replace
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from maskevidence.tables.wrong_cells.found_cells import WrongCells
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
-ASKED = "asked"  # the seal of what decides the cells
-SHOWN = "page"  # the tables of the page, in cells.json
+ASKED = "asked"  # key of the hash of settings, model and tables
+SHOWN = "page"  # key of the page's tables in cells.json
 REMEDY = "find the cells again with --overwrite"
 
 
@@ -41,10 +41,11 @@ def cells(
 ) -> Result:
     """Find the cells of a table that are probably wrong, at a stated rate of false discoveries.
 
-    The most surprising cell of a row is hidden and the rest of the row judged again without it, one cell
-    after the other. With --trusted, rows that are known to be right go through the same search and say how
-    surprising a right cell can be, which keeps the share of false calls at --rate. Faults of form, wrong
-    units and swapped columns are named.
+    The most surprising cell of a row is hidden and the rest of the row is judged again without it, one cell
+    after the other. With --trusted, rows that are known to be right go through the same search, unchanged and
+    with wrong cells planted into them; this keeps the share of false calls at --rate. Where several cells
+    explain the same surprise, the call says that one of them is wrong. Formatting faults, wrong units and
+    swapped columns are named.
 
     Examples:
 
@@ -77,7 +78,7 @@ def cells(
     asked = _asked(settings, saved, [table, known])
     if folder is not None and not options.overwrite and (folder.path / RESULT).exists():
         content = read_sealed(folder.path / RESULT, REMEDY)
-        if content.get(ASKED) == asked:  # killed after the last file, or run again
+        if content.get(ASKED) == asked:  # the last run was killed after the last file, or had finished
             page, lines = _page_of(content), folder.finished_before("finds the cells again")
             del content[SHOWN]
             return Result(page, content, lines)
@@ -97,14 +98,16 @@ def cells(
 
 
 def read_page(folder: Path) -> "Page":
-    """The page of a folder that `cells --out` wrote, from its data."""
+    """Rebuild the page of a folder that `cells --out` wrote."""
     from maskevidence.runs.folder import read_sealed
 
     return _page_of(read_sealed(folder / RESULT, REMEDY))
 
 
 def _asked(settings: "list[Any]", saved: Any, tables: "Sequence[Table | None]") -> str:
-    """The seal of what decides the cells: the settings, the saved model, the tables and the version."""
+    """Hash the settings, the saved model, the tables and the version: everything that determines the
+    result.
+    """
     from maskevidence import __version__
     from maskevidence.core.fingerprints import fingerprint
     from maskevidence.runs.folder import seal
@@ -117,7 +120,7 @@ def _asked(settings: "list[Any]", saved: Any, tables: "Sequence[Table | None]") 
 
 
 def _page_of(content: dict[str, Any]) -> "Page":
-    """The page of a search from what cells.json holds."""
+    """Rebuild the page from cells.json."""
     from maskevidence.core.show.parts import Page, Table
     from maskevidence.core.support.provenance import made_of
 
@@ -133,7 +136,7 @@ def _page_of(content: dict[str, Any]) -> "Page":
 
 
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
-    """The table and the page; and last what shows that the folder is complete."""
+    """Write the table and the page, then the JSON that marks the folder as complete."""
     from maskevidence.command.pages.page import write_report
     from maskevidence.core.show.parts import Table
     from maskevidence.core.support.files import csv_text, write_atomic

@@ -1,4 +1,4 @@
-"""Texts: what commands ask of them, without torch until it is needed."""
+"""The kind "texts"; imports torch only when needed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ _IN_BFLOAT16 = 0.05  # relative to 1 + |answer|
 
 
 class TextKind(Kind):
-    """Texts, and masked language models."""
+    """Texts and masked language models."""
 
     name = "texts"
     nouns = "masked language models"

@@ -1,4 +1,4 @@
-"""Masked language models: any transformer of Hugging Face, or any network from ids to logits."""
+"""Masked language models: any Hugging Face transformer, or any network from ids to logits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -25,7 +25,7 @@ from maskevidence.texts.options import Long
 
 
 class _Call(NamedTuple):
-    """One call of the network: rows without the columns that none of them has."""
+    """One call of the network, on rows cut to the longest of them."""
 
     shown: Int64[Tensor, "b L"]  # the ids that the network sees, to the left
     ids: Int64[Tensor, "b L"]
@@ -49,7 +49,7 @@ _OF_LOADING = ("is_local", "local_files_only")  # how a tokenizer was loaded, wh
 
 
 class MaskedLM(HasPage, nn.Module):
-    """The conditionals of a masked language model, log p(token | visible tokens): hidden tokens are [MASK].
+    """A masked language model: log p(token | visible tokens), with hidden tokens replaced by [MASK].
 
     Create a model with `from_pretrained` or `from_callable`; the constructor takes a transformers model in
     memory. In general no joint density stands behind such conditionals, so the sum over sizes is a lower
@@ -106,7 +106,7 @@ class MaskedLM(HasPage, nn.Module):
         self.notes = self._adapter.notes
 
     def page(self) -> Page:
-        """What the model is."""
+        """A page that describes the model."""
         return model_page(self, {"network": type(self.network).__name__})
 
     @classmethod
@@ -197,7 +197,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         max_tokens: int | None = None,
         batch_tokens: int | None = None,
     ) -> "MaskedLM":
-        """Use any network from ids to logits, for models outside transformers.
+        """Wrap any network from ids to logits, for models outside transformers.
 
         It is called on rows of equal length, without padding.
 
@@ -224,7 +224,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     @property
     def batch_tokens(self) -> int | None:
-        """Tokens in one call, padding included; None if this is left to the model."""
+        """Tokens per call, padding included; None if the model chooses."""
         return self._sizes.asked
 
     @batch_tokens.setter
@@ -233,7 +233,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     @property
     def call_note(self) -> str | None:
-        """What a trial of `timed_batches` has found, in one sentence; None if there was none."""
+        """The result of the trial of `timed_batches`, one sentence; None without a trial."""
         return self._sizes.note
 
     @property
@@ -315,7 +315,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self.encode(texts, **options).tokens
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """A note if special tokens of the tokenizer, such as [CLS], are scored."""
+        """A note if special tokens, such as [CLS], are scored."""
         special = set(getattr(self.tokenizer, "all_special_ids", ()))
         special -= {getattr(self.tokenizer, "unk_token_id", None)}
         if tokens.values.ndim != 2:
@@ -343,7 +343,9 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def timed_batches(
         self, n_present: Int64[np.ndarray, " n_pairs"]
     ) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """The same, in calls of a size that the first calls have shown to be fast."""
+        """Split rows into calls like `batches`, of a size that a trial among the first calls found
+        fastest.
+        """
         return self._sizes.timed(n_present, self.device, pads=self._adapter.pads)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -361,7 +363,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return values.new_zeros(masked.shape).index_put((torch.cat(row), torch.cat(column)), values)
 
     def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x_visible) of every token v of the vocabulary at every masked place, nats, shape (n, V).
+        """log p(v | x_visible) of every vocabulary token v at every masked position, nats, shape (n, V).
 
         The masked places are listed row by row. The values of the masked tokens are not read. The result
         takes n·V numbers of memory.
@@ -375,7 +377,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self._distributions(tokens, masked, unmasked=False)
 
     def unmasked_log_distributions(self, tokens: Tokens, places: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x) of every token v at some places with nothing hidden, row by row, nats, shape (n, V).
+        """log p(v | x) of every token v at some positions with nothing hidden, row by row, nats, shape (n,
+        V).
 
         The model sees the token that it predicts, so that this is no conditional probability: sums of it have
         the kind `pseudo`.
@@ -408,7 +411,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def _calls(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], width: int | None = None
     ) -> Iterator[_Call]:
-        """The calls of the network for rows with a hidden token, each of rows of similar length."""
+        """Group the rows that have a hidden token into calls of the network, by length."""
         if tokens.values.ndim != 2 or tokens.values.is_floating_point():
             raise InputError(
                 f"the tokens have shape {tuple(tokens.values.shape)} and dtype {tokens.values.dtype}; "
@@ -444,7 +447,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         hidden: Bool[Tensor, "B L"],
         network: nn.Module | None = None,
     ) -> Float[Tensor, " n"]:
-        """log p of the hidden tokens of a batch that is already prepared, row by row; for training loops.
+        """log p of the hidden tokens of a prepared batch, row by row; for training loops.
 
         Args:
             inputs: the arguments of the transformer: ids with the hidden ones replaced, attention mask, ...
@@ -465,7 +468,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self._adapter.batch_log_probs(inputs, targets[hidden], hidden, network)
 
     def save(self, folder: str | Path) -> None:
-        """Write a transformers model and its tokenizer into a folder that `from_pretrained` reads."""
+        """Save a transformers model and its tokenizer in a folder for `from_pretrained`."""
         if not hasattr(self.network, "save_pretrained"):
             raise InputError("this network cannot save itself; save its weights yourself")
         with quiet(), replacing_files(Path(folder)) as new:
@@ -473,7 +476,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         self.save_tokenizer(folder)
 
     def save_tokenizer(self, folder: str | Path) -> None:
-        """Write the tokenizer alone into a folder."""
+        """Save only the tokenizer in a folder."""
         if self.tokenizer is None:
             return
         for name in _OF_LOADING:
@@ -482,5 +485,5 @@ save_pretrained wrote, or OWNER/NAME on the hub
             self.tokenizer.save_pretrained(str(new))
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """What decides the numbers besides weights and buffers, as content for JSON."""
+        """The settings, besides weights and buffers, that determine the numbers, as JSON values."""
         return {"mask_token_id": self.mask_token_id, **self._adapter.settings()}

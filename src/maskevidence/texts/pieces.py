@@ -1,4 +1,4 @@
-"""Texts cut into tokens by a tokenizer of Hugging Face, and the special tokens it puts around them."""
+"""Cut texts into tokens by a Hugging Face tokenizer; find its special tokens."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ SPACED = "the tokenizer wants spaces between residues; sequences without spaces 
 
 
 class Pieces(NamedTuple):
-    """The tokens of one text, or of a part of it, without special tokens.
+    """The tokens of a text or part of a text, without special tokens.
 
     `word` and `bytes_each` have an entry per token; they are None if the tokenizer does not know.
     """
@@ -27,7 +27,7 @@ class Pieces(NamedTuple):
     n_bytes: int | None
 
     def part(self, start: int, stop: int) -> "Pieces":
-        """The tokens from `start` up to `stop`."""
+        """The tokens from `start` to before `stop`."""
         word = None if self.word is None else self.word[start:stop]
         each = None if self.bytes_each is None else self.bytes_each[start:stop]
         return Pieces(self.ids[start:stop], word, each, None if each is None else sum(each))
@@ -37,7 +37,7 @@ NOTHING = Pieces([], [], [], 0)
 
 
 class Frame(NamedTuple):
-    """The special tokens around one text, or around and between two."""
+    """The special tokens around a text, or around and between two texts."""
 
     before: list[int]
     between: list[int]
@@ -50,7 +50,7 @@ class Frame(NamedTuple):
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
-    """The tokens of each text, as the tokenizer's plain call gives them without special tokens.
+    """Cut each text into tokens by a plain call of the tokenizer, without special tokens.
 
     Special tokens that a text spells out are treated as text. Spaces between the letters of a protein are no
     bytes.
@@ -70,7 +70,7 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
 
 
 def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:
-    """What finds the special tokens that a text spells out; None if there are none."""
+    """A pattern for special tokens spelled out in a text; None if there are no special tokens."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     names = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
     if not names:
@@ -79,7 +79,7 @@ def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:
 
 
 def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[int]) -> Pieces:
-    """The tokens of a text that spells out special tokens, which are cut into smaller pieces.
+    """Cut a text that spells out special tokens; these are split into smaller pieces.
 
     A tokenizer written in Python cannot split a special token and cut the rest as ever, and a unigram model
     has the special tokens in its vocabulary: there the text is cut around them, and they into characters.
@@ -99,7 +99,7 @@ def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[i
 
 
 def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[Pieces]:
-    """The tokens of each text; special tokens in it are one token each, or with `split` several."""
+    """Cut each text into tokens; with `split`, spelled-out special tokens are split, too."""
     fast = bool(getattr(tokenizer, "is_fast", False))
     residues = reads_residues(tokenizer)
     if residues and wants_spaces(tokenizer):
@@ -130,12 +130,12 @@ def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[P
 
 
 def n_bytes_of(text: str) -> int:
-    """The number of bytes of a text in UTF-8."""
+    """The number of UTF-8 bytes of a text."""
     return len(text.encode("utf-8", errors="replace"))
 
 
 def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> list[int]:
-    """Bytes from each token's first character up to the next one's; the first begins at the text's start."""
+    """Bytes from each token's first character to the next token's; the first token starts at 0."""
     if not starts:
         return []
     edges = np.maximum.accumulate(np.array([0, *starts[1:], len(text)]))
@@ -146,7 +146,7 @@ def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> l
 
 
 def joined(texts: Sequence[Pieces]) -> Pieces:
-    """All texts as one; bytes of texts without a token, such as empty lines, count with the next token."""
+    """Join texts into one; bytes of texts without a token, such as empty lines, count for the next token."""
     ids: list[int] = []
     word: list[int] = []
     each: list[int] = []
@@ -168,7 +168,7 @@ def joined(texts: Sequence[Pieces]) -> Pieces:
 
 
 def reads_residues(tokenizer: Any) -> bool:
-    """Whether the tokens are the residues of proteins: the amino acids, each a capital letter, and signs."""
+    """Whether the tokens are residues of proteins: amino acids as capital letters, and signs."""
     if len(tokenizer) > _MAX_RESIDUES:
         return False
     words = {word for word in tokenizer.get_vocab() if len(word) == 1 or not word.startswith(("<", "["))}
@@ -176,7 +176,7 @@ def reads_residues(tokenizer: Any) -> bool:
 
 
 def wants_spaces(tokenizer: Any) -> bool:
-    """Whether a tokenizer of residues knows them only with spaces in between, as that of ProtBERT does."""
+    """Whether a tokenizer of residues needs spaces between them, as ProtBERT's does."""
     together, apart = (
         tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("".join(_PROBE), " ".join(_PROBE))
     )
@@ -184,7 +184,7 @@ def wants_spaces(tokenizer: Any) -> bool:
 
 
 def with_spaces(text: str) -> str:
-    """A sequence with spaces between its letters; a text that has spaces stays as it is.
+    """Put spaces between the letters of a sequence, unless the text has spaces already.
 
     Example:
         >>> with_spaces("MKT"), with_spaces("M K T")
@@ -194,7 +194,7 @@ def with_spaces(text: str) -> str:
 
 
 def frame_of(tokenizer: Any, *, pair: bool) -> Frame:
-    """The special tokens that a tokenizer puts around one text, or around two."""
+    """The special tokens that a tokenizer puts around one text or two."""
     texts = ("a", "b") if pair else ("a",)
     rest = list(tokenizer(*texts)["input_ids"])
     gaps = []
@@ -211,7 +211,7 @@ def frame_of(tokenizer: Any, *, pair: bool) -> Frame:
 
 
 def check_segments(tokenizer: Any, separator_id: int) -> None:
-    """Raise an InputError unless the segment of a token is the number of separators before it."""
+    """Check that a token's segment equals the number of separators before it."""
     encoded = tokenizer("a", "b")
     before = np.cumsum(np.array(encoded["input_ids"]) == separator_id)
     before[1:], before[0] = before[:-1].copy(), 0

@@ -1,4 +1,4 @@
-"""Masked language models: they are loaded, texts are read and encoded, a run's texts are read again."""
+"""Load masked language models, read and encode texts, and reopen a run's texts."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def prepare(
 def prepare_pairs(
     model: str, data: str, design: MaskDesign, options: ScoredTextOptions
 ) -> tuple[Prepared, Prepared]:
-    """The same for the first and for the second texts of pairs, which have the same ids."""
+    """Prepare the first and the second texts of pairs; both have the same ids."""
     _check(model, design, options)
     both = [read(data, each) for each in (options, replace(options, text=options.against))]
     for texts, (column,) in both:
@@ -77,7 +77,7 @@ def prepare_pairs(
 
 
 def _with_recipe(options: TextOptions) -> TextOptions:
-    """The options with the block size of the recipe, if they have none of their own."""
+    """Fill in the recipe's block size if the options have none."""
     if options.recipe is None or options.block_size is not None:
         return options
     return replace(options, block_size=RECIPES[options.recipe].block_size)
@@ -100,7 +100,7 @@ def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
 def _encoded(
     model: str, data: str, loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
 ) -> Prepared:
-    """The texts as tokens of a loaded model."""
+    """Encode the texts for a loaded model."""
     checkpoint = options.checkpoint
     recipe = None if options.recipe is None else RECIPES[options.recipe]
     with progress("encoding texts", len(texts)) as advance:
@@ -167,7 +167,7 @@ def _encoded(
 
 
 def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
-    """Where a recipe is from, and what the user chose in place of it, one sentence each."""
+    """Notes on a recipe's source and on the user's departures from it, one sentence each."""
     if options.recipe is None:
         return []
     recipe = RECIPES[options.recipe]
@@ -186,7 +186,7 @@ def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
 
 
 def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
-    """A hash of encoded texts: of the names of their columns, the tokens, their roles and their ids."""
+    """Hash encoded texts: column names, tokens, roles and ids."""
     digest = hashlib.sha256("\x1f".join(columns).encode())
     for part in (tokens.ids, tokens.values, tokens.maskable, tokens.context):
         digest.update(np.ascontiguousarray(part.numpy()).tobytes())
@@ -194,7 +194,7 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
 
 
 def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
-    """The texts, and the one or two columns of them that are scored."""
+    """Read the texts; return them with the one or two columns to score."""
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
@@ -215,14 +215,14 @@ def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
 
 
 def reopen(source: DataSource) -> Texts:
-    """The texts of a run, read again by the name and with the options that run.json records."""
+    """Read a run's texts again, with the name and options in run.json."""
     limit = source.options.get("limit")
     assert not isinstance(limit, str)
     return read_texts(source.name, source.columns, limit=limit)
 
 
 def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:
-    """Load a masked language model as the options want it.
+    """Load a masked language model with the given options.
 
     Args:
         model: its folder, or OWNER/NAME on the hub.
@@ -253,7 +253,7 @@ def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOption
 def _load_again(
     model: str, checkpoint: CheckpointOptions, wrap: Callable[[MaskedLM], WholeWords] | None
 ) -> Any:
-    """The same model in another process; `wrap` is given if other pieces of a word are hidden, too."""
+    """Load the model in another process; `wrap` hides further pieces of a word."""
     loaded = load_text_model(model, checkpoint)
     return loaded if wrap is None else wrap(loaded)
 
@@ -267,12 +267,12 @@ def _fits_in_float32(model: MaskedLM) -> bool:
 
 
 def _full_path(name: str) -> str:
-    """The full path of a file or folder, for processes elsewhere; the name of a model on the hub as it is."""
+    """Resolve the path of a file or folder for other processes; leave hub names alone."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
-    """log p of each token given all others, nats, from the scores of a leave-one-out run."""
+    """log p of each token given all others, nats, from a leave-one-out run's scores."""
     tokens = prepared.tokens
     row_of_id = {int(number): row for row, number in enumerate(tokens.ids)}
     columns = [row.nonzero().flatten() for row in tokens.maskable]

@@ -1,4 +1,4 @@
-"""maskevidence score --against: both texts of each pair by one model, and which of them is more probable."""
+"""maskevidence score --against: score both texts of each pair by one model and compare them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ FOLDERS = ("text", "against")  # the runs of the first and of the second texts
 def score_pairs(
     model: str, data: str, word: DesignWord, options: ScoredTextOptions, run: RunOptions
 ) -> Result:
-    """Score both texts of each pair by the same masks, as far as their lengths allow, and subtract."""
+    """Score both texts of each pair, with the same masks where lengths allow, and subtract the scores."""
     _check(word, options, run)
     key = MaskKey(options.seed, word.masks)
     runs = [replace(run, out=None if run.out is None else run.out / name) for name in FOLDERS]
@@ -65,7 +65,7 @@ def _estimate(model: str, ready: Prepared, run: RunOptions, scoring: Scoring) ->
 
 
 def _check(word: DesignWord, options: ScoredTextOptions, run: RunOptions) -> None:
-    """Refuse what pairs do not have, before a model is loaded."""
+    """Refuse options that pairs do not support, before a model is loaded."""
     if options.text is None:
         raise InputError("--against names the second texts of pairs; name the first ones, too: --text COLUMN")
     if "," in options.text or options.text == options.against:

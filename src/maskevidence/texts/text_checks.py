@@ -1,4 +1,4 @@
-"""Texts: their bytes, which of their tokens are scored, unknown tokens, and the limit of their length."""
+"""Checks of texts: bytes, scored tokens, unknown tokens, and the length limit."""
 
 import re
 from dataclasses import replace
@@ -21,7 +21,9 @@ _CUT = "how long texts are shortened"
     explains=False,
 )
 def n_bytes(trial: Trial) -> Finding:
-    """`n_bytes`, the denominator of bits per byte, is the number of UTF-8 bytes of an observation's text."""
+    """`n_bytes`, the denominator of bits per byte, equals the number of UTF-8 bytes of each observation's
+    text.
+    """
     n_bytes, texts = trial.data.n_bytes, trial.texts
     if n_bytes is None:
         return skipped("the observations have no n_bytes")
@@ -52,13 +54,13 @@ def n_bytes(trial: Trial) -> Finding:
 
 
 def _bytes_of(fields: tuple[str, ...]) -> int:
-    """The UTF-8 bytes of an observation's texts; spaces between the residues of a protein do not count."""
+    """The UTF-8 bytes of an observation's texts, without the spaces between residues of a protein."""
     letters = ["".join(field.split()) if _RESIDUES.fullmatch(field) else field for field in fields]
     return sum(len(field.encode("utf-8", errors="replace")) for field in letters)
 
 
 def _is_full(trial: Trial, row: int) -> bool:
-    """Whether an observation has as many tokens as the model reads, so that its text may have been cut."""
+    """Whether an observation fills the model's length, so that its text may have been cut."""
     limit = getattr(trial.model, "max_tokens", None)
     n_present = int((trial.data.maskable | trial.data.context)[row].sum())
     return limit is not None and n_present >= limit
@@ -71,7 +73,7 @@ def _is_full(trial: Trial, row: int) -> bool:
     explains=False,
 )
 def scored_tokens(trial: Trial) -> Finding:
-    """The scored tokens are those of the text: all of them, no prompt and no special token."""
+    """Exactly the tokens of the text are scored: all of them, and no prompts or special tokens."""
     data, tokenizer = trial.data, getattr(trial.model, "tokenizer", None)
     if tokenizer is None:
         return skipped("the model has no tokenizer")
@@ -109,7 +111,7 @@ def scored_tokens(trial: Trial) -> Finding:
 
 @check("unknown tokens", "Tokens that the tokenizer does not know were counted.", explains=False)
 def unknown(trial: Trial) -> Finding:
-    """Few tokens are unknown: their probability says nothing about the text behind them."""
+    """Few tokens are unknown: an unknown token's probability says nothing about its text."""
     unknown_id = getattr(getattr(trial.model, "tokenizer", None), "unk_token_id", None)
     if unknown_id is None:
         return skipped("the model has no tokenizer with an unknown token")
@@ -134,7 +136,7 @@ def unknown(trial: Trial) -> Finding:
     explains=False,
 )
 def length_limit(trial: Trial) -> Finding:
-    """The model refuses a text that is longer than it reads, and does not cut it in silence."""
+    """The model refuses a text longer than its limit, and does not cut it silently."""
     limit = getattr(trial.model, "max_tokens", None)
     if limit is None:
         return skipped("the model names no limit (max_tokens)")

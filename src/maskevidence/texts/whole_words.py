@@ -1,4 +1,4 @@
-"""Pieces of a word hidden together, for the pseudo-log-likelihood of models that read word pieces."""
+"""Hide all pieces of a word together, for the pseudo-log-likelihood of word-piece models."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,7 +21,7 @@ WORD_L2R = f"{WHOLE_WORDS} and the earlier tokens of its own"
 
 
 class WholeWords(nn.Module):
-    """A masked language model that hides other pieces of a word together with a hidden one.
+    """A masked language model that hides the other pieces of a hidden token's word, too.
 
     With the leave-one-out design, token j of word w scores log p(x_j | all words but w), so that the sum is
     the pseudo-log-likelihood with whole-word masking; or with `left_to_right`, log p(x_j | all words but w,
@@ -60,12 +60,12 @@ class WholeWords(nn.Module):
     def timed_batches(
         self, n_present: Int64[np.ndarray, " n_pairs"]
     ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
-        """The same, in calls of a size that the first calls have shown to be fast."""
+        """Split rows into calls as the model's `timed_batches` does."""
         return self.model.timed_batches(n_present)
 
     @property
     def call_note(self) -> str | None:
-        """What a trial of `timed_batches` has found."""
+        """The result of the trial of `timed_batches`, or None."""
         return self.model.call_note
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -74,7 +74,7 @@ class WholeWords(nn.Module):
         return torch.where(masked, self.model.log_conditionals(tokens, widened), 0.0)
 
     def widened(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """The tokens that are hidden: the masked ones, and other or later ones of their words, (B, D)."""
+        """Add the other, or only the later, pieces of masked tokens' words to the mask, shape (B, D)."""
         words = self._words[torch.searchsorted(self._ids, tokens.ids.cpu())].to(masked.device)
         hidden, place = torch.zeros_like(masked), torch.arange(masked.shape[1], device=masked.device)
         for row in range(len(masked)):
@@ -85,5 +85,5 @@ class WholeWords(nn.Module):
         return hidden
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """Those of the model, and whether earlier pieces stay visible."""
+        """The model's settings, and whether earlier pieces stay visible."""
         return self.model.fingerprint_settings() | ({"left_to_right": True} if self.left_to_right else {})

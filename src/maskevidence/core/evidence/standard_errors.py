@@ -320,7 +320,9 @@ class Drops:
         """
         if self._n == 0:
             return 0.0
-        return self._shown * (min(1.0, 2 * self._normal_largest / self._largest) if self._largest else 1.0)
+        return float(
+            self._shown * (min(1.0, 2 * self._normal_largest / self._largest) if self._largest else 1.0)
+        )
 
     def tails(self, shown: float | None = None) -> Tails:
         """d/n below and above; `shown` as in `light`."""

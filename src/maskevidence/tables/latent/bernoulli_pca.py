@@ -53,11 +53,11 @@ class LinearEncoder(nn.Module):
 class BernoulliPCA(TableModel):
     """z ~ N(0, I_K), x_j | z ~ Bernoulli(sigmoid(w_j·z + b_j)), independent given z.
 
-    Conditionals and evidence are integrals over z: on a `Grid` that all rows share (K up to 3), by matrix
+    Conditionals and evidence are integrals over z: on a `Grid` shared by all rows (K up to 3), by matrix
     products alone, or by `Importance` sampling from each row's posterior. `log_conditionals`, `log_evidence`
     and training use the current nodes, `integration`. The nodes of a grid define a density, a mixture with
     one component per node, which obeys Eq. 2 exactly but may be far from the integral if posteriors are
-    narrower than the spacing. `integrate` refines the nodes until a tolerance is reached and reports its
+    narrower than the spacing. `integrate` doubles the nodes until a tolerance is reached and reports the
     error; `refine` sets the nodes that reach a tolerance.
 
     Args:
@@ -143,13 +143,13 @@ class BernoulliPCA(TableModel):
         return model
 
     def add_encoder(self, seed: int = 0) -> None:
-        """Give the model a new linear encoder, which the ELBO needs, in place."""
+        """Add a new linear encoder for the ELBO, in place."""
         generator = torch.Generator().manual_seed(whole_number("seed", seed) + 1)
         self.encoder = LinearEncoder(self.n_features, self.n_components, generator).to(self.bias)
 
     @property
     def decoder(self) -> Decoder:
-        """The parameters as the integrals take them."""
+        """The decoder's parameters, W and b."""
         return Decoder(self.loadings, self.bias)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -171,8 +171,8 @@ class BernoulliPCA(TableModel):
     def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
         """E[z | the present tokens], by importance sampling from each row's posterior, shape (B, K).
 
-        The nodes are those of `integration` if that is `Importance`, and those of `Importance()` otherwise:
-        a grid that all rows share may be too coarse for their posteriors.
+        The nodes are `integration` if it is `Importance`, otherwise `Importance()`: a grid shared by all rows
+        may be too coarse for their posteriors.
 
         Args:
             tokens: B observations.
@@ -189,11 +189,12 @@ class BernoulliPCA(TableModel):
     def integrate(
         self, tokens: Tokens, *, tolerance: float | None = None, most_nodes: int = MAX_NODES
     ) -> RefinedIntegral:
-        """The log evidence to a tolerance, with the number of nodes that it took and its error.
+        """The log evidence to a tolerance, with its error and the number of nodes used.
 
-        The nodes are doubled in each dimension, from those of `Grid()` or of `Importance` sampling on. The
-        error is the largest difference of a log evidence to that with half of the nodes; by importance
-        sampling, where one difference may be small by luck, to a quarter and to other points, too.
+        The nodes are doubled in each dimension, starting from `Grid()` or the current `Importance` rule. The
+        error is the largest change of a log evidence since the last doubling. With importance sampling, where
+        one change may be small by luck, the change over two doublings and the change with other points count
+        as well.
 
         Args:
             tokens: B observations.
@@ -215,7 +216,7 @@ class BernoulliPCA(TableModel):
             return refined_integral.integrate(decoder, rule, tokens, tolerance, most_nodes)
 
     def refine(self, tokens: Tokens, *, tolerance: float = 0.01, most_nodes: int = 2**18) -> str:
-        """Set as many nodes as these tokens need, in place.
+        """Set the number of nodes that these tokens need, in place.
 
         The nodes of each dimension are doubled until the log evidences at them differ from `integrate` by at
         most the tolerance, on average over the observations.
@@ -264,7 +265,7 @@ class BernoulliPCA(TableModel):
         scores = []
         for row in range(len(tokens)):
             n = int(tokens.maskable[row].sum())
-            order = torch.argsort(ranks[row], descending=True)[-n:]  # the token hidden last is seen first
+            order = torch.argsort(ranks[row], descending=True)[-n:]  # hidden last is seen first
             if isinstance(self.integration, Importance):
                 score = self._scores_of_prefixes(tokens[row : row + 1], ranks[row], n)
             else:
@@ -369,7 +370,7 @@ class BernoulliPCA(TableModel):
         return p, p * (1 - p)
 
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
-        """A node z in proportion to its posterior weight, and independent tokens given z."""
+        """Draw z from the nodes by posterior weight, then independent tokens given z."""
         seen, values = tokens.maskable, self._binary(tokens, tokens.maskable)
         noise = KeyedNoise(row_keys(seed, tokens.ids.cpu().numpy(), seen.cpu().numpy()), self.bias)
         uniform = noise.uniform(1)[:, 0]
@@ -391,7 +392,7 @@ class BernoulliPCA(TableModel):
 
     @property
     def n_parameters(self) -> int:
-        """Free parameters: a rotation of z leaves the density as it is; those of the encoder do not count."""
+        """The number of free parameters: minus the rotations of z, and without the encoder."""
         k = self.n_components
         return self.bias.numel() + self.loadings.numel() - k * (k - 1) // 2
 
@@ -418,7 +419,7 @@ class BernoulliPCA(TableModel):
         return Tokens.from_array(self._own_columns(x), dtype=self.bias.dtype).to(self.bias.device)
 
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The values in the model's dtype."""
+        """Check that the cells read are 0 or 1; return them in the model's dtype."""
         self.check_width(tokens.width)
         self.refuse_strange_cells(tokens, read)
         return tokens.values.to(self.bias.dtype)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.model import HasValuesOf, to_device_of
+from maskevidence.core.model import MASS, HasValuesOf, base_measure_of, to_device_of
 from maskevidence.core.scores.ask import Asker, MaskedRows, RowIndex
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import Tokens
@@ -18,7 +18,7 @@ Ints = Int64[np.ndarray, " n"]
 
 FAULTS = ("", "unknown word", "beyond the range", "off the grid")
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
-_CERTAIN = 100.0  # nats of suspicion of a cell that the column cannot hold
+_UNKNOWN = 0.5  # the share of wrong cells that are values which known rows do not have
 _OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
 _STOP = 3.0  # nats; a less suspicious cell is not hidden
 _MOST_HIDDEN = 10  # cells of a row
@@ -37,6 +37,7 @@ class Facts(NamedTuple):
     low: Float64[np.ndarray, " D"]
     high: Float64[np.ndarray, " D"]
     decimals: tuple[int | None, ...]  # with which 98 % of the cells are written; None for no grid
+    unknown: Float64[np.ndarray, " D"]  # nats of suspicion of a value that known rows do not have
 
     @property
     def numbers(self) -> Bool[np.ndarray, " D"]:
@@ -70,14 +71,75 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
     for j in range(known.shape[1]):
         listed = model.values_of(j) if isinstance(model, HasValuesOf) else None
         each = None if listed is None else listed.cpu().double().numpy()
-        unseen = each is not None and (len(each) > 2 or j in categories)
+        unseen = listed is not None and (len(listed) > 2 or j in categories)
+        if each is None and base_measure_of(model) == MASS:  # of 0 and 1
+            each = np.unique(known[~np.isnan(known[:, j]), j])
         values.append(each[:-1] if each is not None and unseen else each)
     quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
     scale = (quantiles[2] - quantiles[0]) / 2
     scale = np.where(scale > 0, scale, spreads(known))
     decimals = tuple(map(_decimals, known.T))
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
-    return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals)
+    unknown = np.array([_unknown(column) for column in known.T])
+    return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals, unknown)
+
+
+class Clues(NamedTuple):
+    """For each wrong cell that a row may have: how well every cell of the row would explain it."""
+
+    row: Ints
+    suspicion: Float64[np.ndarray, "n D"]  # nats; NaN for cells that are out of the question
+
+    def sets(self, rest: float) -> "Sets":
+        """The fewest cells of each row that leave this share of the odds to the others; at most two, or half.
+
+        T_S = log Σ_S exp T_l - log(1 + π Σ_{l not in S} exp T_l). Of the sets of a row that share a cell,
+        the most suspicious one is kept; sets of negative suspicion are left out.
+        """
+        odds = np.where(np.isnan(self.suspicion), -np.inf, self.suspicion)
+        order = np.argsort(-odds, axis=1, kind="stable")
+        share = np.exp(np.take_along_axis(odds, order, 1) - np.logaddexp.reduce(odds, axis=1, keepdims=True))
+        n_seen = np.isfinite(odds).sum(1)
+        most = np.minimum(np.maximum(n_seen // 2, 2), n_seen)
+        size = np.minimum((np.cumsum(share, axis=1) < 1 - rest).sum(1) + 1, most)
+        inside = np.argsort(order, axis=1) < size[:, None]
+        whole = np.logaddexp.reduce(np.where(inside, odds, -np.inf), axis=1)
+        others = np.logaddexp.reduce(np.where(inside, -np.inf, odds), axis=1)
+        suspicion = whole - np.logaddexp(0.0, others + np.log(_PRIOR))
+        return Sets(self.row, inside, suspicion, order[:, 0])._disjoint()
+
+
+class Sets(NamedTuple):
+    """Sets of cells of a row, one of which may be wrong."""
+
+    row: Ints
+    cells: Bool[np.ndarray, "n D"]
+    suspicion: Float64[np.ndarray, " n"]  # nats
+    first: Ints  # the column of the most suspicious cell
+
+    def take(self, kept: np.ndarray) -> "Sets":
+        """Some of them."""
+        return Sets(*(each[kept] for each in self))
+
+    def rank(self) -> Ints:
+        """How many sets of the same row are as suspicious."""
+        order = np.lexsort((-self.suspicion, self.row))
+        starts = np.searchsorted(self.row[order], self.row[order])
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = 1 + np.arange(len(order)) - starts
+        return rank
+
+    def _disjoint(self) -> "Sets":
+        """Those of positive suspicion that share no cell with a more suspicious one of their row."""
+        found = self.take(np.flatnonzero(self.suspicion > 0))
+        rank, kept = found.rank(), np.ones(len(found.row), dtype=bool)
+        taken = np.zeros((found.row.max(initial=-1) + 1, self.cells.shape[1]), dtype=bool)
+        for k in range(1, rank.max(initial=0) + 1):
+            these = np.flatnonzero(rank == k)
+            kept[these] = ~(taken[found.row[these]] & found.cells[these]).any(1)
+            these = these[kept[these]]
+            taken[found.row[these]] |= found.cells[these]
+        return found.take(kept)
 
 
 class Judged(NamedTuple):
@@ -86,6 +148,13 @@ class Judged(NamedTuple):
     suspicion: Rows  # nats; NaN for holes
     hidden: Cells  # the cells that were hidden, holes aside
     fault: Int64[np.ndarray, "N D"]  # places among `FAULTS`
+    clues: Clues
+
+    def take(self, rows: Ints) -> "Judged":
+        """All rows in another order."""
+        of_clues = np.argsort(rows)[self.clues.row]
+        clues = Clues(of_clues, self.clues.suspicion)
+        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
 
 
 class CellJudge:
@@ -123,10 +192,14 @@ class CellJudge:
             active, worst = active[go], worst[go]
             hidden[active, worst] = True
             suspicion[active] = wrong[active] - self._alone(rows[active], hidden[active])
-        suspicion = self._judged_again(rows, wrong, hidden, suspicion)
-        return Judged(np.where(outside, _CERTAIN, suspicion), hidden | outside, fault)
+        suspicion, clues = self._judged_again(rows, wrong, hidden, suspicion)
+        unknown = np.where(outside, self.facts.unknown, np.nan)
+        row, column = np.nonzero(outside)
+        alone = np.where(np.arange(rows.shape[1]) == column[:, None], unknown[row], np.nan)
+        clues = Clues(np.concatenate([clues.row, row]), np.concatenate([clues.suspicion, alone]))
+        return Judged(np.where(outside, unknown, suspicion), hidden | outside, fault, clues)
 
-    def _judged_again(self, rows: Rows, wrong: Rows, hidden: Cells, suspicion: Rows) -> Rows:
+    def _judged_again(self, rows: Rows, wrong: Rows, hidden: Cells, suspicion: Rows) -> tuple[Rows, Clues]:
         """Put each hidden cell back in turn: its own suspicion, and the highest one of each visible cell."""
         row, column = np.nonzero(hidden)
         place = np.arange(len(row))
@@ -138,7 +211,12 @@ class CellJudge:
         final[hidden] = -np.inf
         np.maximum.at(final, row, np.where(others, -np.inf, np.nan_to_num(share, nan=-np.inf)))
         final[row, column] = share[place, column]
-        return np.where(np.isnan(rows), np.nan, final)
+        left = np.where(hidden, np.nan, suspicion)  # in rows as they are at the end
+        more = np.flatnonzero((left > -np.log(rows.shape[1])).any(1))
+        clues = Clues(
+            np.concatenate([row, more]), np.concatenate([np.where(others, np.nan, again), left[more]])
+        )
+        return np.where(np.isnan(rows), np.nan, final), clues
 
     def log_wrong(self, rows: Rows) -> Rows:
         """log q of each cell, in the measure of the model, nats."""
@@ -192,6 +270,15 @@ def _beside_others(suspicion: Rows) -> Rows:
     for k in range(weight.shape[1]):
         others[:, k] = np.logaddexp.reduce(np.delete(weight, k, axis=1), axis=1, initial=0.0)
     return suspicion - others
+
+
+def _unknown(column: Float64[np.ndarray, " n"]) -> float:
+    """log of the share of unknown values among wrong cells, less that among right ones.
+
+    The latter is estimated by the values that occur once (Good and Turing).
+    """
+    _, times = np.unique(column[~np.isnan(column)], return_counts=True)
+    return float(np.log(_UNKNOWN) - np.log((1 + (times == 1).sum()) / (2 + times.sum())))
 
 
 def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.shown import Columns, Shown
@@ -30,7 +30,8 @@ class WrongCell:
         suspicion: log q(value) - log p(value | the rest of the row), nats; 100 for a value that the column
             cannot hold.
         p_value: the share of clean cells that are as suspicious.
-        called: whether it is among those called wrong.
+        called: whether it is called wrong, it alone.
+        one_of: of a cell of a call that names several, their columns, of which one is wrong; "" for others.
         fault: of its form: "unknown word", "beyond the range" or "off the grid" of the column; "" for none.
         suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
     """
@@ -46,6 +47,7 @@ class WrongCell:
     suspicion: float
     p_value: float
     called: bool
+    one_of: str
     fault: str
     suggestion: str
 
@@ -55,12 +57,14 @@ class WrongCells(Shown):
     """The cells of a table in the order of suspicion, and which are called wrong.
 
     Attributes:
-        cells: those that are called wrong, were hidden by the search or have a fault of form, the most
+        cells: those of all calls, and others that were hidden by the search or have a fault of form, the most
             suspicious first.
         table: the rows that were judged, in the columns of the model.
         suspicion: shape (N, D), nats; NaN for holes.
         p_values: shape (N, D); NaN for holes.
-        called: shape (N, D); which cells are called wrong.
+        called: shape (N, D); which cells are called wrong, each of them alone.
+        calls: shape (N, D); the number of the call that names the cell, 1 for the most suspicious one; 0 for
+            none. Cells with one number are a call: one of them is wrong.
         rate: the share of the calls that may be false on average.
         n_trusted: the number of trusted rows; 0 where the table's own cells stand for them.
         notes: what a reader needs to know, one sentence each.
@@ -71,6 +75,7 @@ class WrongCells(Shown):
     suspicion: Float64[np.ndarray, "N D"]
     p_values: Float64[np.ndarray, "N D"]
     called: Bool[np.ndarray, "N D"]
+    calls: Int64[np.ndarray, "N D"]
     rate: float
     n_trusted: int
     notes: tuple[str, ...] = ()
@@ -78,12 +83,22 @@ class WrongCells(Shown):
     def page(self) -> Page:
         """The most suspicious cells, the worst rows with their cells marked, and the share of each column."""
         n, n_cells = int(self.called.sum()), int((~np.isnan(self.suspicion)).sum())
+        n_sets = self._n_calls() - n
         line = f"WrongCells({n:,} of {count(n_cells, 'cell')} called wrong, rate {self.rate:g})"
         headline = f"{n:,} of {count(n_cells, 'cell')} {'is' if n == 1 else 'are'} called wrong"
         aside = f"(at most {100 * self.rate:g} % of such calls are false on average)"
+        if n_sets:
+            headline += f", and {'once' if n_sets == 1 else f'{n_sets:,} times'} one of several"
+        elif not n and self.cells:
+            why = "is called" if self.n_trusted else "can be called without trusted rows"
+            headline, aside = f"{count(len(self.cells), 'cell')} to look at; none {why}", ""
         notes = [*self.notes, "a surprising cell is not always a wrong one: look before you change it"]
         parts = [self._suspicious(), self._worst_rows(), self._by_column()]
         return Page(line, headline, aside, [part for part in parts if part.rows], notes)
+
+    def _n_calls(self) -> int:
+        """The number of calls, of one cell or of several."""
+        return int(self.calls.max(initial=0))
 
     def _suspicious(self) -> Table:
         shown, rows = self.cells[:_MOST_CELLS], []
@@ -91,11 +106,12 @@ class WrongCells(Shown):
             expected = cell.likelier
             if cell.expected is not None:
                 expected = f"{cell.expected:.4g} ({cell.low:.4g} to {cell.high:.4g})".replace("-", MINUS)
-            remarks = "; ".join(filter(None, ["wrong" if cell.called else "", cell.fault, cell.suggestion]))
+            said = "wrong" if cell.called else cell.one_of and f"one of {cell.one_of} is wrong"
+            remarks = "; ".join(filter(None, [said, cell.fault, cell.suggestion]))
             value = cell_text(cell.value)
             rows.append([cell.label, cell.column, value, expected, remarks, f"{cell.p_value:.2g}"])
         title = f"The {count(len(rows), 'most suspicious cell')}"
-        bold = {(k, 2) for k, cell in enumerate(shown) if cell.called}
+        bold = {(k, 2) for k, cell in enumerate(shown) if cell.called or cell.one_of}
         headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
         return Table(headings, rows, title, words=(0, 1, 3, 4), bold=bold, marked=bold)
 
@@ -116,7 +132,7 @@ class WrongCells(Shown):
             (i, j): (worst.index(i), 1 + columns.index(j)) for i, j in listed if i in worst and j in columns
         }
         marked = set(of_page.values())
-        bold = {place for cell, place in of_page.items() if self.called[cell]}
+        bold = {place for cell, place in of_page.items() if self.calls[cell]}
         title = "The worst rows, suspicious cells in colour"
         return Table(["row", *names], rows, title, bold=bold, marked=marked)
 
@@ -137,6 +153,7 @@ class WrongCells(Shown):
             "n_rows": len(self.table),
             "n_cells": int((~np.isnan(self.suspicion)).sum()),
             "n_called": int(self.called.sum()),
+            "n_calls": self._n_calls(),
             "n_trusted": self.n_trusted,
             "cells": [dict(vars(cell)) for cell in self.cells],
             "notes": list(self.notes),

@@ -1,7 +1,8 @@
 """Which cells of a table are wrong, at a stated rate of false discoveries."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from maskevidence.core.fingerprints import share_fitted
 from maskevidence.core.model import DENSITY
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
@@ -22,8 +23,18 @@ from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
-from maskevidence.tables.wrong_cells.cell_search import FAULTS, OUTSIDE, CellJudge, Judged, Rows, facts_of
+from maskevidence.tables.wrong_cells.cell_search import (
+    FAULTS,
+    OUTSIDE,
+    CellJudge,
+    Clues,
+    Judged,
+    Rows,
+    Sets,
+    facts_of,
+)
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
+from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
@@ -46,13 +57,23 @@ def wrong_cells(
 
     Each cell x_j is judged by log q(x_j) - log p(x_j | the rest of its row), where q is the distribution of
     a wrong cell; the most surprising cell is hidden and the rest of the row judged again, as `CellJudge`
-    says. Trusted rows go through the same search. The p-value of a cell with suspicion s is its rank among
-    the cells of these rows and of its own, (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of
-    them), and the procedure of Benjamini and Hochberg calls cells wrong.
+    says. A call names a cell, or, where several explain the same surprise, a set of cells of a row, one of
+    which is wrong: of two columns that say the same it cannot be known which.
+
+    Calls are those above the lowest suspicion at which their estimated false share is at most `rate`. False
+    calls in right rows are counted in the trusted rows, which go through the same search. A right cell beside
+    a wrong one looks wrong, too: so wrong cells (values of other rows, shifts, other units, swaps) are
+    planted into trusted rows and searched for, with the number in a row and the columns that the table's
+    calls show, and calls without a planted cell are false. **On average at most `rate` of the calls are false
+    if right rows are like trusted ones, and wrong cells confuse the search no more than planted ones.**
+
+    The p-value of a cell with suspicion s is its rank among the cells of trusted rows and of its own,
+    (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them).
 
     Without trusted rows, a p-value is the share of the table's own cells that are as suspicious, beyond the
     90 % quantile by the tail of a generalised Pareto distribution, which at most 2 % of wrong cells leave as
-    it is. The rate then rests on that tail.
+    it is; the calmer half of the rows is planted into. The rate then rests on that tail, which is taken a
+    standard error heavier than it looks, and no word or yes/no is called: a rare one need not be wrong.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
@@ -92,22 +113,21 @@ def wrong_cells(
     else:
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
-    judged = Judged(*(np.zeros(coded.values.shape, kind) for kind in (np.float64, np.bool_, np.int64)))
-    for each in sittings:
-        for whole, part in zip(judged, each.judge.search(coded.values[each.places]), strict=True):
-            whole[each.places] = part
+    places = np.argsort(np.concatenate([each.places for each in sittings]))
+    judged = _joined([each.judge.search(coded.values[each.places]) for each in sittings]).take(places)
+    p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
+    n_trusted = sum(len(each.clean) for each in sittings)
     if trusted is None:
-        p_values = _by_the_tail(judged.suspicion)
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
-    else:
-        clean = [each.judge.search(each.clean).suspicion for each in sittings if len(each.clean)]
-        p_values = _ranks(judged.suspicion, np.concatenate(clean))
-    n_trusted = sum(len(each.clean) for each in sittings)
-    found = WrongCells(
-        (), given, judged.suspicion, p_values, _called(p_values, rate), rate, n_trusted, tuple(notes)
-    )
+    elif not calls.any():
+        notes.append(
+            f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
+            f"{math.ceil(len(coded) / (rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
+        )
+    called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
+    found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
     return _as_given(replace(found, cells=_described(found, coded, sittings, judged, seed)), table)
 
 
@@ -122,7 +142,55 @@ def _as_given(found: WrongCells, table: object) -> WrongCells:
         suspicion=found.suspicion[:, order],
         p_values=found.p_values[:, order],
         called=found.called[:, order],
+        calls=found.calls[:, order],
     )
+
+
+def _judged_wrong(
+    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, rate: float, seed: int
+) -> tuple[Rows, Int64[np.ndarray, "N D"]]:
+    """The p-values of the cells; and the number of the call that each belongs to, 0 for none."""
+    rng = np.random.default_rng(seed)
+    numbers = np.logical_and.reduce([each.judge.facts.numbers for each in sittings])
+    if any(len(each.clean) for each in sittings):
+        bases = [each.clean for each in sittings]
+        ends = np.cumsum([len(base) for base in bases])
+        sources = np.split(np.arange(ends[-1]), ends[:-1])
+        clean = _joined([each.judge.search(base) for each, base in zip(sittings, bases, strict=True)])
+        p_values, right = _ranks(judged.suspicion, clean.suspicion), Right(clean.clues, len(clean.suspicion))
+    else:
+        tail = _Tail(judged.suspicion)
+        p_values = tail.share(judged.suspicion)
+        # planted into the less suspicious half of the rows; a rare word is not a wrong one
+        worst = np.where(np.isnan(judged.suspicion), -np.inf, judged.suspicion).max(axis=1)
+        calm = worst <= np.median(worst)
+        sources = [each.places[calm[each.places]] for each in sittings]
+        bases = [table[source] for source in sources]
+        right = Right(judged.clues, len(table), numbers, tail)
+    trials = list[tuple[Judged, Any, Any, Any]]()
+    pool, n = np.concatenate(bases), max(1, sum(map(len, bases)))
+    for each, base, source in zip(sittings, bases, sources, strict=True):
+        chosen = rng.integers(len(base), size=-(-N_PLANTED * len(base) // n)) if len(base) else np.arange(0)
+        spoilt, pattern = planted(rng, base[chosen], pool, each.judge.facts)
+        wrong = (spoilt != base[chosen]) & ~np.isnan(spoilt)
+        trials.append((each.judge.search(spoilt), wrong, source[chosen], pattern))
+    of_clues, *others = zip(*trials, strict=True)
+    trial = Planted(_joined(of_clues).clues, *map(np.concatenate, others))
+    if not len(trial.wrong):
+        return p_values, np.zeros(table.shape, dtype=np.int64)
+    sets, calls = call(judged.clues, len(table), right, trial, rate), np.zeros(table.shape, dtype=np.int64)
+    place, column = np.nonzero(sets.cells)
+    calls[sets.row[place], column] = 1 + place
+    return p_values, calls
+
+
+def _joined(parts: Sequence[Judged]) -> Judged:
+    """The rows of several searches, one after the other."""
+    starts = np.cumsum([0, *(len(part.fault) for part in parts)])
+    row = np.concatenate([part.clues.row + start for part, start in zip(parts, starts, strict=False)])
+    clues = Clues(row, np.concatenate([part.clues.suspicion for part in parts]))
+    suspicion, hidden, fault = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    return Judged(suspicion, hidden, fault, clues)
 
 
 class _Sitting(NamedTuple):
@@ -153,7 +221,7 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
     if share:
         notes.append("the model was fitted to these rows: wrong cells surprise it less; give a MODEL word")
     facts = facts_of(model, known.values, [rows.columns.index(name) for name in levels])
-    clean = known.values[:0] if trusted is None else known.values
+    clean = known.values[:0] if trusted is None else known.values[np.unique(first_copies(known.values))]
     sitting = _Sitting(CellJudge(model, facts, batch_size), np.arange(len(rows)), clean)
     return rows, coded, [sitting], notes
 
@@ -207,9 +275,10 @@ def _by_word(
         sittings = zip(judges, parts, strict=True)
         return rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes
     # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
-    others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), folds)
-    triples = zip(judges, parts, others, strict=True)
-    return rows, coded, [_Sitting(each, other, base.values[part]) for each, part, other in triples], notes
+    others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), len(parts))
+    once = first_copies(base.values) == np.arange(len(base))  # copies of a row count once
+    known = [base.values[part[once[part]]] for part in parts]
+    return rows, coded, [_Sitting(*each) for each in zip(judges, others, known, strict=True)], notes
 
 
 def _columns_of(model: Any, table: object) -> Table:
@@ -234,37 +303,69 @@ def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:
     return np.where(seen, (above + own) / (len(ordered) + seen.sum(1, keepdims=True)), np.nan)
 
 
-def _by_the_tail(suspicion: Rows) -> Rows:
-    """The p-value of each cell by the table's own cells and a generalised Pareto tail; NaN for holes.
+class _Tail:
+    """The tail of the table's own cells: a generalised Pareto distribution, of all and of each column.
 
     With the excesses a and b of the 96 and 98 % quantiles over the 90 % quantile, the shape ξ >= 0 solves
-    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1).
+    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1). For all cells, log(b / a) is raised by
+    a standard error, as of one cell of a row; of the two shares the larger one holds.
     """
-    seen = ~np.isnan(suspicion)
-    ordered = np.sort(suspicion[seen])
-    start, *others = np.quantile(ordered, (0.9, 0.96, 0.98))
-    above = (len(ordered) - np.searchsorted(ordered, suspicion)) / len(ordered)
-    a, b = np.array(others) - start
+
+    def __init__(self, suspicion: Rows) -> None:
+        self.n_cells, self.n_rows = (~np.isnan(suspicion)).sum(), len(suspicion)
+        start = np.nanquantile(suspicion, 0.9) if self.n_cells else 0.0
+        n_beyond = max(1, int((suspicion > start).any(axis=1).sum()))
+        self.whole = _pareto(suspicion.ravel(), n_beyond)
+        self.of_columns = [_pareto(column) for column in suspicion.T]
+
+    def share(self, suspicion: Rows) -> Rows:
+        """The share of right cells that are as suspicious as each of these."""
+        own = np.column_stack(
+            [tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)]
+        )
+        return np.maximum(self.whole(suspicion), own)
+
+    def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
+        """The number of right cells of a row that are as suspicious as a set."""
+        of_cell = sets.suspicion - np.log(sets.cells.sum(1))
+        shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
+        return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
+
+
+def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
+    """The share of values above each level, by a tail; a heavier one for a number of values beyond 90 %."""
+    ordered = np.sort(values[~np.isnan(values)])
+    n = max(1, len(ordered))
+    start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
+    (a, b), shapes = np.array(others) - start, np.linspace(0.01, 4, 400)
     if not 0 < a < b:  # equal values, which have no tail
-        return np.where(seen, above, np.nan)
-    shapes = np.linspace(0.01, 4, 400)
-    shape = shapes[np.abs((5**shapes - 1) / (2.5**shapes - 1) - b / a).argmin()]
-    far = np.maximum(suspicion - start, 0) * (5**shape - 1) / b
-    return np.where(seen, np.where(suspicion > start, 0.1 * np.exp(-np.log1p(far) / shape), above), np.nan)
+        return lambda level: np.where(
+            np.isnan(level), np.nan, np.maximum(n - np.searchsorted(ordered, level), 1) / n
+        )
+    ratios = (5**shapes - 1) / (2.5**shapes - 1)
+    shape = shapes[np.abs(ratios - b / a).argmin()]
+    if n_beyond:
+        slope_a, slope_b = (
+            0.4 ** (-shape - 1) * shape / (2.5**shape - 1),
+            0.2 ** (-shape - 1) * shape / (5**shape - 1),
+        )
+        variance = (0.24 * slope_a**2 + 0.16 * slope_b**2 - 0.24 * slope_a * slope_b) / n_beyond
+        shape = shapes[np.abs(ratios - b / a * np.exp(np.sqrt(variance))).argmin()]
+    scale = b / (5**shape - 1)
 
+    def share(level: np.ndarray) -> np.ndarray:
+        above = (n - np.searchsorted(ordered, level)) / n
+        beyond = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape)
+        return np.where(np.isnan(level), np.nan, np.where(level > start, beyond, above))
 
-def _called(p_values: Rows, rate: float) -> Bool[np.ndarray, "N D"]:
-    """The cells that Benjamini and Hochberg call wrong."""
-    ordered = np.sort(p_values[~np.isnan(p_values)])
-    kept = np.flatnonzero(ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered))
-    return p_values <= (ordered[kept[-1]] if len(kept) else -1.0)
+    return share
 
 
 def _described(
     found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, seed: int
 ) -> tuple[WrongCell, ...]:
     """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there."""
-    listed = (found.called | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
+    listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
     order = np.argsort(-judged.suspicion[listed], kind="stable")
     row, column = places[order].T
@@ -282,7 +383,7 @@ def _described(
                 (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
                 of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
                 drawn[these] = of_cells.reshape(-1, _DRAWS)
-            these = these[is_number[these] & found.called[row[these], column[these]]]
+            these = these[is_number[these]]
             for some in np.split(these, range(n_tried, len(these), n_tried)):
                 made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
                 for k, suggestion in zip(some.tolist(), made, strict=True):
@@ -304,11 +405,20 @@ def _described(
                 suspicion=float(found.suspicion[i, j]),
                 p_value=float(found.p_values[i, j]),
                 called=bool(found.called[i, j]),
+                one_of=_one_of(found, i, j),
                 fault=FAULTS[judged.fault[i, j]],
                 suggestion=suggestions[k],
             )
         )
     return tuple(cells)
+
+
+def _one_of(found: WrongCells, row: int, column: int) -> str:
+    """The columns of a call of several cells."""
+    call = found.calls[row, column]
+    if not call or found.called[row, column]:
+        return ""
+    return ", ".join(found.table.columns[j] for j in np.flatnonzero(found.calls[row] == call).tolist())
 
 
 def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:
