@@ -389,7 +389,7 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
     """The decimal mark in the first rows: a comma if a number has one, else a point."""
     some = cells.slice(0, 2 + _HEAD // cells.num_columns)
-    head = np.array([column.to_pylist() for column in some.columns], dtype=object).T
+    head: Any = np.array([column.to_pylist() for column in some.columns], dtype=object).T
     with_comma, with_point = (
         next((place for place in np.ndindex(head.shape) if re.fullmatch(number, head[place])), None)
         for number in (r"\s*[+-]?\d+,\d+\s*", r"\s*[+-]?\d+\.\d+\s*")
