@@ -1,4 +1,4 @@
-"""The scores of a prepared model: in memory, or in a run directory that the same command resumes."""
+"""Score a prepared model in memory, or in a run directory that the same command resumes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ _ROWS_IN_BOTH, _REPEATS_IN_BOTH = 8, 4  # observations and masks that show the r
 
 
 def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
-    """Refuse per-token if neither the report nor the error uses the scores of tokens."""
+    """Raise an InputError for per-token if neither the report nor the error uses token scores."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and not kind.tells_tokens:
         raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
@@ -57,7 +57,7 @@ def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bo
 
 
 def check_run(run: RunOptions) -> None:
-    """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded."""
+    """Raise an InputError for conflicting or meaningless run options, before any fitting or loading."""
     if run.engine is not None:
         _ray_engine(run.engine)
         if run.out is None:
@@ -70,7 +70,7 @@ def check_run(run: RunOptions) -> None:
 
 
 def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
-    """Refuse a folder that holds another run, as far as that is known before a model is fitted or loaded."""
+    """Refuse a folder that holds another run, as far as that is known before fitting or loading."""
     if run.out is None:
         return
     folder = RunDirectory(run.out)
@@ -81,7 +81,7 @@ def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
 
 
 def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
-    """The fields of a run's manifest that the options alone decide."""
+    """The fields of run.json that depend on the options alone."""
     return {
         "model": model,
         "design": scoring.design.settings(),
@@ -93,7 +93,7 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
 
 
 def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
-    """The design of the run that `out` holds, if it is of the same class."""
+    """The design of the run in `out` if it has the same name; None otherwise."""
     existing = None if out is None else RunDirectory(out).manifest()
     if existing is None or existing.design.get("name") != design.name:
         return None
@@ -101,7 +101,7 @@ def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
 
 
 def default_precise_of(out: Path | None) -> Precise | None:
-    """The `Precise` without a target of the run that `out` holds; None if it has another design."""
+    """The `Precise` without target of the run in `out`; None if the run has none."""
     existing = None if out is None else RunDirectory(out).manifest()
     precise = None if existing is None else existing.target()
     if precise is None or precise.target_se is not None or precise.target_relative is not None:
@@ -110,7 +110,7 @@ def default_precise_of(out: Path | None) -> Precise | None:
 
 
 def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
-    """For few observations, draw as many random sizes as their error needs, and say so in a note.
+    """For few observations, increase the number of random sizes until the error is known; add a note.
 
     Args:
         asked: the design as the user gave it, which is left as it is if it names a number.
@@ -163,12 +163,12 @@ def result_of(
     tokens: Sequence[Mapping[str, Any]] | None = None,
     out: Path | None = None,
 ) -> Result:
-    """The numbers of an estimate, and the scores of the first tokens if there are such.
+    """Show the numbers of an estimate and, if given, the scores of the first tokens.
 
     Args:
         content: what `estimate.json` holds.
-        source: the data, which say what an observation and a token are.
-        lines: on what was written.
+        source: the data, with the nouns for an observation and a token.
+        lines: lines on written files.
         tokens: log p of each token given all others, nats.
         out: the run directory, which has the scores of all tokens; None if they are in JSON alone.
     """
@@ -195,7 +195,7 @@ def score_into(
     run: RunOptions,
     precise: Precise | None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Score into a run directory, or resume the same run that it holds.
+    """Score into a run directory, or resume the same run there.
 
     Args:
         folder: the run directory.
@@ -206,7 +206,7 @@ def score_into(
         precise: draws as many masks as an error takes, in place of the design; None for the design.
 
     Returns:
-        What `estimate.json` holds, and lines on what was written.
+        The content of `estimate.json`, and lines on written files.
 
     Raises:
         InputError: the folder holds another run, or was changed.
@@ -252,13 +252,13 @@ def score_into(
 
 
 def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], list[str]]:
-    """The result of a run and lines on what was written, after `n_scored` masks were added to it."""
+    """Summarise a run after `n_scored` masks were added; return the result and lines on written files."""
     whole = read_run(folder.path)
     result = whole.result()
     finished = folder.estimate() if n_scored == 0 else None
     before = folder.finished_before("computes it again")
     if finished is not None:
-        if whole.manifest.version != __version__:  # whose summary may differ
+        if whole.manifest.version != __version__:  # another version may summarise differently
             return finished, before
         if not agrees(finished | {"notes": result["notes"]}, result):
             raise InputError(
@@ -272,14 +272,14 @@ def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], li
 
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:
-    """What calls the model; each Ray worker has one thread unless `threads` says otherwise."""
+    """The engine of a run; each Ray worker has one thread unless `threads` sets more."""
     if run.engine is None:
         return local_engine
     return replace(_ray_engine(run.engine), threads=run.threads or 1, load=ready.load)
 
 
 def _ray_engine(word: str) -> Any:
-    """The engine of a word; what it needs is imported when it is called."""
+    """Look up the engine of a word; its package is imported when it is called."""
     engines = {name: place for kind in kinds() for name, place in kind.engines.items()}
     name = word.partition(":")[0]
     if name not in engines:
@@ -288,7 +288,7 @@ def _ray_engine(word: str) -> Any:
 
 
 def tokens_of(kind: Kind, ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
-    """The score of each token, in nats; a run directory gets them as a CSV file."""
+    """The score of each token, nats; also written as CSV into a run directory."""
     listed = kind.token_scores(ready, scores)
     if out is not None:
         columns = ("id", "position", "token", "log_prob")
@@ -300,7 +300,7 @@ def tokens_of(kind: Kind, ready: Prepared, scores: ScoreTable, out: Path | None)
 def parse_precise(
     target_se: str | None, design: DesignWord | None = None, shard: str | None = None
 ) -> Precise | None:
-    """Turn --target-se into a `Precise`; None without it.
+    """Parse --target-se into a `Precise`; None without it.
 
     Args:
         target_se: nats, such as "0.05", or a share of the log evidence, such as "1%"; ",max_passes=4000"

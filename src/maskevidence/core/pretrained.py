@@ -1,4 +1,4 @@
-"""Transformers models loaded from a folder or the hub, with one clear line if something is wrong."""
+"""Load transformers models from a folder or the hub; errors become one clear line."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from maskevidence.core.support.files import read_json
 from maskevidence.core.support.hub import check_revision, hub_reachable, not_in_cache
 from maskevidence.core.support.progress import quiet
 
-# Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
+# Weights of published checkpoints that a masked-LM head never reads and transformers does not ignore:
 # the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.
 _NEVER_READ = re.compile(r"(^|\.)(pooler|seq_relationship|sop_classifier)\.|(^|\.)position_ids$")
 _MAX_LAYERS = 10_000
@@ -25,8 +25,8 @@ _IN_SENTENCES = (
     ImportError,
     RuntimeError,
     SafetensorError,
-)  # as transformers words them
-# Entries of a configuration that decide no log-probability; those that begin with "_" do not either.
+)  # in the words of transformers
+# Entries of a configuration that do not affect log-probabilities; nor do entries that begin with "_".
 _NOT_NUMBERS = {
     "architectures",
     "auto_map",
@@ -44,7 +44,7 @@ _NOT_NUMBERS = {
 
 @contextmanager
 def loading(name: str, revision: str | None, *, trust_remote_code: bool = False) -> Iterator[dict[str, Any]]:
-    """Load something with transformers: its reports are silenced, its errors become one clear line.
+    """Load something with transformers: silence its reports, turn its errors into one clear line.
 
     Yields:
         The options for `from_pretrained`; the network is used only if the hub can be reached.
@@ -64,24 +64,24 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
     options = {
         "revision": revision or "main",
         "local_files_only": local_only,
-        "trust_remote_code": trust_remote_code,  # if it were left out, transformers would ask the user
+        "trust_remote_code": trust_remote_code,  # without this argument, transformers would ask the user
     }
     with quiet():
         try:
             yield options
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # transformers fails in any way on a damaged configuration
+        except Exception as error:  # on a damaged configuration, transformers raises errors of any class
             raise _why_not_loaded(error, name, revision, is_folder, local_only) from error
 
 
 def load_network(
     auto_class: Any, name: str, part: str, *, dtype: str = "float32", **options: Any
 ) -> tuple[Any, tuple[str, ...]]:
-    """A model with all its weights, and a note on weights that it does not read, such as a classifier's.
+    """Load a model with all its weights; note weights that it does not read, such as a classifier's.
 
     Args:
-        dtype: of the weights: the name of one, or "auto" for that of the checkpoint.
+        dtype: the name of the dtype of the weights, or "auto" for the dtype of the checkpoint.
     """
     network, report = auto_class.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report["missing_keys"])
@@ -94,7 +94,7 @@ def load_network(
 
 
 def _unread_note(network: Any, unexpected: Collection[str], name: str) -> tuple[str, ...]:
-    """A note on weights of a checkpoint that a network does not read; none if there are none.
+    """Note the weights of a checkpoint that a network does not read.
 
     Published checkpoints hold weights that no masked-LM head reads, such as BERT's pooler: no note on these.
     """
@@ -112,7 +112,7 @@ def _unread_note(network: Any, unexpected: Collection[str], name: str) -> tuple[
 
 
 def _inside(network: Any, name: str) -> bool:
-    """Whether a weight belongs into the backbone or the head, and not beside them or beside BERT's head."""
+    """Whether a weight belongs to the backbone or the head, rather than to another part of the checkpoint."""
     part = network
     for step in name.split(".")[:-1]:
         child = dict(part.named_children()).get(step)
@@ -128,10 +128,10 @@ def _inside(network: Any, name: str) -> bool:
 
 
 def _check_sizes(folder: Path) -> None:
-    """Refuse a configuration of absurdly many layers, which transformers build for hours, or no heads."""
+    """Refuse a configuration of absurdly many layers, which would take hours to build, or of no heads."""
     try:
         config = read_json(folder / "config.json")
-    except InputError:  # transformers says what is wrong
+    except InputError:  # transformers reports the error
         return
     for entry, value in config.items() if isinstance(config, dict) else ():
         if not isinstance(value, int):
@@ -148,7 +148,7 @@ def _looks_like_a_path(name: str) -> bool:
 def _why_not_loaded(
     error: Exception, name: str, revision: str | None, is_folder: bool, local_only: bool
 ) -> InputError:
-    """What a user can do about an error of transformers while it loaded a model."""
+    """Turn an error of transformers while loading into advice."""
     reason = first_sentence(error)
     if "trust_remote_code" in str(error):
         return InputError(
@@ -173,7 +173,7 @@ def _why_not_loaded(
 
 
 def first_sentence(error: Exception) -> str:
-    """The first line of an error's message, after the name of its class where that says what it is about.
+    """First line of an error's message, after the class name if that name is informative.
 
     Example:
         >>> first_sentence(ValueError("no such file.\\nTry again.")), first_sentence(KeyError("vocab"))
@@ -188,7 +188,7 @@ def first_sentence(error: Exception) -> str:
 
 
 def config_settings(model: Any, ignored: Collection[str] = ()) -> dict[str, Any]:
-    """The architecture of a transformers model, and its configuration where it differs from the default.
+    """The architecture of a transformers model, and its configuration where it is not the default.
 
     Returns:
         Content for JSON. It holds no paths, versions or dtypes, and does not change when a later version of

@@ -1,4 +1,4 @@
-"""The estimate of a run, computed from its scores; the shards of a run give the estimate of the run."""
+"""Compute a run's estimate from its scores, and read all shards of a run as one run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Run:
     """A finished run.
 
     Attributes:
-        manifest: what decides the numbers of the run.
+        manifest: the content of run.json.
         estimate: the estimate of the log evidence.
         parts: the files of the scores.
     """
@@ -48,7 +48,7 @@ class Run:
     parts: tuple[Part, ...]
 
     def observations(self) -> ObservationTable:
-        """The content of observations.csv: the observations one by one."""
+        """The content of observations.csv, one row per observation."""
         return observation_table(self.estimate, self.manifest.mask_design())
 
     def result(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Run:
 
 
 def agrees(answer: Any, expected: Any) -> bool:
-    """Whether two contents of estimate.json are equal up to rounding.
+    """Whether two contents of estimate.json agree up to rounding.
 
     Example:
         >>> agrees({"log_evidence": -1.0 - 1e-12}, {"log_evidence": -1.0}), agrees([1.0], [1.1])
@@ -144,7 +144,7 @@ def read_run(*folders: str | Path) -> Run:
 def beside_masks(
     estimate: EvidenceEstimate, labels: Mapping[int, str], exact: Mapping[int, float]
 ) -> EvidenceEstimate:
-    """The estimate of a run with the names and the log evidence in closed form of its observations."""
+    """Add the labels and closed-form log evidence of the observations to a run's estimate."""
     closed_form = np.array([exact[key] for key in estimate.ids.tolist()]) if exact else None
     estimate = replace(estimate, closed_form=closed_form)
     return replace(estimate, labels=tuple(labels[key] for key in estimate.ids.tolist()) if labels else None)
@@ -163,13 +163,13 @@ def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence
         len(manifest.blocks()) * manifest.mask_design().n_repeats
     ):
         raise InputError(
-            f"{str(directory.scores)!r} holds scores twice, as copied files would; run the command again "
+            f"{str(directory.scores)!r} holds scores twice, perhaps copied files; run the command again "
             "into a new folder"
         )
 
 
 def _whole(names: Sequence[str], manifests: Sequence[Manifest], n_rows: Sequence[int]) -> Manifest:
-    """The manifest of the whole run, from the manifests of its shards and their numbers of rows."""
+    """Merge the manifests of all shards into the manifest of the whole run."""
     first = manifests[0]
     for name, other in zip(names, manifests, strict=True):
         differences = first.differences(other, but=("shard",))
@@ -207,7 +207,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         result: the content of estimate.json.
 
     Returns:
-        One line on what could not be drawn, or None.
+        One line on a picture that could not be drawn, or None.
 
     Raises:
         InputError: the folder cannot be written.
@@ -233,6 +233,6 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
 
 
 def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
-    """The model, the data, and the answer with its errors."""
+    """Model, data, and the log evidence with its errors."""
     answer = estimate.picture()[1].replace("nats per observation", f"nats per {manifest.data.noun}")
     return f"{manifest.named} on {manifest.data.name}: {answer[0].lower()}{answer[1:]}"

@@ -1,4 +1,4 @@
-"""The observations of an estimate: the log evidence, mask error and length of each."""
+"""The log evidence, mask error and length of each observation."""
 
 import io
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _ROWS_OF_GROUP = 2**18  # of a Parquet file
 
 @dataclass(frozen=True)
 class ObservationTable:
-    """The observations of an estimate, in the order of their ids; nats.
+    """One row per observation of an estimate, ordered by id; nats.
 
     The mean of `log_evidence` is the estimate. The square of `mask_se` is unbiased for the variance
     over masks; an interval takes Student's t with `mask_df` degrees of freedom, which are few unless an
@@ -41,9 +41,9 @@ class ObservationTable:
     """
 
     id: Integer[np.ndarray, " N"]
-    label: tuple[str, ...]  # N names, empty where an observation has none
-    n_tokens: Integer[np.ndarray, " N"]  # tokens that can be hidden
-    n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text behind them; None without text
+    label: tuple[str, ...]  # N names; "" for an observation without a name
+    n_tokens: Integer[np.ndarray, " N"]  # number of tokens that can be hidden
+    n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text; None for data that are not text
     log_evidence: Float64[np.ndarray, " N"]
     # shape (N,); Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of
     # them gave the same number, 0 where every mask was scored
@@ -65,7 +65,7 @@ class ObservationTable:
         return len(self.id)
 
     def columns(self) -> dict[str, list[object]]:
-        """The content of `observations.csv` by column; None where a number is not known."""
+        """The columns of `observations.csv`; None for unknown numbers."""
         columns: dict[str, list[object]] = {}
         for name in _COLUMNS:
             values = getattr(self, name)
@@ -81,7 +81,7 @@ class ObservationTable:
         return "".join(self.csv_in_parts())
 
     def csv_in_parts(self) -> Iterator[str]:
-        """The same text in parts."""
+        """The text of `to_csv` in parts."""
         yield csv_text(_COLUMNS, ())
         for part in self._parts(_ROWS_AT_ONCE):
             yield csv_lines(part.columns().values())
@@ -132,7 +132,7 @@ class _Pieces(io.RawIOBase):
 
 
 def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:
-    """The observations of an estimate one by one.
+    """Build the table of an estimate's observations.
 
     Example:
         >>> import maskevidence as me

@@ -1,4 +1,4 @@
-"""Standard errors of masked scores: Monte-Carlo error of the masks and sampling error of the observations.
+"""Standard errors of masked scores: the Monte-Carlo error of masks and the sampling error of observations.
 
 Let e_i = Σ_k contribution_ik be observation i's estimate, ē their mean over n observations. Within a stratum
 the R replicates are independent and equally distributed, and strata are independent, so that the variance of
@@ -51,26 +51,26 @@ from jaxtyping import Float64, Integer
 
 from maskevidence.core.masks.design import Summation
 
-Tails = tuple[float, float]  # d/n below and above
+Tails = tuple[float, float]  # d/n below and above the estimate
 _MANY_DF = 1000  # from which an expansion is as precise
 _MANY_STEPS, _CLOSE = 500, 1e-14  # of iterations that end long before
-_UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
+_UNKNOWN_TAILS = 8  # this many masks cannot show whether a tail is light
 
 
 class MeanWithErrors(NamedTuple):
-    """A mean over observations and its two standard errors; an error is None where it cannot be known."""
+    """A mean over observations and its two standard errors, None if not known."""
 
     mean: float  # the estimate
     mask_se: float | None  # Monte-Carlo standard error of the masks, given the observations
-    mask_df: float | None  # its degrees of freedom; infinite without Monte-Carlo error
+    mask_df: float | None  # degrees of freedom of mask_se; infinite without Monte-Carlo error
     # sampling standard error of the observations; None for a single observation, and if the masks' error is
     # too large to resolve it. If mask_se is None, it includes the error of own masks (shared masks move all
-    # observations together, which it cannot show).
+    # observations together, which the spread of the observations does not show).
     data_se: float | None
-    tails: Tails = (0.0, 0.0)  # d/n below and above, in the unit of the mean; 0 for light tails
+    tails: Tails = (0.0, 0.0)  # d/n below and above in the unit of the mean; 0 for light tails
 
     def interval(self, level: float) -> tuple[float, float]:
-        """The interval of the masks' error, where it is known, with its lower end moved for rare masks.
+        """The interval for the mask error, with the lower end extended for rare masks.
 
         The upper end is not moved, since log-probabilities have a heavy tail only below.
         """
@@ -87,7 +87,7 @@ def mean_with_errors(
     joint: bool,
     enough_masks: bool = True,
 ) -> MeanWithErrors:
-    """The mean over observations of Σ contribution, with both standard errors (formulas above).
+    """Average Σ contribution over observations, with both standard errors (formulas above).
 
     Args:
         summation: the stratum, replicate and finite-population correction of each mask; its weights are in
@@ -108,7 +108,7 @@ def mean_with_errors(
 
 
 class ErrorSums:
-    """What the errors of a mean over observations follow from, added up over groups of observations.
+    """Accumulates the sums behind a mean over observations and its errors, group by group.
 
     Example:
         >>> from maskevidence.core.masks.design import Summation
@@ -124,8 +124,8 @@ class ErrorSums:
         self.n_replicates, self.joint = n_replicates, joint
         self.estimates = Spread()
         self.random = False
-        self._own = self._squares = 0.0  # of the variances of the cells of single observations
-        self.shared = Totals(n_replicates)  # of the strata, over all observations
+        self._own = self._squares = 0.0  # variances of single observations' cells, and their squares
+        self.shared = Totals(n_replicates)  # totals of the strata over all observations
 
     def add(
         self,
@@ -133,7 +133,7 @@ class ErrorSums:
         observation: Integer[np.ndarray, " n_masks"],
         summation: Summation,
     ) -> None:
-        """Add all masks of some observations, which are numbered from 0."""
+        """Add all masks of some observations, numbered from 0."""
         _, stratum, replicate, unseen = summation
         self.estimates.add(np.bincount(observation, weights=contribution))
         random = unseen is None or bool(unseen.any())
@@ -149,7 +149,7 @@ class ErrorSums:
             self._squares += float((own**2).sum())
 
     def mean_with_errors(self, *, enough_masks: bool = True) -> MeanWithErrors:
-        """The mean of all that was added, with its errors; `enough_masks` as in `mean_with_errors`."""
+        """The mean with its errors; `enough_masks` as in the function `mean_with_errors`."""
         n, mean = self.estimates.n, self.estimates.mean
         spread = self.estimates.square / (n - 1) if n > 1 else None
         whole_error = math.sqrt(spread / n) if spread else None
@@ -175,7 +175,7 @@ class ErrorSums:
 
 
 class Spread:
-    """The mean of values and the sum of their squares around it, of values that are added in groups.
+    """Accumulates a mean and the sum of squares around it, group by group.
 
     Source:
         Chan, Golub, LeVeque (1983), Algorithms for computing the sample variance, The American Statistician.
@@ -200,7 +200,7 @@ class Spread:
 
 
 class Totals:
-    """The sum of each replicate of each cell and the finite-population correction of the cells, added up."""
+    """Accumulates the replicate sums and finite-population correction of each cell."""
 
     def __init__(self, n_replicates: int) -> None:
         self.n_replicates = n_replicates
@@ -219,7 +219,7 @@ class Totals:
             self._cells[int(number)] = before + total, max(largest, float(corrected))
 
     def table(self) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
-        """The sums, shape (n_cells, R), and the corrections, in the order of the cells' numbers."""
+        """The sums, shape (n_cells, R), and the corrections, ordered by cell number."""
         totals, correction = zip(*(self._cells[number] for number in sorted(self._cells)), strict=True)
         return np.array(totals), np.array(correction)
 
@@ -231,7 +231,7 @@ def cell_variances(
     n_replicates: int,
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Float64[np.ndarray, " n_cells"]:
-    """Variance of each cell's sum of contributions: R times the sample variance of its replicates' sums.
+    """Variance of each cell's sum of contributions: R times the sample variance of the replicate sums.
 
     It is multiplied by the finite-population correction of the cell, the largest one of its masks.
     """
@@ -241,7 +241,7 @@ def cell_variances(
 def variances_of_cells(
     totals: Float64[np.ndarray, "n_cells R"], correction: Float64[np.ndarray, " n_cells"]
 ) -> Float64[np.ndarray, " n_cells"]:
-    """The variance of the sum of each cell, from the sums of its replicates and its correction."""
+    """Variance of each cell's sum from its replicate sums and finite-population correction."""
     return totals.var(axis=1, ddof=1) * totals.shape[1] * correction
 
 
@@ -254,7 +254,7 @@ def totals_of_cells(
 ) -> tuple[
     Integer[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]
 ]:
-    """The cells in order, the sum of each of their replicates, and their finite-population corrections."""
+    """The cells in order, the sums of their replicates, and their finite-population corrections."""
     cells, dense = np.unique(cell, return_inverse=True)
     n_cells = len(cells)
     totals = np.bincount(
@@ -267,9 +267,9 @@ def totals_of_cells(
 
 
 class Drops:
-    """The drop of each random mask from the others of its cell (formula above), of cells added in groups.
+    """Accumulates drops: how far each random mask lies below the others of its cell (formula above).
 
-    Masks of a cell that are drawn together are a unit. The width of the drops is that of every k-th cell.
+    Masks of a cell that are drawn together are a unit. The width of the drops comes from every k-th cell.
 
     Example:
         >>> light = np.random.default_rng(0).normal(size=(100, 8))
@@ -292,7 +292,7 @@ class Drops:
     def add(
         self, totals: Float64[np.ndarray, "n_cells n_units"], correction: Float64[np.ndarray, " n_cells"]
     ) -> Float64[np.ndarray, " n_drops"]:
-        """Add the sums of the units of some cells; returns their drops."""
+        """Add the unit sums of some cells; return their drops."""
         random = totals[correction > 0]
         if totals.shape[1] < 2 or random.size == 0:
             return np.zeros(1)
@@ -305,11 +305,11 @@ class Drops:
         return drop.ravel()
 
     def light(self, shown: float | None = None) -> float:
-        """The largest drop of as many normal numbers, as far as it is `shown` that a tail is light."""
+        """`shown` times the largest drop expected of n normal numbers; subtracted from the largest drop."""
         return (self._shown if shown is None else shown) * self._normal_largest
 
     def lightness(self) -> float:
-        """How far the drops show that a tail is light: near 1 for many normal ones, 0 for few or outliers.
+        """Evidence that the tail is light: near 1 for many normal drops, 0 for few drops or outliers.
 
         Example:
             >>> drops, heavy = Drops(), Drops()
@@ -325,18 +325,18 @@ class Drops:
         )
 
     def tails(self, shown: float | None = None) -> Tails:
-        """d/n below and above; `shown` as in `light`."""
+        """d/n below and above the estimate; `shown` as in `light`."""
         light = self.light(shown)
         return max(0.0, float(self._highest) - light), max(0.0, -float(self._lowest) - light)
 
     @property
     def _shown(self) -> float:
-        """How far as many masks may show whether a tail is light."""
+        """Evidence for a light tail that this number of masks can give, in [0, 1)."""
         return max(0.0, 1.0 - math.sqrt(_UNKNOWN_TAILS / self._n)) if self._n else 0.0
 
     @property
     def _normal_largest(self) -> float:
-        """The largest drop of as many normal numbers of the same width."""
+        """The largest drop expected of n normal numbers of the same width."""
         if self._n == 0:
             return 0.0
         width = 1.4826 * float(np.median(np.concatenate(self._widths)))
@@ -350,7 +350,7 @@ def tails_of_each(
     unit: Integer[np.ndarray, " n_masks"],
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Tails:
-    """The error of rare masks of the sum of one observation, below and above, from all observations.
+    """The error of rare masks for one observation's sum, below and above, from all observations.
 
     The few masks of an observation may show none of the rare ones, while the masks of all observations show
     how often they are met. It is the root of the sum over masks of (drop beyond those of normal numbers)²,
@@ -376,7 +376,7 @@ def tails_of_each(
 def interval_with_tails(
     mean: float, standard_error: float, df: float | None, tails: Tails, level: float
 ) -> tuple[float, float]:
-    """Student's t interval with its ends moved by masks too rare to be drawn: -log(1 - level)·d/n.
+    """Student's t interval with each end extended by -log(1 - level)·d/n for undrawn rare masks.
 
     Example:
         >>> [round(end, 2) for end in interval_with_tails(0.0, 1.0, None, (0.5, 0.0), 0.95)]
@@ -389,7 +389,7 @@ def interval_with_tails(
 def variances_with_df(
     per_observation: Float64[np.ndarray, " n"], standard_error: float, mask_df: float | None
 ) -> list[tuple[float, float]]:
-    """The parts of the squared error of masks and data, s²(e)/n and the rest, with their degrees of freedom.
+    """Split the squared error into s²(e)/n and the rest, each with its degrees of freedom.
 
     Example:
         >>> variances_with_df(np.array([1.0, 3.0, 5.0, 7.0]), 1.5, 9.0)
@@ -401,7 +401,7 @@ def variances_with_df(
 
 
 def df_of_sum(parts: Iterable[tuple[float, float]]) -> float:
-    """The degrees of freedom of a sum of variances by Welch and Satterthwaite; infinite for a sum of 0.
+    """Welch-Satterthwaite degrees of freedom of a sum of variances; infinite for a sum of 0.
 
     Example:
         >>> df_of_sum([(1.0, 4.0), (1.0, 4.0)]), df_of_sum([(1.0, 4.0), (0.0, 2.0)])
@@ -413,7 +413,7 @@ def df_of_sum(parts: Iterable[tuple[float, float]]) -> float:
 
 
 def equal_by_chance(variance: float, mean: float) -> bool:
-    """Whether the variance of a mean is zero but for rounding.
+    """Whether the variance of a mean is zero up to rounding.
 
     Example:
         >>> equal_by_chance(1e-33, -3.0), equal_by_chance(1e-12, -3.0)
@@ -480,7 +480,7 @@ def _student_t_tail(t: float, df: float) -> tuple[float, float]:
 
 
 def t_half_width(standard_error: float, df: float, level: float) -> float:
-    """Half the width of the two-sided interval at `level`, in the unit of the standard error.
+    """Half the width of the two-sided t interval at `level`, in the unit of the standard error.
 
     Example:
         >>> round(t_half_width(1.0, 3, 0.95), 4)

@@ -1,4 +1,4 @@
-"""Packages whose public names are imported on first use (PEP 562), declared once in their stub file."""
+"""Import a package's public names on first use (PEP 562), declared once in its stub file."""
 
 import ast
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package that imports nothing until it is asked for.
+    """`__getattr__`, `__dir__` and `__all__` for a package that imports its names on first use.
 
     The public names are those that the package's `__init__.pyi` imports, each by its
     own `from .module import Name as Name`: type checkers, editors and this function read the same lines.

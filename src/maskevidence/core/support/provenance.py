@@ -1,4 +1,4 @@
-"""What made a result: the versions of packages, and the command."""
+"""The package versions and the command behind a result."""
 
 import platform
 import re
@@ -14,7 +14,7 @@ from maskevidence import __version__
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages on which a number may depend.
+    """Versions of Python and the packages that may affect a number.
 
     Example:
         >>> sorted(versions())[:2]
@@ -24,12 +24,12 @@ def versions() -> dict[str, str]:
 
 
 def origin() -> dict[str, Any]:
-    """The versions and the command, as every result that is written names them."""
+    """Versions and command, as every saved result records them."""
     return {"versions": versions(), "command": command()}
 
 
 def made_of(result: Mapping[str, Any]) -> dict[str, str]:
-    """What a saved result was made of, in the words of a page.
+    """Name the command, model, data and versions behind a saved result, for a page.
 
     Args:
         result: with `command` and `versions`, and where they are known `model` and `data`.
@@ -43,7 +43,7 @@ def made_of(result: Mapping[str, Any]) -> dict[str, str]:
     return made | {"Versions": ", ".join(f"{name} {value}" for name, value in result["versions"].items())}
 
 
-@cache  # to read them takes as long as to score a small table
+@cache  # reading versions takes as long as scoring a small table
 def _of_other_packages() -> dict[str, str]:
     installed = {}
     for package in ("torch", "numpy", "scikit-learn", "transformers"):
@@ -55,7 +55,7 @@ def _of_other_packages() -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line of this process as a shell takes it, without the folder of the program.
+    """The command line of this process as typed in a shell, without the program's folder.
 
     Example:
         >>> import sys
@@ -65,11 +65,11 @@ def command() -> str:
         >>> sys.argv = arguments
     """
     words = without_passwords(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
-    return words.encode("utf-8", "backslashreplace").decode()  # names of files may be in another encoding
+    return words.encode("utf-8", "backslashreplace").decode()  # file names may have another encoding
 
 
 def without_passwords(text: str) -> str:
-    """Text whose addresses do not show a user's name and password.
+    """Remove user names and passwords from addresses in a text.
 
     Example:
         >>> without_passwords("https://me:secret@example.org/t.csv is missing")

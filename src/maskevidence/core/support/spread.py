@@ -1,11 +1,11 @@
-"""The spread of the columns of a table, by which other numbers are divided."""
+"""Standard deviations of columns, used as scales."""
 
 import numpy as np
 from jaxtyping import Float64
 
 
 def spreads(table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " D"]:
-    """The standard deviation of the observed values of each column: exactly 0 where they are equal.
+    """Standard deviation of each column's observed values; exactly 0 if they are all equal.
 
     That of equal numbers is often a rounding error above 0. NaN where a column has no value.
 

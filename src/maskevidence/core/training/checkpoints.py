@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, written atomically, with everything that a training needs to resume."""
+"""Checkpoints: one safetensors file, written atomically, from which training resumes exactly."""
 
 import json
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ _TENSOR, _TUPLE, _ITEMS = "__tensor__", "__tuple__", "__items__"
 
 
 def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapping[str, Any]) -> Path:
-    """Write `checkpoint.safetensors` into a folder; an older one stays until the new one is complete.
+    """Write `checkpoint.safetensors` into a folder; the old file stays until the new one is complete.
 
     Args:
-        settings: what identifies the training: only a training with equal settings can resume.
+        settings: the settings of the training; only a training with equal settings can resume.
         state: nested dicts, lists and tuples of tensors, numbers, strings and None.
 
     Example:
@@ -44,7 +44,7 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
 
 
 def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
-    """Read the checkpoint in a folder; None if there is no checkpoint."""
+    """Read the checkpoint of a folder; None if there is none."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(folder) / FILE
@@ -76,7 +76,7 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """How the saved settings differ from these; empty if they are equal.
+    """List how the saved settings differ from the current ones; empty if they are equal.
 
     Example:
         >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": (0.5,)})
@@ -91,7 +91,7 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
-    """The same tree with names instead of tensors, in a form for JSON, whose keys can only be strings."""
+    """Replace tensors by names and make all keys strings, for JSON."""
     if isinstance(node, Tensor):
         name = str(len(tensors))
         tensors[name] = node.detach().cpu().contiguous().clone()
@@ -118,7 +118,7 @@ def _decode(node: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def parameter_shapes(model: torch.nn.Module) -> dict[str, str]:
-    """Shape and dtype of each entry of a model's state, which a checkpoint of the model has to match.
+    """Shape and dtype of each entry of a model's state, to compare with a checkpoint.
 
     Example:
         >>> parameter_shapes(torch.nn.Linear(2, 1))
