@@ -1,6 +1,5 @@
 """Score a prepared model in memory, or in a run directory that the same command resumes."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from maskevidence.core.errors import InputError, import_extra, unknown_name
 from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.evidence.result import EvidenceEstimate, page_of_numbers
 from maskevidence.core.kind import Kind, kinds, named
-from maskevidence.core.masks.by_name import DesignWord
 from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import RandomSize
@@ -23,7 +21,6 @@ from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score import Scoring, score_repeats
 from maskevidence.core.show.parts import Part, Table
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.runs import (
     DataSource,
@@ -90,48 +87,6 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
         "seed": scoring.key.seed,
         "shard": (1, 1) if run.shard is None else parse_shard(run.shard),
     }
-
-
-def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
-    """The design of the run in `out` if it has the same name; None otherwise."""
-    existing = None if out is None else RunDirectory(out).manifest()
-    if existing is None or existing.design.get("name") != design.name:
-        return None
-    return existing.mask_design()
-
-
-def default_precise_of(out: Path | None) -> Precise | None:
-    """The `Precise` without target of the run in `out`; None if the run has none."""
-    existing = None if out is None else RunDirectory(out).manifest()
-    precise = None if existing is None else existing.target()
-    if precise is None or precise.target_se is not None or precise.target_relative is not None:
-        return None
-    return precise
-
-
-def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
-    """For few observations, increase the number of random sizes until the error is known; add a note.
-
-    Args:
-        asked: the design as the user gave it, which is left as it is if it names a number.
-
-    Returns:
-        The same with more random sizes, and with the note.
-    """
-    design, n_tokens = scoring.design, ready.tokens.n_tokens.cpu().numpy()
-    if not isinstance(design, RandomSize) or asked.named or scoring.key.masks == "shared":
-        return scoring, ready
-    enough = design.enough_draws(n_tokens, "own")
-    if enough <= design.draws:
-        return scoring, ready
-    noun = ready.source.noun
-    note = (
-        f"{enough} random sizes per {noun} instead of {design.draws}, so that the error of "
-        f"{count(len(n_tokens), noun)} is known; --design {DesignWord(design)} has "
-        f"{design.draws}"
-    )
-    more = replace(scoring, design=replace(design, draws=enough, replicates=design.n_replicates))
-    return more, ready.with_note(note)
 
 
 def with_rounding(scoring: Scoring, ready: Prepared) -> Prepared:
@@ -295,61 +250,3 @@ def tokens_of(kind: Kind, ready: Prepared, scores: ScoreTable, out: Path | None)
         rows = ([entry[column] for column in columns] for entry in listed)
         write_atomic(out / TOKENS, csv_text(columns, rows))
     return listed
-
-
-def parse_precise(
-    target_se: str | None, design: DesignWord | None = None, shard: str | None = None
-) -> Precise | None:
-    """Parse --target-se into a `Precise`; None without it.
-
-    Args:
-        target_se: nats, such as "0.05", or a share of the log evidence, such as "1%"; ",max_passes=4000"
-            after it limits the masks of all observations.
-        design: the value of --design, which has to be random-size or random-size:per-token; None without it.
-
-    Example:
-        >>> parse_precise("0.05")
-        Precise(target_se=0.05, target_relative=None, max_passes=None, negligible=0.1)
-        >>> parse_precise("1%,max_passes=4000").target(-50.0)
-        0.5
-    """
-    if target_se is None:
-        return None
-    word, *limits = target_se.split(",")
-    number = word.removesuffix("%")
-    try:
-        value = plain_number(number)
-    except ValueError:
-        value = math.nan
-    if not 0.0 < value < math.inf:
-        raise InputError(
-            f"--target-se {target_se!r}; give nats above 0, such as 0.05, or a share of the log evidence, "
-            "such as 1%"
-        )
-    name, _, most = "".join(limits).partition("=")
-    if limits and (len(limits) > 1 or name != "max_passes" or not most.isascii() or not most.isdigit()):
-        raise InputError(
-            f"--target-se {target_se!r}; write a limit on the masks of all observations as "
-            f"{word},max_passes=100000"
-        )
-    is_share = number != word
-    share = value / 100 if is_share else None
-    precise = Precise(None if is_share else value, share, int(most) if limits else None)
-    if design is not None:
-        if not isinstance(design.design, RandomSize):
-            raise InputError(f"--target-se draws random sizes; leave --design {design} out")
-        if design.named:
-            raise InputError(
-                f"--target-se finds the number of masks, which --design {design} sets; give one of them"
-            )
-        if design.masks == "shared":
-            raise InputError(
-                "--target-se needs own masks, whose error is known from few passes; leave shared out"
-            )
-    if shard is not None:
-        raise InputError(
-            "--target-se follows the errors of all rows, and a shard sees its own; score the first 100 of N "
-            f"rows (--limit 100) with --target-se √(N/100)·{target_se}, and give every shard --design "
-            "random-size:K,replicates=K with the K draws at which that run ends"
-        )
-    return precise

@@ -71,9 +71,7 @@ def finished_training(options: Training, settings: Mapping[str, Any]) -> Result 
     theirs, finished = read_json(out / SETTINGS, _REMEDY), (out / RESULT).exists()
     if finished:  # versions read each other's finished trainings
         theirs = theirs | {"version": settings["version"]}
-    different = checkpoints.differences(theirs, settings)
-    if different:
-        raise InputError(f"{str(out)!r} belongs to another training ({different}); {_REMEDY}")
+    checkpoints.check_settings(out, theirs, settings, _REMEDY)
     if not finished:
         return None
     with suppress(InputError):  # left if a kill came after the result was written

@@ -1,6 +1,5 @@
 """Fingerprints of models: equal fingerprints mean equal numbers."""
 
-import hashlib
 import json
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,6 +8,7 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
 
@@ -109,7 +109,7 @@ def fingerprint(model: object) -> str | None:
     if not isinstance(model, HasFingerprintSettings):
         return weights
     settings = json.dumps(model.fingerprint_settings(), sort_keys=True)
-    return f"{weights}-{hashlib.sha256(settings.encode()).hexdigest()}"
+    return f"{weights}-{digest(settings)}"
 
 
 def weights_fingerprint(model: nn.Module) -> str:
@@ -119,8 +119,9 @@ def weights_fingerprint(model: nn.Module) -> str:
         >>> weights_fingerprint(nn.Linear(2, 1)) == weights_fingerprint(nn.Linear(2, 1))
         False
     """
-    digest = hashlib.sha256(type(model).__name__.encode())
-    for name, value in model.state_dict().items():
-        digest.update(f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+    weights = (
+        part
+        for name, value in model.state_dict().items()
+        for part in (f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f", value)
+    )
+    return digest(type(model).__name__, weights)

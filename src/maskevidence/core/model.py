@@ -155,8 +155,8 @@ def check_conditionals(model: "MaskedModel") -> None:
             f"log_conditionals of {type(model).__name__} is an async method; write def instead of async def"
         )
     word = getattr(model, "conditionals", None)
-    if word not in get_args(Conditionals):
-        if word is not None:
+    if word not in get_args(Conditionals) or not hasattr(model, "log_conditionals"):
+        if word is not None and hasattr(model, "log_conditionals"):
             raise unknown_name(f"conditionals of {type(model).__name__},", str(word), get_args(Conditionals))
         name = type(model).__name__
         if not callable(getattr(model, "log_conditionals", None)):

@@ -1,6 +1,5 @@
 """Sufficient statistics of a Gaussian for complete data: number of rows, mean and covariance."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 from maskevidence.core.tokens import column_names, columns_among, without_mask
 
 
@@ -98,9 +98,7 @@ class GaussianMoments:
 
     def fingerprint(self) -> str:
         """The SHA-256 of the number of rows, the mean and the covariance."""
-        parts = (torch.tensor([float(self.n_rows)], dtype=torch.float64), self.mean, self.covariance)
-        flat = torch.cat([part.detach().cpu().flatten() for part in parts])
-        return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+        return digest(np.float64(self.n_rows), self.mean.double(), self.covariance.double())
 
     def to(self, device: torch.device | str) -> "GaussianMoments":
         """Copy the moments to a device."""

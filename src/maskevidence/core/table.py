@@ -1,6 +1,5 @@
 """Tables of numbers with named columns, and the choice of held-out rows."""
 
-import hashlib
 import numbers
 import re
 from collections import Counter
@@ -14,8 +13,10 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.support.checks import plain_number, some_of, whole_number, word_of
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.folds import first_copies, held_out_first, nearly_copies
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.spread import varies
 
 if TYPE_CHECKING:
     from maskevidence.core.tokens import Tokens
@@ -99,12 +100,8 @@ class Table:
 
     def fingerprint(self) -> str:
         """A hash of values, words, column names and row positions; equal tables have equal fingerprints."""
-        digest = hashlib.sha256("\x1f".join(self.columns).encode())
-        digest.update(np.ascontiguousarray(self.ids).tobytes())
-        digest.update(np.ascontiguousarray(self.values).tobytes())
-        for name, words in self.levels.items():
-            digest.update("\x1f".join([name, *words]).encode())
-        return digest.hexdigest()
+        words = ("\x1f".join([name, *words]) for name, words in self.levels.items())
+        return digest("\x1f".join(self.columns), self.ids, self.values, words)
 
     def head(self, limit: int) -> "Table":
         """The first `limit` rows."""
@@ -151,10 +148,7 @@ class Table:
 
     def constant_columns(self) -> list[str]:
         """The columns with at most one distinct observed value."""
-        observed = ~np.isnan(self.values)
-        low = np.where(observed, self.values, np.inf).min(axis=0)
-        high = np.where(observed, self.values, -np.inf).max(axis=0)
-        return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
+        return [name for name, other in zip(self.columns, varies(self.values), strict=True) if not other]
 
 
 def place_of(row: int, lines: Sequence[int] | None) -> str:

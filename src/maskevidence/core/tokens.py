@@ -14,6 +14,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import MAX_WHOLE, NUMBER
+from maskevidence.core.support.digest import digest
 
 _NUMBERS_AT_ONCE = 2**16  # number of cells that fits into a processor's cache
 
@@ -158,7 +159,7 @@ give a finite number, or NaN where it is missing
         """A hash of the texts behind the tokens, equal for all tokenizers; None if not known."""
         if self.text is None:
             return None
-        return hashlib.sha256(_bytes(self.text[torch.argsort(self.ids)])).hexdigest()
+        return digest(self.text[torch.argsort(self.ids)])
 
     @property
     def width(self) -> int:

@@ -26,9 +26,9 @@ class MaskedLMTraining(Kind):
         return train_texts(data, options)
 
     def training_page(self, content: Mapping[str, Any]) -> Any:
-        from maskevidence.huggingface.train_masked_lm import page_of_training
+        from maskevidence.huggingface.train_masked_lm import page_of_text_training
 
-        return page_of_training(content)
+        return page_of_text_training(content)
 
 
 training = MaskedLMTraining()

@@ -187,7 +187,7 @@ def _block_size(options: TextTraining, model: MaskedLM) -> int:
     return min(model.max_tokens or 512, 512 if size is None else size.block_size)
 
 
-def page_of_training(result: Mapping[str, Any]) -> Page:
+def page_of_text_training(result: Mapping[str, Any]) -> Page:
     """A page with the model's held-out evidence, compared with token frequencies."""
     recipe = result["recipe"]
     noun, token = ("protein", "residue") if result.get("of_residues") else ("text", "token")

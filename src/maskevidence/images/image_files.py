@@ -1,6 +1,5 @@
 """Read images of one size as grey or colour levels 0..255, from folders, Parquet files and the hub."""
 
-import hashlib
 import io
 import os
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from jaxtyping import Int64, UInt8
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
 from maskevidence.core.support.checks import some_of, whole_number
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.sources import (
     HubSet,
@@ -72,10 +72,7 @@ class Images:
 
     def fingerprint(self) -> str:
         """Hash sizes, pixels and positions; equal images have equal fingerprints."""
-        digest = hashlib.sha256(str(self.pixels.shape).encode())
-        digest.update(np.ascontiguousarray(self.ids).tobytes())
-        digest.update(np.ascontiguousarray(self.pixels).tobytes())
-        return digest.hexdigest()
+        return digest(str(self.pixels.shape), self.ids, self.pixels)
 
     def select(self, rows: Int64[np.ndarray, " n"] | slice) -> "Images":
         """Select images by position."""

@@ -19,6 +19,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, UntrustedFileWarning
 from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.support.provenance import differences
 from maskevidence.lm_eval.values import ScoredValue
 
 _EVALUATOR = "lm_eval.evaluator"
@@ -126,13 +127,13 @@ class AnswerCache:
             raise InputError(
                 "the cache of --use_cache holds answers of another kind of model; give a new name"
             )
-        if stored is not None and stored != dict(settings):
-            names = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
-            raise InputError(
-                f"the cache of --use_cache holds answers with another {' and '.join(names)}; give a new name"
-            )
         if stored is None:
             self.database[_KEY] = dict(settings)
+        elif different := differences(stored, settings):
+            raise InputError(
+                f"the cache of --use_cache holds answers of another run ({'; '.join(different)}); "
+                "give a new name"
+            )
 
     def add(self, method: str, answers: Sequence[tuple[tuple[Any, ...], Any]]) -> None:
         """Store answers by their requests' arguments, in one transaction."""

@@ -1,6 +1,5 @@
 """Values of continuations with Monte-Carlo errors, and mask designs shared by a question's choices."""
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, MaskKey, Policy
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.masks.design import BoolMatrix, Integers, Plan, Positions, Summation
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks, scaled
 from maskevidence.lm_eval.texts import Continuation, TextScorer
 from maskevidence.texts.published import LLaDA
@@ -114,8 +114,7 @@ def key_of_texts(texts: Iterable[str]) -> int:
         >>> key_of_texts(["a", "b"]) == key_of_texts(["b", "a", "b"])
         True
     """
-    joined = "\x1f".join(sorted(set(texts))).encode(errors="replace")
-    return int.from_bytes(hashlib.sha256(joined).digest()[:7])
+    return int(digest("\x1f".join(sorted(set(texts))).encode(errors="replace"))[:14], 16)
 
 
 @dataclass(frozen=True)

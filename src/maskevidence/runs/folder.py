@@ -3,7 +3,6 @@
 Seals show whether a file was changed since.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
@@ -168,7 +168,7 @@ def seal(content: Any) -> str:
         >>> seal({"seed": 0, "masks": "own"}) == seal({"masks": "own", "seed": 0})
         True
     """
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest(json.dumps(content, sort_keys=True))
 
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
@@ -189,7 +189,7 @@ def seal_of_files(folder: Path) -> str:
     with reading(folder):
         files = [path.relative_to(folder) for path in folder.rglob("[!.]*") if path.is_file()]
         contents = {path.as_posix(): (folder / path).read_bytes() for path in files}
-    return seal({name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
+    return seal({name: digest(content) for name, content in contents.items()})
 
 
 def _release(lock: FileLock, holder: Path) -> None:

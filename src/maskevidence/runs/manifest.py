@@ -1,6 +1,5 @@
 """run.json: the settings behind the numbers of a run, and where the run came from."""
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.masks.by_name import design_from_settings
 from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.core.model import Conditionals
-from maskevidence.core.support.provenance import command, versions
+from maskevidence.core.support.provenance import command, differences, versions
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.runs.folder import seal
 
@@ -31,8 +30,6 @@ _INCIDENTAL = {
     "model_words",
 }
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint", "kind", "noun", "token"}
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
-_MAX_SHOWN = 60  # longest value quoted in an error
 
 
 class DataSource(BaseModel):
@@ -214,12 +211,13 @@ class Manifest(BaseModel):
             other: the run that is asked for; its values come first.
             but: names of fields to ignore.
         """
-        mine, theirs = dict(_flat(self)), dict(_flat(other))
-        return [
-            f"{name} {_short(theirs.get(name))} instead of {_short(mine.get(name))}"
-            for name in mine | theirs
-            if name not in but and not _equal(name, mine.get(name), theirs.get(name))
-        ]
+        mine, theirs = (
+            {name: value for name, value in _flat(each) if name not in but} for each in (self, other)
+        )
+        if None in (self.dtype, other.dtype):  # an unknown precision equals any
+            mine |= {"dtype": other.dtype}
+            theirs |= {"dtype": other.dtype}
+        return differences(theirs, mine)
 
     def extended_by(self, other: "Manifest") -> bool:
         """Whether `other` is this run with more masks, as random-size:16 is of random-size:8."""
@@ -237,15 +235,3 @@ def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     yield "design", design.pop("name")
     yield from design.items()
     yield from ((name, value) for name, value in data.items() if name not in _INCIDENTAL_DATA)
-
-
-def _equal(name: str, value: Any, other: Any) -> bool:
-    """Whether two values are equal; an unknown precision equals any precision."""
-    return value == other or (name == "dtype" and None in (value, other))
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, str) and _FINGERPRINT.fullmatch(value):
-        return "-".join(part[:12] for part in value.split("-"))
-    text = "none" if value is None else str(value)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

@@ -3,7 +3,6 @@
 Each carries the seal of its run, so that the parts of another run are recognised.
 """
 
-import hashlib
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from jaxtyping import Int64
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MASKS_AT_ONCE, compact
 from maskevidence.core.scores.record import HiddenTokens, Scores, ScoreTable
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading, write_atomic
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.folder import seal
@@ -175,4 +175,4 @@ def _hidden(content: Any, size: Int64[np.ndarray, " n_masks"]) -> HiddenTokens:
 
 
 def _checksum(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+    return digest(data)[:16]

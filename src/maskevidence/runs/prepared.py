@@ -102,29 +102,26 @@ def score_prepared(
         per_token=scoring.per_token,
         refine=False,  # `prepare` refined the model and noted it
     )
-    result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
             tokens = to_device_of(prepared.model, prepared.tokens)
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()
-        result["closed_form"] = float(values.mean())
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
-        result["closed_form_se"] = estimate.closed_form_se
-    if prepared.details:
-        result |= prepared.details | summaries(prepared.details, estimate)
-    of_rows = prepared.model.notes_on(prepared.tokens) if isinstance(prepared.model, HasNotesOn) else ()
-    noted = (*of_rows, *prepared.notes)  # `prepare` noted these with the words of the table
-    more = [note for note in result["notes"] if note not in noted]
-    result["notes"] = [*prepared.notes, *more]
-    return result, estimate
+    if isinstance(prepared.model, HasNotesOn):  # `prepare`, which knows the words of the table, noted these
+        noted = prepared.model.notes_on(prepared.tokens)
+        estimate = replace(estimate, notes=tuple(note for note in estimate.notes if note not in noted))
+    return content_of(estimate, prepared.source, prepared.details), estimate
 
 
-def summaries(details: Mapping[str, Any], estimate: EvidenceEstimate) -> dict[str, Any]:
-    """Additional entries of estimate.json from the kinds, for runs with these details."""
-    added: dict[str, Any] = {}
-    for kind in kinds():
-        added |= kind.summary(details, estimate.log_evidence, estimate.curve)
-    return added
+def content_of(estimate: EvidenceEstimate, source: DataSource, details: Mapping[str, Any]) -> dict[str, Any]:
+    """What estimate.json holds: the estimate, notes on the data first, and what kinds add to the details."""
+    content = estimate.to_dict()
+    content["notes"] = list(dict.fromkeys([*source.notes, *estimate.notes]))
+    if details:
+        content |= details
+        for kind in kinds():
+            content |= kind.summary(details, estimate.log_evidence, estimate.curve)
+    return content
 
 
 def manifest_of(

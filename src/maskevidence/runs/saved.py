@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.model import check_conditionals
 from maskevidence.core.table import Table, as_table, with_levels_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def save_run(
     from maskevidence.runs.summary import read_run, write_summary
 
     name = Path(folder).name if name is None else name
+    if model is not None:
+        check_conditionals(model)
     table = None if data is None else getattr(model, "table", as_table)(data)
     tokens = None
     if table is not None:

@@ -28,7 +28,7 @@ from maskevidence.runs.directory import (
 )
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, scores_of
-from maskevidence.runs.prepared import summaries
+from maskevidence.runs.prepared import content_of
 
 MANY = 10**7  # observations, from which on they are written as Parquet
 
@@ -54,8 +54,7 @@ class Run:
     def result(self) -> dict[str, Any]:
         """The content of estimate.json."""
         manifest, estimate = self.manifest, self.estimate
-        notes = list(dict.fromkeys([*manifest.data.notes, *estimate.notes]))
-        k, n = manifest.shard
+        notes, (k, n) = list[str](), manifest.shard
         if n > 1:
             notes.append(
                 f"shard {k} of {n}: {estimate.n_observations:,} of "
@@ -63,14 +62,11 @@ class Run:
             )
         if len(manifest.devices) > 1:
             notes.append(f"scored on {' and '.join(manifest.devices)}, which agree up to rounding")
-        result = estimate.to_dict()
-        result |= {"versions": manifest.versions, "command": manifest.command, "notes": notes}
-        if manifest.details:
-            details = manifest.details
-            result |= details | summaries(details, estimate)
-        if manifest.closed_form is not None:
-            result["closed_form"] = manifest.closed_form
-            result["closed_form_se"] = estimate.closed_form_se
+        estimate = replace(estimate, notes=(*estimate.notes, *notes))
+        result = content_of(estimate, manifest.data, manifest.details)
+        result |= {"versions": manifest.versions, "command": manifest.command}
+        if manifest.closed_form is not None:  # to the last bit as when the run began
+            result |= {"closed_form": manifest.closed_form, "closed_form_se": estimate.closed_form_se}
         return result
 
 

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 
 from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.evidence.estimate import labels_of
+from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table
 from maskevidence.core.tokens import without_mask
 from maskevidence.tables.base import TableModel
@@ -33,16 +34,6 @@ def seed_from(random_state: Any) -> int:
         True
     """
     return int(_utils.check_random_state(random_state).randint(2**31 - 1))
-
-
-def with_values(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
-    """Which rows have at least one observed value.
-
-    Example:
-        >>> with_values(np.array([[np.nan, 1.0], [np.nan, np.nan]])).tolist()
-        [True, False]
-    """
-    return ~np.isnan(table).all(axis=1)
 
 
 def checked_table(

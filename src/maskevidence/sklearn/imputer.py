@@ -11,10 +11,11 @@ from jaxtyping import Bool, Float64, Shaped
 
 from maskevidence import Imputation
 from maskevidence.core.errors import InputError, import_extra
+from maskevidence.core.support.spread import varies, with_values
 from maskevidence.sklearn.densities import KernelGaussianDensity
-from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names, with_values
+from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names
 from maskevidence.sklearn.network_density import Categories
-from maskevidence.sklearn.residuals import clone_for, held_out_residuals, varies
+from maskevidence.sklearn.residuals import clone_for, held_out_residuals
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _impute = import_extra("sklearn.impute", "sklearn", PURPOSE)

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence import Imputation
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.spread import varies
 from maskevidence.sklearn.density_base import PURPOSE
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
@@ -107,9 +108,3 @@ def clone_for(estimator: Any, is_category: Bool[np.ndarray, " D"]) -> Any:
     if "categorical_features" in clone.get_params(deep=False):
         clone.set_params(categorical_features=is_category if is_category.any() else None)
     return clone
-
-
-def varies(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
-    """Which columns have at least two different observed values."""
-    seen = ~np.isnan(table)
-    return np.where(seen, table, np.inf).min(0) < np.where(seen, table, -np.inf).max(0)

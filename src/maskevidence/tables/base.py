@@ -23,6 +23,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.spread import varies
 from maskevidence.core.table import Table, as_table, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
@@ -238,11 +239,11 @@ class TableModel(HasPage, nn.Module, ABC):
         """Fit a copy of the model to a bootstrap sample of the rows; draw again if the fit fails."""
         table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
         table = table[tokens.maskable.any(1).cpu().numpy()]
-        rng, varying = np.random.default_rng(seed), _varying(table)
+        rng, varying = np.random.default_rng(seed), varies(table)
         why: Exception | str = "a column has one value in each sample"
         for _ in range(_MOST_SAMPLES):
             sample = table[rng.integers(len(table), size=len(table))]
-            if not _varying(sample)[varying].all():
+            if not varies(sample)[varying].all():
                 continue
             again = copy.deepcopy(self)
             try:
@@ -506,12 +507,6 @@ class TableModel(HasPage, nn.Module, ABC):
     def _like(self) -> Tensor:
         """A parameter that has the model's dtype and device."""
         return next(p for p in self.parameters() if p.is_floating_point())
-
-
-def _varying(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
-    """Which columns have at least two different values; NaN does not count."""
-    missing = np.isnan(table)
-    return np.where(missing, -np.inf, table).max(0) > np.where(missing, np.inf, table).min(0)
 
 
 def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:

@@ -1,6 +1,5 @@
 """maskevidence cells: find the cells of a table that are probably wrong."""
 
-import hashlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.command.command_words import Argument, kind_of_model
 from maskevidence.command.result import Result
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 from maskevidence.tables.options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def _asked(settings: "list[Any]", saved: Any, tables: "Sequence[Table | None]") 
 
     of_tables = []
     for table in filter(None, tables):
-        values = hashlib.sha256(table.values.tobytes()).hexdigest()
-        of_tables.append([table.columns, dict(table.levels), dict(table.kinds), table.labels, values])
+        named = [table.columns, dict(table.levels), dict(table.kinds), table.labels]
+        of_tables.append([*named, digest(table.values)])
     return seal([*settings, None if saved is None else fingerprint(saved), of_tables, __version__])
 
 

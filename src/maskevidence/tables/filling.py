@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64
 
 from maskevidence.command.command_words import kind_of_model
 from maskevidence.core.errors import InputError
@@ -18,17 +18,17 @@ from maskevidence.core.support.checks import plain_number, word_of
 from maskevidence.core.support.files import check_place
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.support.spread import spreads, with_values
 from maskevidence.core.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
 from maskevidence.tables.rows import (
     is_table_file,
     model_on,
-    new_model,
     note_on_pairs,
     note_on_units,
     raw_table,
@@ -94,8 +94,9 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     source = raw.columns.slice(0, options.limit)
     notes = list(table.notes)
     if build is not None:
-        fitted, dropped = new_model(build, table, table.take(_not_empty(table.values)))
-        filling = _fill(_fit(fitted, table), table, options, tuple(dropped))
+        some = table.take(np.flatnonzero(with_values(table.values)))
+        fitted, dropped = fit_table(build, some, some, empty_rows=True)
+        filling = _fill(fitted, table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
         if isinstance(fitted, PPCA):
             notes += note_on_units(table.select(fitted.columns or []))
@@ -184,18 +185,6 @@ def _number(text: str) -> float:
         return plain_number(text)
     except ValueError:
         return math.nan
-
-
-def _fit(model: TableModel, table: Table) -> TableModel:
-    """Fit a model to the rows with at least one observed value in its columns."""
-    assert model.columns is not None
-    values = table.select(model.columns).values
-    return model.fit(values[_not_empty(values)])
-
-
-def _not_empty(values: Float64[np.ndarray, "N D"]) -> Int64[np.ndarray, " n"]:
-    """The rows with at least one observed value."""
-    return np.flatnonzero(~np.isnan(values).all(axis=1))
 
 
 def _fill(

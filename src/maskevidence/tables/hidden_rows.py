@@ -9,7 +9,7 @@ Source:
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from dataclasses import fields, replace
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.data_set import EvidenceOfRows
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.evidence.result import MASKS_ALONE
@@ -74,8 +74,8 @@ class RowsModel:
             raise InputError(
                 f"predict={predict!r}; give a function predict(x_visible, y_visible, x_hidden, y_hidden)"
             )
-        self.predict, self.conditionals, self.base_measure = predict, conditionals, base_measure
-        self.x = x
+        self.predict, self.conditionals, self.base_measure = predict, conditionals, _measure(base_measure)
+        self.x = _rows(x)
 
     def __call__(self, x: _Rows) -> "RowsModel":
         """The model with other rows."""
@@ -185,7 +185,7 @@ class DirichletMultinomial(RowsModel):
         0.05
     """
 
-    def __init__(self, alpha: Iterable[float]) -> None:
+    def __init__(self, alpha: Collection[float]) -> None:
         self.alpha = np.array(list(alpha), dtype=np.float64)
         if len(self.alpha) < 2 or not (self.alpha > 0).all():
             raise InputError(
@@ -248,7 +248,7 @@ class PosteriorDraws(RowsModel):
     ) -> None:
         if not 0.0 < reuse <= 1.0:
             raise InputError(f"reuse={reuse}; give a share in (0, 1], such as 0.5")
-        self.conditionals, self.base_measure, self.x = "approximate", base_measure, None
+        self.conditionals, self.base_measure, self.x = "approximate", _measure(base_measure), None
         self.sample, self.log_likelihood, self.reuse, self.seed = sample, log_likelihood, reuse, seed
         self.n_drawn = self.n_masks = 0
 
@@ -458,9 +458,21 @@ def _with_other_responses(tokens: Tokens) -> Tokens:
     return replace(tokens[ids * 0], values=torch.cat([tokens.values, tokens.values.roll(1, 1)]), ids=ids)
 
 
+def _measure(word: str) -> str:
+    """A base measure, which is a mass or a density."""
+    if word != MASS and not word.startswith("density per "):
+        raise unknown_name("base_measure", word, (MASS, DENSITY))
+    return word
+
+
 def _rows(x: _Rows) -> _Rows:
     """Rows as an array with NaN for masked entries; a data frame is returned as it is."""
-    return x if x is None or hasattr(x, "iloc") else np.asarray(without_mask(x))
+    if x is None or hasattr(x, "iloc"):
+        return x
+    rows = np.asarray(without_mask(x))
+    if rows.ndim < 1 or rows.dtype.kind == "c":
+        raise InputError(f"x is {rows.dtype} of shape {rows.shape}; give a row of numbers for each response")
+    return rows
 
 
 def _taken(x: _Rows, rows: Bool[np.ndarray, " N"]) -> _Rows:

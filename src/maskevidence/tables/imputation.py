@@ -393,7 +393,10 @@ def pool(estimates: object, standard_errors: object, *, df: float = math.inf) ->
         >>> round(float(low), 2), round(float(high), 2)
         (0.02, 3.98)
     """
-    q, error = np.asarray(estimates, dtype=np.float64), np.asarray(standard_errors, dtype=np.float64)
+    try:
+        q, error = np.asarray(estimates, dtype=np.float64), np.asarray(standard_errors, dtype=np.float64)
+    except (TypeError, ValueError) as wrong:
+        raise InputError(f"estimates and standard_errors are numbers; {wrong}") from wrong
     if q.ndim < 1 or len(q) < 2 or q.shape != error.shape:
         raise InputError(
             f"estimates of shape {q.shape}, standard errors of shape {error.shape}; give equal shapes, one "

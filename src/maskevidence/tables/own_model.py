@@ -1,6 +1,5 @@
 """Load a model from the user's code, FILE.py:FUNCTION, given by the user and never read from a run."""
 
-import hashlib
 import importlib.util
 import inspect
 import os
@@ -14,6 +13,7 @@ from maskevidence.command.command_words import own_file
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import check_conditionals
 from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading
 from maskevidence.tables.options import RowDevice
 
@@ -74,12 +74,11 @@ def fingerprint_of_code(word: str) -> str:
     """
     path = own_file(word)
     assert path is not None
-    digest = hashlib.sha256()
+    parts = list[str | bytes]()
     for file in sorted({path, *_imported_from(path.parent)}):
         with reading(file):
-            digest.update(f"{file.relative_to(path.parent)}\0{file.stat().st_size}\0".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+            parts += [f"{file.relative_to(path.parent)}\0{file.stat().st_size}\0", file.read_bytes()]
+    return digest(*parts)
 
 
 def _imported_from(folder: Path) -> set[Path]:

@@ -34,6 +34,7 @@ from maskevidence.runs.prepared import Prepared
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import is_network, parse_model
 from maskevidence.tables.cell_mass import CellMass, check_cells
+from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
@@ -44,7 +45,6 @@ from maskevidence.tables.table_files import (
     digits,
     kind_of_file,
     read_raw,
-    refuse_empty_columns,
     to_table,
 )
 
@@ -320,29 +320,6 @@ def _chosen(table: Table, options: TableOptions) -> Table:
     return table.select(kept)
 
 
-def new_model(
-    build: Callable[[int], TableModel], rows: Table, all_rows: Table, purpose: str = "fit"
-) -> tuple[TableModel, list[str]]:
-    """Build a model for the rows' columns, without constant ones unless the model `keeps_units`.
-
-    Returns:
-        The model, which names its columns, and the columns that were dropped.
-    """
-    refuse_empty_columns(all_rows)
-    model = build(len(rows.columns))
-    dropped = [] if model.keeps_units else rows.constant_columns()
-    kept = [column for column in rows.columns if column not in dropped]
-    if not kept:
-        raise InputError(f"every column of {rows.name} is constant; there is nothing to {purpose}")
-    if dropped:
-        model = build(len(kept))
-    model.columns = kept
-    chosen = all_rows.select(kept)
-    model.declare(chosen)
-    model.refuse_strange_cells(model.tokens(chosen), place=partial(place_of, lines=chosen.lines))
-    return model, dropped
-
-
 def note_on_units(rows: Table) -> list[str]:
     """A note for PPCA if the columns' spreads differ much; at most one sentence."""
     spread = spreads(rows.values)
@@ -405,9 +382,8 @@ def fit_held_out(
     train, test = table.split(test_fraction, seed)
     if cells:
         check_cells(build(len(table.columns)))
-    model, dropped = new_model(build, train, table)
-    columns = [column for column in table.columns if column not in dropped]
-    model.fit(train.select(columns).values)
+    model, dropped = fit_table(build, table, train)
+    columns = model.columns or []
     test = test.select(columns)
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:

@@ -31,9 +31,10 @@ from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import NETWORK, is_network
+from maskevidence.tables.fitting import new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import RowDevice, RowTraining
-from maskevidence.tables.rows import TEST_FRACTION, model_on, new_model, read, read_with
+from maskevidence.tables.rows import TEST_FRACTION, model_on, read, read_with
 
 EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
@@ -66,7 +67,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
         raise InputError(f"{NETWORK} is trained with masks of random sizes; leave --objective out")
     train, test, everything = _read(data, options, words=is_network(model))
     fitted, dropped = new_model(build, train, everything, "train on")
-    columns = [column for column in train.columns if column not in dropped]
+    columns = fitted.columns or []
     train, test = train.select(columns), None if test is None else test.select(columns)
     if isinstance(objective, Elbo):
         fitted.add_encoder()

@@ -1,6 +1,5 @@
 """Texts as tokens of a masked language model: special tokens and prompts are context, all else is scored."""
 
-import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, UnknownTokensWarning
 from maskevidence.core.show.words import RESIDUES, count
+from maskevidence.core.support.digest import digest
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.options import Long
 from maskevidence.texts.pieces import (
@@ -289,7 +289,7 @@ def _hashes(texts: Sequence[str], options: Encoding) -> Int64[np.ndarray, " n_te
     """A hash of each text with its second text and its context."""
     columns = [column for column in (options.context, texts, options.second) if column is not None]
     joined = ("\x1f".join(parts).encode(errors="replace") for parts in zip(*columns, strict=True))
-    return np.array([int.from_bytes(hashlib.sha256(text).digest()[:7]) for text in joined], dtype=np.int64)
+    return np.array([int(digest(text)[:14], 16) for text in joined], dtype=np.int64)
 
 
 def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:

@@ -87,6 +87,11 @@ class MaskedLM(HasPage, nn.Module):
         bfloat16: bool = False,
     ) -> None:
         super().__init__()
+        if not callable(model) or not (tokenizer is None or callable(tokenizer)):
+            wrong = model if not callable(model) else tokenizer
+            raise InputError(
+                f"<{type(wrong).__name__}> is no network and no tokenizer; give those of transformers"
+            )
         self.batch_tokens = batch_tokens
         token_id = mask_token_id if mask_token_id is not None else getattr(tokenizer, "mask_token_id", None)
         if token_id is None:

@@ -1,13 +1,11 @@
 """Load masked language models, read and encode texts, and reopen a run's texts."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from maskevidence.core.errors import InputError
@@ -16,6 +14,7 @@ from maskevidence.core.masks.by_name import DesignWord, parse_design
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.hub import check_revision
 from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import progress
@@ -187,10 +186,7 @@ def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
 
 def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
     """Hash encoded texts: column names, tokens, roles and ids."""
-    digest = hashlib.sha256("\x1f".join(columns).encode())
-    for part in (tokens.ids, tokens.values, tokens.maskable, tokens.context):
-        digest.update(np.ascontiguousarray(part.numpy()).tobytes())
-    return digest.hexdigest()
+    return digest("\x1f".join(columns), tokens.ids, tokens.values, tokens.maskable, tokens.context)
 
 
 def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskevidence.command import scoring as numbers
+from maskevidence.command.drawing import drawing_for
 from maskevidence.command.options import RunOptions
 from maskevidence.command.result import Result
 from maskevidence.core.comparing.pairs import pair_texts
@@ -30,17 +31,14 @@ def score_pairs(
     _check(word, options, run)
     key = MaskKey(options.seed, word.masks)
     runs = [replace(run, out=None if run.out is None else run.out / name) for name in FOLDERS]
-    existing = numbers.existing_design(word.design, None if run.overwrite else runs[0].out)
-    design = word.design if existing is None else word.design.continuing(existing, word.named)
-    scoring = Scoring(design, key, per_token=word.per_token)
+    drawing = drawing_for(word, runs[0])
+    scoring = Scoring(drawing.design, key, per_token=word.per_token)
     for each in runs:
         numbers.check_folder(each, model, scoring)
-    both = prepare_pairs(model, data, design, options)
-    notes = dict.fromkeys(note for ready in both for note in ready.notes)
-    if existing is None:
-        longest = max(both, key=lambda ready: int(ready.tokens.n_tokens.max()))
-        scoring, noted = numbers.with_enough_draws(scoring, word, longest)
-        notes |= dict.fromkeys(noted.notes)
+    both = prepare_pairs(model, data, drawing.design, options)
+    longest = max(both, key=lambda ready: int(ready.tokens.n_tokens.max()))
+    scoring, noted, _ = drawing.of(scoring, longest)
+    notes = dict.fromkeys(note for ready in (*both, noted) for note in ready.notes)
     first, second = (_estimate(model, *each, scoring) for each in zip(both, runs, strict=True))
     dtypes = [recorded(ready.model)["dtype"] for ready in both]
     pairs = pair_texts(first, second, (str(options.text), str(options.against)), dtypes=dtypes)

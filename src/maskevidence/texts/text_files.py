@@ -1,7 +1,6 @@
 """Texts to score: from .txt, .jsonl, .csv and .parquet files, folders of them, and the Hugging Face hub."""
 
 import csv
-import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskevidence.core.errors import InputError, unknown_name
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading
 from maskevidence.core.support.sources import (
     HubSet,
@@ -64,11 +65,7 @@ class Texts:
 
     def fingerprint(self) -> str:
         """A hash of the texts, independent of any tokenizer."""
-        digest = hashlib.sha256()
-        for field in self.fields:
-            for text in field:
-                digest.update(f"{len(text)} {text}".encode(errors="surrogatepass"))
-        return digest.hexdigest()
+        return digest(f"{len(text)} {text}" for field in self.fields for text in field)
 
 
 class TextColumns(NamedTuple):
@@ -127,6 +124,7 @@ def read_texts(
         >>> read_texts(str(path))["text"]
         ('I wandered lonely', 'as a cloud')
     """
+    limit = None if limit is None else whole_number("limit", limit, 1)
     read = _find(source, running)
     notes: list[str] = [*read.notes]
     chosen = list(columns) if columns else [_only_text(source, read, notes)]

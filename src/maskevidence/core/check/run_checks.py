@@ -73,6 +73,8 @@ def check_model(
         (True, 'passed')
     """
     seed = whole_number("seed", seed, 0)
+    if objective is not None and (not callable(objective) or isinstance(objective, type)):
+        raise InputError(f"objective=<{type(objective).__name__}>; give an objective or a collator")
     name, word = type(model).__name__, answers.word(model)
     if word.status == "failed":
         return CheckReport(name, (word,), 0, seed)

@@ -259,13 +259,7 @@ class EvidenceEstimate(Shown):
             f"{type(self).__name__}({number(self.log_evidence, digits)} nats per {self.noun}, {in_words}, "
             f"{kind_name(self.kind)}, {n})"
         )
-        numbers = self._numbers()
-        if self.closed_form is not None:
-            numbers |= {
-                "closed_form": float(self.closed_form.mean()),
-                "closed_form_se": self.closed_form_se,
-            }
-        page = page_of_numbers(numbers, self.noun, self.token)
+        page = page_of_numbers(self._numbers(), self.noun, self.token)
         return replace(page, line=line, parts=[*page.parts, self.picture()[0]])
 
     def picture(self) -> tuple[Lines, str]:
@@ -338,7 +332,11 @@ class EvidenceEstimate(Shown):
             values["low_rates"] = {"up_to": LOW_RATE, "score": score, "mask_se": error}
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
         values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
-        return values | {"notes": list(self.notes)}
+        values["notes"] = list(self.notes)
+        if self.closed_form is not None:
+            values["closed_form"] = float(self.closed_form.mean())
+            values["closed_form_se"] = self.closed_form_se
+        return values
 
 
 def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token: str = "token") -> Page:

@@ -23,7 +23,7 @@ from maskevidence.core.masks.design import MaskDesign, Masks
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import EverySize, Exhaustive, FixedRate, LeaveOneOut, RandomSize, Rates
-from maskevidence.core.support.checks import plain_number
+from maskevidence.core.support.checks import in_short, plain_number
 from maskevidence.core.support.files import reading
 
 DESIGNS: tuple[type[MaskDesign], ...] = (  # kinds add their own
@@ -123,7 +123,7 @@ def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> 
         word = DesignWord(design)
     else:
         names = ", ".join(design_names())
-        value = f"the class {design.__name__}" if isinstance(design, type) else repr(design)
+        value = f"the class {design.__name__}" if isinstance(design, type) else in_short(design)
         raise InputError(f"design={value}; give a design such as RandomSize(), or one of the words {names}")
     masks = word.masks if masks == "own" else masks
     return DesignWord(word.design, masks, word.per_token or per_token, word.named)

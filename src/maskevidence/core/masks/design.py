@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.checks import check_memory, whole_number
+from maskevidence.core.support.checks import check_memory, in_short, whole_number
 from maskevidence.core.support.keyed_random import (
     keyed_subset,
 )
@@ -54,13 +54,15 @@ class MaskKey:
         (True, False)
     """
 
+    checks_arguments: ClassVar[bool] = True  # itself, since any whole number is a seed here
+
     seed: int = 0
     masks: Masks = "own"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", whole_number("seed", self.seed))
-        if self.masks not in ("own", "shared"):
-            raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
+        if not isinstance(self.masks, str) or self.masks not in ("own", "shared"):
+            raise InputError(f"masks={in_short(self.masks)}; give 'own' or 'shared'")
 
     def columns(self, ids: Integers, *draw: Integers) -> Integer[np.ndarray, "B n_keys"]:
         """The keys of each mask, shape (B, n_keys): its draw, after the observation's id if not shared."""

@@ -29,6 +29,7 @@ from maskevidence.core.model import (
     HasScoreOrderings,
     MaskedModel,
     as_tokens,
+    check_conditionals,
     columns_read,
     conditionals_of,
     moments_of,
@@ -84,6 +85,7 @@ def score_masks(
         >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
+    check_conditionals(model)
     places = columns_read(model, tokens)
     if places is not None:
         masked, scored = masked[:, places], None if scored is None else scored[:, places]

@@ -13,6 +13,7 @@ NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 MAX_WHOLE = 2**53  # up to here, float64 holds every whole number
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 in a column with missing cells
+_MAX_SHOWN = 60  # characters of a value in an error
 _NEVER_REFUSED = 2**26  # bytes; a query of free memory takes as long as to allocate them
 
 
@@ -39,10 +40,21 @@ def whole_number(name: str, value: object, least: int | None = None, most: int |
         number = None
     if number is None or (least is not None and number < least):
         more = "" if least is None else f" of {least} or more"
-        raise InputError(f"{name}={value!r}; give a whole number{more}")
+        raise InputError(f"{name}={in_short(value)}; give a whole number{more}")
     if most is not None and number > most:
         raise InputError(f"{name}={number}; give {most:,} or fewer")
     return number
+
+
+def in_short(value: object) -> str:
+    """A value in one short line, or its type.
+
+    Example:
+        >>> in_short(2.5), in_short([1.0] * 100)
+        ('2.5', '<list>')
+    """
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
 
 
 def some_of(words: Sequence[str], most: int = 6, between: str = ", ") -> str:

@@ -2,7 +2,6 @@
 
 import csv
 import errno
-import hashlib
 import io
 import json
 import math
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 
 TEMPORARY = ".tmp"
 _QUOTED = re.compile(r'[,"\r\n]')  # makes the quotes of a cell in CSV necessary
@@ -77,7 +77,7 @@ def _replace(target: Path, data: Iterable[bytes]) -> None:
 
 def _prefix(target: Path) -> str:
     """The common prefix of a target's temporary files."""
-    return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
+    return f".{digest(os.fsencode(target.name))[:12]}-"
 
 
 def _lock(handle: int) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 
 from maskevidence import __version__
 
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
+_MAX_SHOWN = 60  # characters of a value in an error
+
 
 def versions() -> dict[str, str]:
     """Versions of Python and the packages that may affect a number.
@@ -41,6 +44,28 @@ def made_of(result: Mapping[str, Any]) -> dict[str, str]:
     named = {"command": "Command", "model": "Model", "data": "Data", "wild_type": "Wild type"}
     made = {title: str(result[name]) for name, title in named.items() if name in result}
     return made | {"Versions": ", ".join(f"{name} {value}" for name, value in result["versions"].items())}
+
+
+def differences(these: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """How what two results were made of differs, a phrase each; empty if it is equal.
+
+    Example:
+        >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": [0.5], "limit": 9})
+        ['seed 1 instead of 2', 'limit none instead of 9']
+    """
+    return [
+        f"{name} {_short(these.get(name))} instead of {_short(others.get(name))}"
+        for name in {**others, **these}
+        if these.get(name) != others.get(name)
+    ]
+
+
+def _short(value: Any) -> str:
+    """A value in an error, of which long ones are cut."""
+    if isinstance(value, str) and _FINGERPRINT.fullmatch(value):
+        return "-".join(part[:12] for part in value.split("-"))
+    text = "none" if value is None else str(value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
 @cache  # reading versions takes as long as scoring a small table

@@ -11,6 +11,7 @@ from torch import Tensor
 from maskevidence import __version__
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.files import reading, write_atomic
+from maskevidence.core.support.provenance import differences
 
 _FORMAT = 1
 FILE = "checkpoint.safetensors"
@@ -66,28 +67,15 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
             f"{header.get('format')}; this is {__version__}, format {_FORMAT}: resume with that version, or "
             "start in another folder"
         )
-    different = differences(header["settings"], settings)
-    if different:
-        raise InputError(
-            f"{str(path)!r} belongs to another training ({different}); give another folder, or remove the "
-            "file to start from the beginning"
-        )
+    check_settings(path, header["settings"], settings, "give another folder, or remove it to start again")
     return _decode(header["state"], tensors)
 
 
-def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """List how the saved settings differ from the current ones; empty if they are equal.
-
-    Example:
-        >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": (0.5,)})
-        'seed 1 instead of 2'
-    """
-    now = json.loads(json.dumps(dict(ours)))
-    return "; ".join(
-        f"{name} {theirs.get(name)!r} instead of {now.get(name)!r}"
-        for name in [*now, *(name for name in theirs if name not in now)]
-        if theirs.get(name) != now.get(name)
-    )
+def check_settings(path: Path, saved: Mapping[str, Any], settings: Mapping[str, Any], remedy: str) -> None:
+    """Refuse what another training wrote: one with other settings, which were read from JSON."""
+    different = differences(saved, json.loads(json.dumps(dict(settings))))
+    if different:
+        raise InputError(f"{str(path)!r} belongs to another training ({'; '.join(different)}); {remedy}")
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:

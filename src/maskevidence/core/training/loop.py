@@ -1,6 +1,5 @@
 """The training loop of `fit`, which a checkpoint can resume exactly."""
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -18,6 +17,7 @@ from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.threads import seeded
@@ -336,9 +336,9 @@ def _description(record: EpochRecord) -> str:
 
 def _fingerprint(data: Tokens | GaussianMoments) -> str:
     """Hash the data; a checkpoint resumes only with exactly the same data."""
-    digest = hashlib.sha256()
+    parts = list[str | np.ndarray]()
     names = [field.name for field in fields(data) if field.name not in ("text", "position")]  # unused
     for value in (getattr(data, name) for name in names):
         array = value.detach().cpu().contiguous().numpy() if isinstance(value, Tensor) else np.array([value])
-        digest.update(f"{array.shape}{array.dtype}".encode() + (b"" if value is None else array.tobytes()))
-    return digest.hexdigest()[:16]
+        parts += [f"{array.shape}{array.dtype}", *([] if value is None else [array])]
+    return digest(*parts)[:16]

@@ -304,6 +304,7 @@ def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tenso
         >>> masked.sum(1).tolist(), weight.tolist()
         ([1, 2, 3, 1, 2, 3], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     """
-    first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
+    maskable = np.ones((1, whole_number("n_tokens", n_tokens, 1)), dtype=np.bool_)
+    first = np.zeros(1, dtype=np.int64)
     masks = drawn_masks(design, key, first, maskable)
     return torch.from_numpy(masks.masked()), torch.from_numpy(masks.weight)

@@ -2,10 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -27,9 +27,10 @@ from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
-from maskevidence.core.support.checks import some_of, whole_number
+from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.support.spread import varies, with_values
 from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
@@ -44,6 +45,7 @@ from maskevidence.tables.by_name import (
 )
 from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
+from maskevidence.tables.fitting import declared
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
 from maskevidence.tables.network.columns import (
     MIXED,
@@ -121,10 +123,7 @@ class _Plan:
 
     def build(self, word: _Word) -> TableModel:
         """Build a candidate for the columns; a model that takes words sees all rows first."""
-        model = word.build(len(self.table.columns))
-        model.declare(self.table)
-        model.columns = self.names
-        return model
+        return declared(word.build(len(self.table.columns)), self.table, self.names)
 
     def measured(self, model: TableModel, train: _Rows) -> MaskedModel:
         """The model in the common base measure: next to a network, a density is scored by the mass of
@@ -257,7 +256,7 @@ def _numbers(components: int | str | Sequence[int]) -> list[int]:
     """Numbers of components from a number, several numbers, or a word such as "1-20"."""
     if isinstance(components, str):
         components = parse_components(components)
-    numbers = [components] if isinstance(components, SupportsIndex) else components
+    numbers = components if isinstance(components, Iterable) else [components]
     return [whole_number("components", number) for number in numbers]
 
 
@@ -273,7 +272,7 @@ def _plan(
     table = as_table(data)
     words = candidates(families, components)
     values, columns = table.values, table.columns
-    given = table.take(np.flatnonzero(~np.isnan(values).all(axis=1)))
+    given = table.take(np.flatnonzero(with_values(values)))
     values = given.values
     table = replace(given, ids=np.arange(len(values)), labels=None)
     examples = [word.example(len(columns)) for word in words]
@@ -287,14 +286,14 @@ def _plan(
     # a `Table` already has these notes
     notes = [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
     if not all(example.keeps_units for example in examples):
-        varies = varying_columns(values, held)
-        if not varies.all():
-            names = ", ".join(name for name, varying in zip(columns, varies, strict=True) if not varying)
+        kept = varying_columns(values, held)
+        if not kept.all():
+            names = ", ".join(name for name, other in zip(columns, kept, strict=True) if not other)
             notes.append(f"left out columns that do not vary in all folds: {names}")
-        values, columns = values[:, varies], tuple(np.array(columns)[varies].tolist())
-        empty = np.isnan(values).all(axis=1) if values.size else np.ones(len(values), dtype=bool)
-        if empty.any():
-            place = given.place(int(np.flatnonzero(empty)[0]))
+        values, columns = values[:, kept], tuple(np.array(columns)[kept].tolist())
+        some = with_values(values)
+        if not some.all():
+            place = given.place(int(np.argmin(some)))
             raise InputError(f"{place} has no value in a column that varies; leave it out")
     words, left_out = _possible(words, values.shape[1], len(values) - max(map(len, held)))
     if left_out:
@@ -344,7 +343,9 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
         ['gaussian', 'ppca:1', 'ppca:2', 'ppca:7']
     """
     if not isinstance(families, str | Sequence) or not all(isinstance(name, str) for name in families):
-        raise InputError(f"families={families!r}; give words such as 'gaussian' or ['ppca', 'masked-net']")
+        raise InputError(
+            f"families={in_short(families)}; give words such as 'gaussian' or ['ppca', 'masked-net']"
+        )
     names = families.split(",") if isinstance(families, str) else list(families)
     words: list[_Word] = []
     for name in (name.strip() for name in names):
@@ -366,12 +367,7 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
 
 def varying_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
     """Which columns have at least two different values in the training rows of every fold."""
-    varies = np.ones(values.shape[1], dtype=bool)
-    for rows in held:
-        train = np.delete(values, rows, axis=0)
-        low = np.where(np.isnan(train), np.inf, train).min(axis=0)
-        varies &= np.where(np.isnan(train), -np.inf, train).max(axis=0) > low
-    return varies
+    return np.all([varies(np.delete(values, rows, axis=0)) for rows in held], axis=0)
 
 
 def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[_Word, ...], str]:

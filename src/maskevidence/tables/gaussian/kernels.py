@@ -8,10 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.core.errors import InputError
-from maskevidence.core.tokens import called
 from maskevidence.tables.gaussian.full_covariance import Gaussian
-from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table
+from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table, refuse_constant
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
 from maskevidence.tables.normal import LOG_2PI
 
@@ -130,7 +128,4 @@ def check_kernel_table(
 ) -> None:
     """Check that a `KernelGaussian` can be fitted to a table."""
     check_table(table, 0, tolerance, max_iterations, names)
-    spread = np.nanmax(table, axis=0) - np.nanmin(table, axis=0)
-    if not spread.all():
-        column = called(names, int(np.argmin(spread)))
-        raise InputError(f"column {column} is constant, its variance would be 0; leave it out")
+    refuse_constant(table, names)

@@ -11,16 +11,18 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.fingerprints import share_fitted
-from maskevidence.core.model import DENSITY
+from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
+from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.wrong_cells.cell_search import (
@@ -207,6 +209,7 @@ _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
     """The table as a fitted model reads it, which judges all rows."""
+    check_conditionals(model)
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
     coded = with_levels_of(rows, levels)
@@ -259,10 +262,8 @@ def _by_word(
 
     def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
         """A judge that was fitted to all rows but these."""
-        model, train = build(len(kept)), np.delete(base.values, out, axis=0)
-        model.columns = kept
-        model.declare(base)
-        filled = train[~np.isnan(train).all(axis=1)]
+        model, train = declared(build(len(kept)), base, kept), np.delete(base.values, out, axis=0)
+        filled = train[with_values(train)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
         fitted = Reshaped(model, filled) if reshapes else model.fit(filled)
         advance(1)
