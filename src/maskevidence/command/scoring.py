@@ -1,5 +1,6 @@
 """Score a prepared model in memory, or in a run directory that the same command resumes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
