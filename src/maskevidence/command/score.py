@@ -65,6 +65,7 @@ def score(
     numbers.check_folder(run, model, scoring)
     ready = kind.prepare(model, data, drawing.design, options, None if run.overwrite else run.out)
     scoring, ready, precise = drawing.of(scoring, ready)
+    ready = numbers.with_rounding(scoring, ready)
     if run.out is None:
         result, estimate = score_prepared(ready, scoring, precise)
         lines: list[str] = []

@@ -1,9 +1,12 @@
 """Score a prepared model in memory, or in a run directory that the same command resumes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from maskevidence import __version__
 from maskevidence.command.options import RunOptions
@@ -13,10 +16,12 @@ from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.evidence.result import EvidenceEstimate, page_of_numbers
 from maskevidence.core.kind import Kind, kinds, named
 from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score import Scoring, score_repeats
 from maskevidence.core.show.parts import Part, Table
+from maskevidence.core.show.words import count
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.runs import (
     DataSource,
@@ -30,10 +35,11 @@ from maskevidence.runs import (
 from maskevidence.runs.blocks import Engine, kept_open, local_engine, parse_shard
 from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.folder import locked
-from maskevidence.runs.prepared import Prepared, manifest_of
+from maskevidence.runs.prepared import Prepared, manifest_of, recorded
 from maskevidence.runs.summary import agrees
 
 MAX_TOKENS_SHOWN = 40
+_ROWS_IN_BOTH, _REPEATS_IN_BOTH = 8, 4  # observations and masks that show the rounding of half precision
 
 
 def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
@@ -82,6 +88,28 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
         "seed": scoring.key.seed,
         "shard": (1, 1) if run.shard is None else parse_shard(run.shard),
     }
+
+
+def with_rounding(scoring: Scoring, ready: Prepared) -> Prepared:
+    """The same with a note on what half precision does to some of the run's own masks, scored in both."""
+    if ready.in_float32 is None or isinstance(scoring.design, Policy):
+        return ready
+    n = len(ready.tokens)
+    rows = torch.linspace(0, n - 1, min(_ROWS_IN_BOTH, 1 + n // 50)).long()
+    some, repeats = (
+        ready.tokens.scored_together()[rows],
+        range(min(_REPEATS_IN_BOTH, scoring.design.n_repeats)),
+    )
+    rounded, exact = (
+        score_repeats(model, some, scoring, repeats, lambda *_: None)[0].score
+        for model in (ready.model, ready.in_float32())
+    )
+    moved, dtype = rounded - exact, recorded(ready.model)["dtype"]
+    error = f" ± {moved.std(ddof=1) / math.sqrt(len(moved)):.1g}" if len(moved) > 1 else ""
+    return ready.with_note(
+        f"{dtype} moved the scores of {count(len(moved), 'mask')} of this run from those in float32 by "
+        f"{moved.mean():+.1g}{error} nats per hidden token, by {abs(moved).max():.1g} at most"
+    )
 
 
 def result_of(

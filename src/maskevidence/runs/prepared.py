@@ -35,6 +35,8 @@ class Prepared:
     revision: str | None = None  # branch, tag or commit of a model on the hub, if given
     # loads the model in another process; None if the model itself can be sent there
     load: Callable[[], Any] | None = None
+    # loads the model in float32, if it computes in half precision and memory holds both; otherwise None
+    in_float32: Callable[[], Any] | None = None
     tokenizer: Any = None  # for masked language models; None for others
     # the scored texts, one or two per observation unless they were split or joined; None for
     # other models

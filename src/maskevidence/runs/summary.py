@@ -20,6 +20,7 @@ from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
     ESTIMATE,
+    MANY_OBSERVATIONS,
     OBSERVATIONS,
     RunDirectory,
     read_closed_form,
@@ -28,6 +29,8 @@ from maskevidence.runs.directory import (
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, scores_of
 from maskevidence.runs.prepared import content_of
+
+MANY = 10**7  # observations, from which on they are written as Parquet
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], n_rows: Sequence
 
 
 def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> str | None:
-    """Write curve.csv, curve.png, observations.csv and, last, estimate.json.
+    """Write curve.csv, curve.png, observations.csv or .parquet and, last, estimate.json.
 
     The caller holds the folder (`locked`).
 
@@ -206,11 +209,16 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         InputError: the folder cannot be written.
     """
     manifest, curve, missing = run.manifest, run.estimate.curve, None
-    for name in (CURVE, CURVE_PICTURE, OBSERVATIONS, ESTIMATE):
+    observations = run.observations()
+    many = len(observations) >= MANY
+    for name in (CURVE, CURVE_PICTURE, MANY_OBSERVATIONS if many else OBSERVATIONS, ESTIMATE):
         check_place(folder.path / name)
     folder.remove_temporaries()
     write_atomic(folder.path / CURVE, curve.to_csv())
-    write_atomic(folder.path / OBSERVATIONS, run.observations().csv_in_parts())
+    if many:
+        write_atomic(folder.path / MANY_OBSERVATIONS, observations.parquet_in_parts())
+    else:
+        write_atomic(folder.path / OBSERVATIONS, observations.csv_in_parts())
     try:
         picture = image(curve_lines({manifest.named: curve}), _title(manifest, run.estimate))
         write_atomic(folder.path / CURVE_PICTURE, picture)

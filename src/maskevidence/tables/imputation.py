@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.core.evidence.standard_errors import t_half_widths
 from maskevidence.core.model import as_tokens
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Strip, Strips
@@ -361,7 +361,7 @@ class Pooled:
         """The ends of the two-sided interval from Student's t."""
         if not 0 < level < 1:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
-        half = np.vectorize(t_half_width)(self.standard_error, self.df, level)
+        half = t_half_widths(np.asarray(self.standard_error), np.asarray(self.df), level)
         return self.estimate - half, self.estimate + half
 
 

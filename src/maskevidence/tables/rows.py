@@ -280,6 +280,8 @@ def means_images(data: str, options: TableOptions) -> bool:
 
 def _kind_with_rows(data: str) -> Kind | None:
     """The kind that turns DATA into rows, such as images; None if there is none."""
+    if Path(data).is_file() and kind_of_file(data) in set(SUFFIXES) - {".parquet"}:
+        return None  # without asking the others, which load their modules
     return next((kind for kind in kinds() if kind.gives_rows(data)), None)
 
 
@@ -301,8 +303,6 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
 def raw_table(data: str, options: TableOptions) -> RawTable:
     """Read a file's columns without converting them."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
-        raise InputError(f"--delimiter {options.delimiter!r}; give one character, such as ';', or tab")
     return read_raw(data, delimiter)
 
 

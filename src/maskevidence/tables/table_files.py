@@ -52,6 +52,8 @@ _HEAD = 2**13  # characters or cells inspected to guess a CSV file's format
 _MAX_TYPED = 30  # columns in an option suggested by an error
 _FEW_WORDS = 3  # words among numbers that may mark missing values
 _ENOUGH_ROWS = 5  # fewest rows to call a column an index
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_END = "\0"  # cells of the row that marks the end of a CSV file
 _MAX_SHOWN = 60  # characters of a cell quoted in an error
 TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
 
@@ -180,7 +182,7 @@ def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
     Args:
         path: a file or an address, with one of the endings of `SUFFIXES`; a CSV file may be compressed
             (.csv.gz).
-        delimiter: one character that separates the cells of a CSV file; by default it is guessed.
+        delimiter: one ASCII character that separates the cells of a CSV file; by default it is guessed.
     """
     name, remote = str(path), is_remote(str(path))
     kind = kind_of_file(name_in(name) if remote else name)
@@ -188,6 +190,8 @@ def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
         raise InputError(f"{name!r} is not a {', '.join(SUFFIXES)} file; convert it to one of these")
     if delimiter is not None and kind not in (".csv", ".tsv"):
         raise InputError(f"--delimiter belongs to CSV tables; leave it out for {name!r}")
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
+        raise InputError(f"--delimiter {delimiter!r}; give one character of ASCII, such as ';', or tab")
     check_file(name)
     content = _content(name, remote)
     if not content:
@@ -265,39 +269,22 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
 
 def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
     """Read a CSV file with all cells as text; the first line has the names unless it holds numbers only."""
-    import pandas
-    import pyarrow as pa
-
     text = utf_8_text(name, content)
-    if "\0" in text:  # some versions of pandas would end the cell there
+    if "\0" in text:  # which no text has, and which ends the cells here
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
     guessed, delimiter = delimiter is None, delimiter or _guessed_delimiter(text)
-    as_text = pandas.ArrowDtype(pa.large_string())
-    plain = content.removeprefix(codecs.BOM_UTF8)
-    how = {"sep": delimiter, "header": None, "dtype": as_text, "na_filter": False}
-    try:
-        cells = pandas.read_csv(io.BytesIO(plain), **how)
-        if cells.shape[1] == 1:  # a blank line between rows is a missing value
-            cells = pandas.read_csv(io.BytesIO(plain.lstrip(b"\r\n").rstrip()), skip_blank_lines=False, **how)
-    except pandas.errors.EmptyDataError as error:
-        raise InputError(f"{name!r} has no rows; give a table with at least one") from error
-    except pandas.errors.ParserError as error:
-        reason = str(error).strip().splitlines()[0].removeprefix("Error tokenizing data. C error: ")
-        reason = "it has quotes that are not closed" if "EOF inside string" in reason else reason
-        raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
-    if (cells.iloc[:, -1] == "").any():
-        _check_widths(name, text, delimiter, cells.shape[1])
+    cells = _cells(name, content.removeprefix(codecs.BOM_UTF8), text, delimiter)
     notes = []
-    if guessed and delimiter != "," and cells.shape[1] > 1:
+    if guessed and delimiter != "," and cells.num_columns > 1:
         notes.append(f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
-    lines, blank = _lines(text, delimiter, *cells.shape)
+    lines, blank = _lines(text, delimiter, cells.num_rows, cells.num_columns)
     if blank:
         left_out = count(len(blank), "blank line") + (" is" if len(blank) == 1 else " are")
         notes.append(f"{left_out} no row of the table (first: line {blank[0]})")
     decimal = _decimal(name, cells, lines) if delimiter != "," else "."
     if decimal == ",":
         notes.append("numbers are read with a decimal comma")
-    first = cells.iloc[0].tolist()
+    first = [column[0].as_py() for column in cells.columns]
     numbers = [cell for cell in first if is_number(cell.replace(decimal, "."))]
     headless = len(numbers) == len(first)
     shown = [repr(cell) for cell in numbers if cell.strip() not in MISSING]
@@ -306,12 +293,51 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
     elif shown:
         some = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
         notes.append(f"the first line was taken for the names of the columns, though {some} are numbers")
-    table = pa.Table.from_pandas(cells if headless else cells.iloc[1:], preserve_index=False)
-    table = table.replace_schema_metadata(None).rename_columns(
-        [f"c{j}" for j in range(len(first))] if headless else first
-    )
-    first = 0 if headless else 1
-    return RawTable(name, table, first + 1, tuple(notes), delimiter, decimal, lines=lines[first:])
+    names = [f"c{j}" for j in range(len(first))] if headless else first
+    start = 0 if headless else 1
+    table = cells.slice(start).rename_columns(names)
+    return RawTable(name, table, start + 1, tuple(notes), delimiter, decimal, lines=lines[start:])
+
+
+def _cells(name: str, content: bytes, text: str, delimiter: str) -> Any:
+    """The cells of a CSV file as text, a `pyarrow.Table`; refuses rows of other widths, and open quotes."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    with long_cells():
+        rows = csv.reader((line[0] for line in re.finditer(_LINE, text)), delimiter=delimiter)
+        width = next((len(row) for row in rows if len(row) > 1 or "".join(row).strip()), 0)
+    if not width:
+        raise InputError(f"{name!r} has no rows; give a table with at least one")
+    blank = " \t".replace(delimiter, "")
+    content = re.sub(rf"\A(?:[{blank}]*[\r\n])+".encode(), b"", content)
+    if width == 1:  # a blank line between others is a cell
+        content = content.rstrip(f"{blank}\r\n".encode())
+    end = [_END] * width  # a row of its own if all quotes are closed
+    last = "\n" + delimiter.join(end)
+    try:
+        cells = arrow_csv.read_csv(
+            pa.py_buffer(content + last.encode()),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=_CHUNK, autogenerate_column_names=True
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=width > 1,
+                invalid_row_handler=lambda row: "error" if row.text.strip(blank) else "skip",
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                check_utf8=False, column_types={f"f{j}": pa.large_string() for j in range(width)}
+            ),
+        )
+        if [column[-1].as_py() for column in cells.columns] != end:
+            raise pa.ArrowInvalid("its quotes are not those of a CSV file")
+    except pa.ArrowInvalid as error:
+        _check_widths(name, text + last, delimiter, end)
+        reason = str(error).splitlines()[0].removeprefix("CSV parse error: ")
+        raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
+    return cells.slice(0, cells.num_rows - 1)
 
 
 def _guessed_delimiter(text: str) -> str:
@@ -327,15 +353,19 @@ def _guessed_delimiter(text: str) -> str:
         return next((mark for mark in ";\t|" if mark in first), ",")
 
 
-def _check_widths(name: str, text: str, delimiter: str, width: int) -> None:
-    """Refuse rows with too few cells, which pandas would fill with empty cells."""
+def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:
+    """Refuse open quotes, and rows with more or fewer cells than the first one; `end` is the last row."""
+    wrong, row = None, list[str]()
     with long_cells():
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         for row in rows:
             blank = len(row) < 2 and not "".join(row).strip()
-            if len(row) != width and not blank:
-                counts = f"{len(row)} cells in line {rows.line_num}, {width} above"
-                raise InputError(f"{name!r} is not a regular CSV table: it has {counts}")
+            if len(row) != len(end) and not blank and wrong is None:
+                wrong = f"{len(row)} cells in line {rows.line_num}, {len(end)} above"
+    if row != end:
+        wrong = "quotes that are not closed"
+    if wrong:
+        raise InputError(f"{name!r} is not a regular CSV table: it has {wrong}")
 
 
 def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:
@@ -358,7 +388,8 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 
 def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
     """The decimal mark in the first rows: a comma if a number has one, else a point."""
-    head = cells.head(2 + _HEAD // cells.shape[1]).to_numpy()
+    some = cells.slice(0, 2 + _HEAD // cells.num_columns)
+    head: Any = np.array([column.to_pylist() for column in some.columns], dtype=object).T
     with_comma, with_point = (
         next((place for place in np.ndindex(head.shape) if re.fullmatch(number, head[place])), None)
         for number in (r"\s*[+-]?\d+,\d+\s*", r"\s*[+-]?\d+\.\d+\s*")
@@ -592,7 +623,7 @@ def _numbers(
         return _Unusable(
             name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False, is_text=False
         )
-    values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+    values = _floats(column.cast(pa.float64(), safe=False))
     for marker in missing:
         if is_number(marker) and marker.strip() not in MISSING:
             values[values == float(marker)] = np.nan
@@ -600,15 +631,35 @@ def _numbers(
     return values
 
 
+def _floats(column: Any) -> Float64[np.ndarray, " N"]:
+    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    nan = _texts(["nan"], pa.large_string()).cast(pa.float64())[0]
+    full = compute.if_else(compute.is_null(column), nan, column)
+    return np.concatenate([np.empty(0), *map(np.from_dlpack, full.chunks)])
+
+
+def _texts(texts: Sequence[str], kind: Any) -> Any:
+    """Texts as an Arrow array; `pa.array` imports pandas, which takes a fifth of a small command."""
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_string(), len(texts), buffers).cast(kind)
+
+
 def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) -> Any:
     """Convert cells of text to float64, with null for missing values and 0 and 1 for truth values."""
     import pyarrow as pa
     from pyarrow import compute
 
-    absent = pa.array(sorted({*MISSING, *missing}), column.type)
     cells = compute.utf8_trim_whitespace(column)
-    cells = compute.if_else(compute.is_in(cells, absent), None, cells)
-    if raw.decimal != ".":  # the decimal mark is a comma
+    absent = compute.is_in(cells, _texts(sorted({*MISSING, *missing}), column.type))
+    cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
+    if raw.decimal != ".":  # where the decimal mark is a comma
         cells = compute.replace_substring(compute.replace_substring(cells, ".", "_"), raw.decimal, ".")
     try:
         numbers = cells.cast(pa.float64())
@@ -619,9 +670,9 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
     wrong = compute.invert(compute.match_substring_regex(cells, NUMBER))
     if not compute.any(wrong).as_py():
         return compute.utf8_ltrim(cells, "+").cast(pa.float64())
-    if compute.all(compute.is_in(compute.drop_null(cells), pa.array(TRUE + FALSE, column.type))).as_py():
-        true = compute.is_in(cells, pa.array(TRUE, column.type)).cast(pa.float64())
-        return compute.if_else(compute.is_null(cells), None, true)
+    if compute.all(compute.is_in(compute.drop_null(cells), _texts(TRUE + FALSE, column.type))).as_py():
+        true = compute.is_in(cells, _texts(TRUE, column.type)).cast(pa.float64())
+        return compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true)
     bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
     different = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()
     n_numbers = len(column) - cells.null_count - len(bad)

@@ -40,6 +40,11 @@ FLOAT32_ON_GPU = (
     "computed in float32; --dtype bfloat16 (dtype=) halves the memory of the weights and takes the GPU's "
     "faster units, and docs/devices.md shows how it rounds"
 )
+FLOAT32_ON_CPU = (
+    "computed in float32; this processor multiplies in bfloat16, in which large models take about half the "
+    "time: --dtype bfloat16 (dtype=), and a note then says how it rounds"
+)
+_MANY_WEIGHTS = 10**6  # from which bfloat16 pays on a processor that has it
 _OF_LOADING = ("is_local", "local_files_only")  # how a tokenizer was loaded, which is no part of it
 
 
@@ -159,7 +164,7 @@ class MaskedLM(HasPage, nn.Module):
             maskevidence.core.errors.InputError: there is no folder 'no/such/folder'; give a folder that \
 save_pretrained wrote, or OWNER/NAME on the hub
         """
-        from maskevidence.core.support.devices import choose_device
+        from maskevidence.core.support.devices import choose_device, multiplies_in_bfloat16
         from maskevidence.texts.loading import Reading, load_masked_lm
 
         chosen_device = choose_device(device)
@@ -177,8 +182,13 @@ save_pretrained wrote, or OWNER/NAME on the hub
         network = network.eval() if device_map is not None else network.to(chosen_device).eval()
         model = cls(network, tokenizer, mask_token_id=mask, bfloat16=bfloat16, batch_tokens=batch_tokens)
         model.notes = (*notes, *model.notes)
-        if model.device.type == "cuda" and not bfloat16 and next(network.parameters()).dtype == torch.float32:
-            model.notes += (FLOAT32_ON_GPU,)
+        weights = list(network.parameters())
+        if not bfloat16 and weights and weights[0].dtype == torch.float32:
+            large = sum(weight.numel() for weight in weights) >= _MANY_WEIGHTS
+            if model.device.type == "cuda":
+                model.notes += (FLOAT32_ON_GPU,)
+            elif model.device.type == "cpu" and large and multiplies_in_bfloat16():
+                model.notes += (FLOAT32_ON_CPU,)
         return model
 
     @classmethod

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import FEWEST
 from maskevidence.core.masks.by_name import DesignWord, parse_design
@@ -14,11 +16,12 @@ from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.support.digest import digest
 from maskevidence.core.support.hub import check_revision
+from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import place_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import DataSource
-from maskevidence.runs.prepared import Prepared
+from maskevidence.runs.prepared import Prepared, recorded
 from maskevidence.texts.encoding import Joining
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.masked_lm import MaskedLM
@@ -147,6 +150,11 @@ def _encoded(
         encoded.tokens,
         source,
         load=partial(_load_again, _full_path(model), elsewhere, wrap),
+        in_float32=partial(
+            _load_again, _full_path(model), replace(elsewhere, bf16=False, dtype="float32"), wrap
+        )
+        if recorded(loaded)["dtype"] in ("bfloat16", "float16") and _fits_in_float32(loaded)
+        else None,
         revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
         texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
@@ -262,6 +270,14 @@ def _load_again(
     """Load the model in another process; `wrap` hides further pieces of a word."""
     loaded = load_text_model(model, checkpoint)
     return loaded if wrap is None else wrap(loaded)
+
+
+def _fits_in_float32(model: MaskedLM) -> bool:
+    """Whether the weights of a model fit into half of the free memory of its device again, in float32."""
+    device, free = model.device, free_memory()
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    return free is None or 4 * sum(weight.numel() for weight in model.parameters()) < free / 2
 
 
 def _full_path(name: str) -> str:

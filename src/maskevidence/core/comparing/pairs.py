@@ -19,7 +19,7 @@ from maskevidence.core.evidence.standard_errors import (
     interval_with_tails,
     mean_with_errors,
     student_t_quantile,
-    t_half_width,
+    t_half_widths,
     tails_of_each,
     variances_with_df,
 )
@@ -270,8 +270,7 @@ def _half_widths(
     mask_se: Float64[np.ndarray, " N"], mask_df: Float64[np.ndarray, " N"]
 ) -> Float64[np.ndarray, " N"]:
     """Half-width of the interval of each difference; NaN where its error is not known."""
-    known = zip(mask_se.tolist(), mask_df.tolist(), strict=True)
-    return np.array([t_half_width(se, math.inf if math.isnan(df) else df, LEVEL) for se, df in known])
+    return t_half_widths(mask_se, np.where(np.isnan(mask_df), np.inf, mask_df), LEVEL)
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,9 +1,14 @@
 """Torch devices by their names on the command line."""
 
+from functools import cache
+from pathlib import Path
+
 import torch
 
 from maskevidence.core.errors import InputError
 
+_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # what Linux calls units that multiply in bfloat16
+_CPU = Path("/proc/cpuinfo")
 _CHOICES = "cpu, cuda, cuda:N, mps or auto"
 
 
@@ -45,6 +50,16 @@ cuda, cuda:N, mps or auto (this machine has cpu...)
     raise InputError(
         f"device {str(word)!r} cannot be used: {reason}; give {_CHOICES} (this machine has {', '.join(here)})"
     )
+
+
+@cache
+def multiplies_in_bfloat16() -> bool:
+    """Whether this machine's processor has units for products in bfloat16, as far as Linux says."""
+    try:
+        lines = _CPU.read_text().splitlines()
+    except OSError:
+        return False
+    return any(_BFLOAT16 & set(line.split()) for line in lines if line.startswith("flags"))
 
 
 def _devices(float64: bool) -> list[str]:

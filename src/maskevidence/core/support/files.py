@@ -7,10 +7,11 @@ import json
 import math
 import numbers
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.support.digest import digest
 
 TEMPORARY = ".tmp"
+_QUOTED = re.compile(r'[,"\r\n]')  # makes the quotes of a cell in CSV necessary
 
 
-def write_atomic(path: str | Path, content: str | bytes | Iterable[str]) -> None:
+def write_atomic(path: str | Path, content: str | bytes | Iterable[str] | Iterable[bytes]) -> None:
     """Write a file atomically: write and sync a temporary file, rename it, sync the folder.
 
-    Text may come in pieces, so that a long file need not be in memory.
+    Its content may come in pieces, so that a long file need not be in memory.
 
     The target of a symbolic link is replaced, not the link, and keeps its permissions. A pipe or a device is
     written to, not replaced.
@@ -260,6 +262,25 @@ def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     writer.writerow(columns)
     writer.writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue()
+
+
+def csv_lines(columns: Iterable[Sequence[object]]) -> str:
+    r"""The lines that `csv_text` gives, without a header, from columns of one type each, and faster.
+
+    Example:
+        >>> csv_lines([[1, 2], [-0.5, None], ["a", "b, c"]])
+        '1,-0.5,a\n2,,"b, c"\n'
+    """
+    cells = [_texts(column) for column in columns]
+    return "".join([",".join(row) + "\n" for row in zip(*cells, strict=True)])
+
+
+def _texts(column: Sequence[object]) -> list[str]:
+    """The cells of a column; `str` is right for the whole and floating-point numbers of Python."""
+    texts = ["" if value is None else str(value) for value in column]
+    if not any(isinstance(value, str) for value in column):
+        return texts
+    return [f'"{text.replace(chr(34), chr(34) * 2)}"' if _QUOTED.search(text) else text for text in texts]
 
 
 def _cell(value: object) -> str:

@@ -38,6 +38,7 @@ from maskevidence.tables.wrong_cells.cell_search import (
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
 
+_MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
@@ -373,7 +374,8 @@ def _described(
     blank = np.where(hidden, np.nan, rows)
     blank[np.arange(len(row)), column] = np.nan
     drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
-    suggestions = [""] * len(row)
+    suggestions, width = [""] * len(row), len(coded.columns)
+    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
     for each in sittings:
         of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
         is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
@@ -383,9 +385,10 @@ def _described(
                 of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
                 drawn[these] = of_cells.reshape(-1, _DRAWS)
             these = these[is_number[these]]
-            made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
-            for k, suggestion in zip(these.tolist(), made, strict=True):
-                suggestions[k] = suggestion
+            for some in np.split(these, range(n_tried, len(these), n_tried)):
+                made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
+                for k, suggestion in zip(some.tolist(), made, strict=True):
+                    suggestions[k] = suggestion
     cells, table = [], found.table
     for k, (i, j) in enumerate(zip(row.tolist(), column.tolist(), strict=True)):
         known = not np.isnan(drawn[k]).any()
