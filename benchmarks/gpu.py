@@ -1,72 +1,63 @@
-"""Speed, memory and bfloat16 of large masked language models, with random weights in published shapes.
+"""Texts and a masked network on a GPU: how much of the time the network computes, and equal numbers.
 
-ESM-2 650M, ModernBERT-large and LLaDA-8B (a Llama without the causal mask, read as `llada`) score random rows
-with 15 % hidden: tokens per second, the share of the time that the model's own layers take without a head,
-peak memory, and how far bfloat16 weights move the mean log-probability of a row. LLaDA-8B is only measured in
-bfloat16. It needs a GPU with 40 GiB or more; `--quick` runs tiny shapes on any machine. Takes a few minutes.
+Models with random weights in published shapes, BERT-base, ESM-2 650M, a diffusion model of MDLM's size and
+LLaDA-8B (the last two are Llamas without the causal mask, read as `llada`), score random rows by random sizes
+in calls of the size that the package takes. The calls of the network are kept and made again, one after the
+other, by themselves: their time over that of the whole score is the share of the time that the network
+computes. Weights are in float32, in float32 with products in TF32, and in bfloat16; LLaDA-8B is only measured
+in bfloat16. Some rows are scored on the CPU, too. Then a masked network is fitted to a table on both devices.
+It needs a GPU with 40 GiB or more and takes at most four minutes; `--quick` runs tiny shapes on any machine.
 """
 
 import sys
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from _timing import arguments, finish, interleaved, machine, show
+from _timing import Target, arguments, finish, machine, show
 
 # isort: split
 import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.core.scores.ask import Asker, MaskedRows
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
 
-RATE, DTYPES = 0.15, ("float32", "bfloat16")
-# name -> class of transformers, entries of its configuration, rows, tokens of a row, dtypes
-SHAPES: dict[str, tuple[str, dict[str, Any], int, int, tuple[str, ...]]] = {
-    "ESM-2 650M": (
-        "Esm",
-        {
-            "vocab_size": 33,
-            "hidden_size": 1280,
-            "num_hidden_layers": 33,
-            "num_attention_heads": 20,
-            "intermediate_size": 5120,
-            "position_embedding_type": "rotary",
-            "max_position_embeddings": 1026,
-            "pad_token_id": 1,
-            "mask_token_id": 32,
-        },
-        256,
-        512,
-        DTYPES,
-    ),
-    "ModernBERT-large": (
-        "ModernBert",
-        {
-            "vocab_size": 50368,
-            "hidden_size": 1024,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 16,
-            "intermediate_size": 2624,
-        },
-        256,
-        512,
-        DTYPES,
-    ),
-    "LLaDA-8B": (
-        "Llama",
-        {
-            "vocab_size": 126464,
-            "hidden_size": 4096,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "intermediate_size": 12288,
-            "max_position_embeddings": 4096,
-        },
-        64,
-        512,
-        DTYPES[1:],
-    ),
+PRECISIONS = ("float32", "TF32", "bfloat16")
+N_MASKS, ON_CPU = 4, 4  # masks of a row; rows that are scored on the CPU, too
+
+
+class Shape(NamedTuple):
+    kind: str  # of transformers
+    config: dict[str, Any]
+    n_rows: int
+    length: int
+    precisions: tuple[str, ...] = PRECISIONS
+
+
+def sizes(vocabulary: int, hidden: int, layers: int, heads: int, inner: int) -> dict[str, Any]:
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": inner,
+    }
+
+
+ESM = {
+    "position_embedding_type": "rotary",
+    "max_position_embeddings": 1026,
+    "pad_token_id": 1,
+    "mask_token_id": 32,
+}
+SHAPES = {
+    "BERT-base, 25 tokens": Shape("Bert", sizes(30_522, 768, 12, 12, 3072), 4096, 25),
+    "BERT-base, 256 tokens": Shape("Bert", sizes(30_522, 768, 12, 12, 3072), 512, 256),
+    "ESM-2 650M, 512 tokens": Shape("Esm", sizes(33, 1280, 33, 20, 5120) | ESM, 32, 512),
+    "diffusion of MDLM's size, 256 tokens": Shape("Llama", sizes(50_258, 768, 12, 12, 3072), 512, 256),
+    "LLaDA-8B, 512 tokens": Shape("Llama", sizes(126_464, 4096, 32, 32, 12_288), 32, 512, PRECISIONS[2:]),
 }
 TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 
@@ -77,91 +68,142 @@ def main() -> int:
         print("no GPU was found; --quick runs tiny shapes on the CPU", file=sys.stderr)
         return 2
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    numbers, rows = {}, []
-    for name, (kind, config, n_rows, length, dtypes) in SHAPES.items():
-        if options.quick:
-            config, n_rows, length, dtypes = config | TINY, 4, 16, DTYPES
-        scores: dict[str, np.ndarray] = {}
-        for dtype in dtypes:
-            model = random_model(kind, config, dtype, device)
-            result = measured(model, *some_rows(n_rows, length, model.mask_token_id), scores, dtype)
-            numbers[f"{name}, {dtype}"] = result
-            apart = abs(scores[dtype] - scores["float32"]).mean() if "float32" in scores else None
-            result["from_float32"] = apart
-            shown = "–" if apart is None or dtype == "float32" else f"{apart:.1e}"
-            peak = "–" if result["peak_gib"] is None else f"{result['peak_gib']:.1f}"
-            share = f"{result['share']:.2f}"
-            rows.append((name, dtype, f"{result['tokens_per_second']:,.0f}", share, peak, shown))
-            del model
     where = torch.cuda.get_device_name() if device.type == "cuda" else machine()
-    columns = ("model", "dtype", "tokens/s", "share of its layers", "peak, GiB", "from float32, nats a token")
-    show(f"Random weights, {RATE:.0%} hidden; {where}", columns, rows)
-    return finish({"models": numbers}, [], options.json)
+    numbers: dict[str, Any] = {"device": where}
+    targets: list[Target] = []
+    columns = ("model", "dtype", "masks/s", "calls", "share", "peak, GiB", "from float32", "from the CPU")
+    rows = []
+    for name, shape in SHAPES.items():
+        if options.quick:
+            shape = shape._replace(config=shape.config | TINY, n_rows=4, length=16)
+        alike: dict[str, np.ndarray] = {}
+        for precision in shape.precisions:
+            found = measured(shape, precision, device, alike)
+            numbers[f"{name}, {precision}"] = found
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            shown = [f"{found['masks_per_second']:,.0f}", found["calls"], f"{found['share']:.2f}"]
+            shown += [
+                "–" if found[key] is None else f"{found[key]:.1e}" for key in ("float32_apart", "cpu_apart")
+            ]
+            shown.insert(3, "–" if found["peak_gib"] is None else f"{found['peak_gib']:.1f}")
+            rows.append((name, precision, *map(str, shown)))
+            targets.append(Target(f"{name}, {precision}: share of the network", found["share"], low=0.9))
+            if precision == "float32":
+                targets.append(Target(f"{name}: nats a token from the CPU", found["cpu_apart"], high=1e-4))
+    show(f"Random weights, random-size:{N_MASKS}, nats a token; {where}", columns, rows)
+    numbers["masked-net"] = fits = fitted(device, quick=options.quick)
+    seconds = [f"{fits[name]:.1f}" for name in fits if name.endswith("seconds")]
+    apart = f"{fits['same_model_apart']:.1e}"
+    show(
+        "A masked network",
+        ("fit on the CPU, s", f"on {device.type}, s", "one model, nats apart"),
+        [(*seconds, apart)],
+    )
+    targets.append(Target("masked-net: nats a row from the CPU", fits["same_model_apart"], high=1e-3))
+    return finish(numbers, targets, options.json)
 
 
-def random_model(kind: str, config: dict[str, Any], dtype: str, device: torch.device) -> me.models.MaskedLM:
+def random_model(shape: Shape, precision: str, device: torch.device) -> me.models.MaskedLM:
     """A model of a shape, on the device; a Llama becomes a diffusion language model."""
     import transformers
 
     torch.manual_seed(0)
-    settings = getattr(transformers, f"{kind}Config")(**config)
-    head = "ForCausalLM" if kind == "Llama" else "ForMaskedLM"
-    with torch.device(device):
-        network = getattr(transformers, f"{kind}{head}")._from_config(settings, dtype=getattr(torch, dtype))
-    mask = config.get("mask_token_id", config["vocab_size"] - 1)
-    if kind != "Llama":
-        return me.models.MaskedLM(network.eval(), mask_token_id=mask)
+    settings = getattr(transformers, f"{shape.kind}Config")(**shape.config)
+    head = "ForCausalLM" if shape.kind == "Llama" else "ForMaskedLM"
+    place = device if precision == "bfloat16" and len(shape.precisions) == 1 else torch.device("cpu")
+    dtype = torch.bfloat16 if place != torch.device("cpu") or precision == "bfloat16" else torch.float32
+    with torch.device(place):  # the same weights on every device, but for the largest model
+        network = getattr(transformers, f"{shape.kind}{head}")._from_config(settings, dtype=dtype)
+    mask = shape.config.get("mask_token_id", shape.config["vocab_size"] - 1)
+    network = network.to(device).eval()
+    if shape.kind != "Llama":
+        return me.models.MaskedLM(network, mask_token_id=mask)
     for layer in network.model.layers:
         layer.self_attn.is_causal = False
-    return me.models.MaskedLM(
-        DiffusionNetwork(network.eval(), named_diffusion("llada"), mask), mask_token_id=mask
-    )
+    return me.models.MaskedLM(DiffusionNetwork(network, named_diffusion("llada"), mask), mask_token_id=mask)
 
 
-def some_rows(n_rows: int, length: int, mask: int) -> tuple[Tokens, torch.Tensor]:
-    """Rows of random tokens and masks of them."""
+def some_rows(shape: Shape, mask: int) -> Tokens:
+    """Rows of random tokens."""
     generator = torch.Generator().manual_seed(0)
-    values = torch.randint(4, mask, (n_rows, length), generator=generator)
+    values = torch.randint(4, mask, (shape.n_rows, shape.length), generator=generator)
     every = torch.ones_like(values, dtype=torch.bool)
-    masked = torch.rand(values.shape, generator=generator) < RATE
-    masked[:, 0] = True
-    return Tokens(values, every, ~every, torch.arange(n_rows)), masked
+    return Tokens(values, every, ~every, torch.arange(shape.n_rows))
 
 
 def measured(
-    model: me.models.MaskedLM, tokens: Tokens, masked: torch.Tensor, scores: dict[str, np.ndarray], dtype: str
+    shape: Shape, precision: str, device: torch.device, alike: dict[str, np.ndarray]
 ) -> dict[str, Any]:
-    """Tokens per second, the share of the layers, peak memory; the mean of each row goes to `scores`."""
-    on_gpu = model.device.type == "cuda"
-    n_hidden = masked.sum(1).numpy()
-    contexts = MaskedRows(tokens, np.arange(len(tokens)), n_hidden, masked.__getitem__)
+    """Masks a second, the share of the network and distances of scores; those in float32 go to `alike`."""
+    torch.set_float32_matmul_precision("high" if precision == "TF32" else "highest")
+    on_gpu = device.type == "cuda"
+    model = random_model(shape, precision, device)
+    tokens = some_rows(shape, model.mask_token_id)
 
-    def score() -> None:
-        found = np.empty(len(tokens))
-        for answer in Asker(model).conditionals(contexts):
-            found[answer.part] = answer.log_probs.double().sum(1).cpu().numpy() / n_hidden[answer.part]
-        scores[dtype] = found
+    def score(some: Tokens = tokens) -> np.ndarray:
+        estimate = me.estimate_evidence(model, some, me.RandomSize(N_MASKS), check=False)
+        return estimate.per_observation / some.values.shape[1]
 
-    network = getattr(model.network, "network", model.network)
+    def replay() -> None:
+        with torch.inference_mode():
+            for inputs, ids, hidden in calls:
+                log_probs(inputs, ids, hidden)
 
-    def layers() -> None:
-        with torch.no_grad():
-            for part in model.batches(np.full(len(tokens), tokens.width)):
-                network.base_model(tokens.values[torch.from_numpy(part)].to(model.device))
-        if on_gpu:
-            torch.cuda.synchronize()
-
+    calls: list[tuple[Any, ...]] = []
+    log_probs = model._adapter.log_probs
+    score(tokens[torch.arange(min(64, shape.n_rows))])  # kernels are loaded and chosen
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    score()
+    model._adapter.log_probs = lambda *call: (calls.append(call), log_probs(*call))[1]  # type: ignore[method-assign]
+    per_token = score()
+    model._adapter.log_probs = log_probs  # type: ignore[method-assign]
     peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
-    timings = interleaved({"score": score, "layers": layers}, rounds=5)
-    seconds = timings["score"].median
-    return {
-        "tokens_per_second": tokens.values.numel() / seconds,
-        "share": timings["layers"].median / seconds,
+    turns = [(seconds(score), seconds(replay)) for _ in range(1 if shape.n_rows == ON_CPU else 2)]
+    whole, network = (min(each) for each in zip(*turns, strict=True))
+    alike.setdefault(precision, per_token)
+    few = tokens[torch.arange(ON_CPU)]
+    result = {
+        "masks_per_second": N_MASKS * shape.n_rows / whole,
+        "calls": len(calls),
+        "share": network / whole,
         "peak_gib": peak,
+        "float32_apart": float(abs(per_token - alike["float32"]).max()) if "float32" in alike else None,
+        "cpu_apart": None,
     }
+    calls.clear()
+    if precision == "float32":
+        here = score(few)
+        model.to("cpu")
+        result["cpu_apart"] = float(abs(score(few) - here).max())
+    torch.set_float32_matmul_precision("highest")
+    return result
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Of a piece of work and of what it has sent to the GPU."""
+    start = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def fitted(device: torch.device, *, quick: bool) -> dict[str, float]:
+    """Seconds of a fit on each device, and how far the scores of one model are apart on both."""
+    n_rows, width = (60, 8) if quick else (5000, 256)
+    x = me.models.PPCA(n_features=20, n_components=4, seed=1).sample(n_rows, seed=0)
+    steps = {"epochs": 1 if quick else 20, "seed": 0}
+
+    def network() -> me.models.MaskedNetwork:
+        return me.models.MaskedNetwork(20, width)
+
+    on_cpu, on_device = network(), network().to(device)
+    spent = {"cpu_seconds": seconds(lambda: on_cpu.fit(x, **steps))}
+    spent["device_seconds"] = seconds(lambda: on_device.fit(x, **steps))
+    here = me.estimate_evidence(on_device, x[:50], me.EverySize(2)).log_evidence
+    there = me.estimate_evidence(on_device.to("cpu"), x[:50], me.EverySize(2)).log_evidence
+    return spent | {"same_model_apart": abs(here - there)}
 
 
 if __name__ == "__main__":

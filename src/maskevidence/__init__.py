@@ -6,4 +6,4 @@ The public names are declared in `__init__.pyi`, and each is imported when it is
 from maskevidence.core.support.lazy import lazy_names
 
 __version__ = "0.2.0"
-__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__, check=True)

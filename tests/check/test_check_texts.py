@@ -90,7 +90,7 @@ def test_tokens_of_the_prompt_are_caught(model: MaskedLM) -> None:
 
 def test_many_unknown_tokens_are_caught(model: MaskedLM) -> None:
     with pytest.warns(me.errors.UnknownTokensWarning):
-        few = model.tokens([*TEXTS, "1 2 3 4"])
+        few = model.tokens([*TEXTS, "1 2 3 4 5 6 7 8"])
     assert me.check_model(model, few)["unknown tokens"].status == "noted"
     with pytest.warns(me.errors.UnknownTokensWarning):
         many = model.tokens(["1 2 3 4 5 6 7 rain"] * 4, allow_unknown=True)

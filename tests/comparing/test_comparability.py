@@ -12,6 +12,7 @@ from command_line import CommandLine
 from maskevidence.core.comparing.comparable import same_data
 from maskevidence.core.comparing.comparison import verdict
 from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.images.pixel_density import PixelDensity
 from maskevidence.runs import DataSource, RunDirectory, record_run
 from recorded_runs import make_manifest
 
@@ -135,7 +136,7 @@ class TestBaseMeasure:
                 image_size=4,
                 patch_size=2,
                 channels=1,
-                density=me.models.image.pixel_density.PixelDensity(name, (1,), (900.0,), n_patches=4),
+                density=PixelDensity(name, (1,), (900.0,), n_patches=4),
             )
             for name in ("gaussian", "discretised")
         ]

@@ -125,3 +125,27 @@ def test_what_cannot_be_drawn_is_an_error_in_one_line() -> None:
         me.draw_missing(model, [[NAN, NAN]])
     with pytest.raises(me.InputError, match="Linear cannot draw missing values: it has no method"):
         me.draw_missing(torch.nn.Linear(2, 2), [[1.0, NAN]])
+
+
+def test_rows_are_filled_some_at_a_time_and_those_without_holes_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 1)) + 0.5 * rng.normal(size=(50, 4))
+    x[rng.random(x.shape) < 0.2] = NAN
+    model = me.models.KernelGaussian(4, 1).fit(x, shrinkage=0.2, bandwidth=0.5)
+    whole, drawn = model.impute(x), model.draw_missing(x, 2)
+    asked = list[bool]()
+
+    def counted(tokens: me.Tokens) -> Any:
+        asked.extend(tokens.maskable.all(1).tolist())
+        return type(model)._missing_moments(model, tokens)
+
+    monkeypatch.setattr("maskevidence.tables.base._ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(model, "_missing_moments", counted)
+    found = model.impute(x)
+    np.testing.assert_allclose(found.values, whole.values, rtol=1e-12)
+    np.testing.assert_allclose(found.variance, whole.variance, rtol=1e-9)
+    np.testing.assert_allclose(model.draw_missing(x, 2), drawn, rtol=1e-12)
+    assert len(asked) == np.isnan(x).any(1).sum()
+    assert not any(asked)

@@ -356,6 +356,20 @@ def test_units_swaps_and_faults_of_form_are_named() -> None:
     assert [said[row, "c0"].suggestion for row in range(20, 26)].count("swap with 'c1'") >= 5
 
 
+def test_suggestions_are_tried_in_parts_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = me.models.PPCA(n_features=6, n_components=2, seed=1).sample(600, seed=0)
+    x[400:420, 3] *= 10
+    whole = me.wrong_cells("gaussian", x[400:], trusted=x[:400])
+    tried, log_wrong = list[int](), CellJudge.log_wrong
+    monkeypatch.setattr(
+        CellJudge, "log_wrong", lambda self, rows: tried.append(len(rows)) or log_wrong(self, rows)
+    )
+    monkeypatch.setattr("maskevidence.tables.wrong_cells.wrong_cells._MOST_TRIED", 0)
+    assert me.wrong_cells("gaussian", x[400:], trusted=x[:400]).cells == whole.cells
+    assert 11 in tried  # six units, five swaps of a single cell
+    assert sum(each.suggestion == "÷ 10" for each in whole.cells) > 4
+
+
 @pytest.fixture(scope="module")
 def network() -> tuple[me.models.MaskedNetwork, pandas.DataFrame]:
     """Words, a yes/no and a number that say much of each other, with holes."""

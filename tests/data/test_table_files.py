@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import re
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from pyarrow import feather, parquet
 import maskevidence as me
 from maskevidence.core.table import with_columns_of
 from maskevidence.data import Table, read_table
+from maskevidence.tables.table_files import read_raw
 
 NAN = float("nan")
 
@@ -156,6 +158,24 @@ def test_lines_in_quotes_empty_lines_and_long_cells(tmp_path: Path) -> None:
     assert read_table(csv(tmp_path, f"a,b,c\n{short_rows}")).values.shape == (31, 3)
 
 
+def test_quotes_and_ends_of_lines_are_read_as_by_pandas(tmp_path: Path) -> None:
+    generator = random.Random(0)
+    cells = ["1", "a", "", ' "b', '"q"', '"u\nv"', '"w""z"', '"x"y', "NA", "é", " "]
+    for _ in range(300):
+        width, delimiter = generator.randint(2, 4), generator.choice(",;\t")
+        end = generator.choice(["\n", "\r\n", "\r", "\n\n", "\n  \n"])
+        text = end.join(delimiter.join(generator.choices(cells, k=width)) for _ in range(4))
+        path = csv(tmp_path, text + generator.choice(["", end]))
+        expected = (
+            pd.read_csv(path, sep=delimiter, header=None, dtype=str, na_filter=False).to_numpy().tolist()
+        )
+        raw = read_raw(path, delimiter)
+        rows = [
+            list(row) for row in zip(*(column.to_pylist() for column in raw.columns.columns), strict=True)
+        ]
+        assert ([raw.columns.column_names] if raw.first_line > 1 else []) + rows == expected, text
+
+
 def test_first_lines_that_are_longer_than_what_is_looked_at(tmp_path: Path) -> None:
     cells = ["1.5"] * 3000
     head = ",".join(f"c{j}" * 30 for j in range(3000))
@@ -207,6 +227,12 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("t.csv", "a;b;c\n1;2;3\n1;2\n", {}, "is not a regular CSV table"),
     ("t.csv", "a,b,c\n1,2,\n  \n\n1,2\n", {}, "it has 2 cells in line 5, 3 above"),
     ("t.csv", 'a,b,r\n1,2,"x\n2,5,y\n3,1,z\n', {"drop": ["r"]}, "it has quotes that are not closed"),
+    ("t.csv", 'a,b\n1,2\n3,"4', {}, "it has quotes that are not closed"),
+    ("t.csv", 'a\n1\n"2\n', {}, "it has quotes that are not closed"),
+    ("t.csv", 'a,b\n"1,2\n3,4\n', {}, "it has quotes that are not closed"),
+    ("t.csv", "a,b\n1,2\n3,4,5\n", {}, "it has 3 cells in line 3, 2 above"),
+    ("t.csv", "a b\n1 2\n3 4 \n", {"delimiter": " "}, "it has 3 cells in line 3, 2 above"),
+    ("t.csv", "a§b\n1§2\n", {"delimiter": "§"}, "give one character of ASCII"),
     (
         "t.csv",
         "a;b\n7;8\n1,5;2.5\n",

@@ -20,7 +20,7 @@ COMMON = {
     "eos_token_id": 3,
 }
 RELATIVE = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
-# architecture -> entries of its configuration in addition to, or different from, the common ones
+# architecture -> its entries on top of the common configuration
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "Albert": {"embedding_size": 16},
     "Bert": {},
@@ -57,12 +57,12 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def network(architecture: str) -> Any:
-    """A small model with large random weights, so that its answers differ strongly between tokens."""
+    """A small model with large random weights, so that its predictions differ strongly between tokens."""
     import transformers
 
     config = getattr(transformers, f"{architecture}Config")(**COMMON | ARCHITECTURES[architecture])
     with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of transformers, on initial values that are replaced here
+        warnings.simplefilter("ignore")  # transformers warns about initial values, which are replaced here
         torch.manual_seed(0)
         model = transformers.AutoModelForMaskedLM.from_config(config).eval()
         with torch.no_grad():
@@ -72,7 +72,7 @@ def network(architecture: str) -> Any:
 
 
 def some_tokens(lengths: list[int], seed: int = 0) -> Tokens:
-    """Rows of random ids; the first and last token of each is context, the rest of a row is padding."""
+    """Rows of random ids: the first and last tokens are context, the rest of the width is padding."""
     generator = torch.Generator().manual_seed(seed)
     width, n = max(lengths) + 2, torch.tensor(lengths)[:, None]
     values = torch.randint(6, N_IDS, (len(lengths), width), generator=generator)

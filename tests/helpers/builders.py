@@ -1,4 +1,4 @@
-"""The type of the fixtures that build a model with random parameters."""
+"""The type of fixtures that build a model with random parameters."""
 
 from collections.abc import Callable
 

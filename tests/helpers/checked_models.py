@@ -1,4 +1,4 @@
-"""A sound model of short strings, by enumeration of its joint probabilities, and rows drawn from it."""
+"""A correct model of short strings, by enumeration of joint probabilities, and rows drawn from it."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ LENGTH, N_VALUES = 6, 3
 
 
 class Strings(torch.nn.Module):
-    """A Markov chain that moves up by one value most of the time; every conditional is a ratio of sums."""
+    """A Markov chain that mostly moves up by one value; every conditional is a ratio of sums."""
 
     conditionals = "exact"
 
@@ -24,7 +24,7 @@ class Strings(torch.nn.Module):
         self.register_buffer("log_joint", start[states[:, 0]] + step[moves].sum(1))
 
     def log_sum(self, values: Tensor, visible: Tensor) -> Tensor:
-        """The log of the total probability of the strings that agree with the visible tokens, shape (B,)."""
+        """The log of the total probability of strings that match the visible tokens, shape (B,)."""
         differ = ((self.states != values[:, None, :]) & visible[:, None, :]).any(2)
         return torch.logsumexp(torch.where(differ, -torch.inf, self.log_joint), 1)
 
@@ -38,7 +38,7 @@ class Strings(torch.nn.Module):
         return joint - torch.logsumexp(joint, 2, keepdim=True)
 
     def at_own(self, log_p: Tensor, tokens: Tokens, masked: Tensor) -> Tensor:
-        """The entries of distributions at the tokens' own values, 0 where not masked."""
+        """Pick the tokens' own values from distributions; 0 where not masked."""
         own = log_p.gather(2, tokens.values[:, :, None].clamp(0, N_VALUES - 1))[:, :, 0]
         legal = (tokens.values >= 0) & (tokens.values < N_VALUES)
         return torch.where(masked, torch.where(legal, own, -torch.inf), 0.0)
@@ -52,7 +52,7 @@ class Strings(torch.nn.Module):
 
 
 def strings(n: int = 40, seed: int = 0) -> Tokens:
-    """Rows drawn from the chain; in some, the last two tokens are absent or the first one is context."""
+    """Rows drawn from the chain; in some, the last two tokens are absent or the first is context."""
     rng = np.random.default_rng(seed)
     values = np.empty((n, LENGTH), dtype=np.int64)
     values[:, 0] = rng.choice(N_VALUES, size=n, p=[0.5, 0.3, 0.2])

@@ -1,4 +1,4 @@
-"""Run the command line as a user does, in this process or in a separate one."""
+"""Run the command line as a user would, in this process or a separate one."""
 
 import subprocess
 import sys
@@ -18,12 +18,12 @@ from maskevidence.core.show.draw import image
 
 _MAIN = "from maskevidence.command.app import main; main()"
 PROGRAM = (sys.executable, "-c", _MAIN)
-# Ctrl-C interrupts, as in a terminal; a background job of a shell would ignore it.
+# Ctrl-C interrupts as in a terminal; a shell's background job would ignore it.
 _IN_A_TERMINAL = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {_MAIN}"
 
 
 class Result(NamedTuple):
-    """Exit code and both outputs of a command."""
+    """A command's exit code and outputs."""
 
     code: int
     out: str
@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The one line that says what was wrong, after a check that nothing else was printed."""
+        """The single error line; fails if anything else was printed."""
         assert self.code == 2, self
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err
@@ -41,11 +41,11 @@ class Result(NamedTuple):
 
 
 _PICTURES: list[bytes] = []
-_command_of = cache(typer.main.get_command)  # to build all commands takes longer than to refuse bad input
+_command_of = cache(typer.main.get_command)  # building all commands takes longer than refusing bad input
 
 
 def _first_picture(*curves: Any, **options: Any) -> bytes:
-    """The first curve.png that was drawn in this process: to draw one takes longer than most runs."""
+    """Draw curve.png only once per process, because drawing takes longer than most runs."""
     import_extra("matplotlib.figure", "plots", "a picture")
     if not _PICTURES:
         _PICTURES.append(image(*curves, **options))
@@ -54,7 +54,7 @@ def _first_picture(*curves: Any, **options: Any) -> bytes:
 
 @contextmanager
 def saving_every_block() -> Iterator[None]:
-    """Runs save each block as soon as it is scored."""
+    """Make runs save each block as soon as it is scored."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MASKEVIDENCE_SAVE_EVERY", "0")
         yield
@@ -62,12 +62,12 @@ def saving_every_block() -> Iterator[None]:
 
 @contextmanager
 def prepared_commands(*, draws: bool = False) -> Iterator[None]:
-    """Commands can be called in this process: they are built once, and draw the first curve.png alone.
+    """Prepare commands for calls in this process: build them once, and draw curve.png only once.
 
     Args:
         draws: whether each run draws its own curve.png.
     """
-    jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for
+    jaxtyping.config.update("jaxtyping_disable", True)  # typer's context has another type than annotated
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("typer.main.get_command", _command_of)
@@ -79,7 +79,7 @@ def prepared_commands(*, draws: bool = False) -> Iterator[None]:
 
 
 class CommandLine:
-    """Runs commands in this process, through the program's own entry point.
+    """Run commands in this process through the program's entry point.
 
     Attributes:
         draws: whether each run draws its own curve.png, and does not get the first one that was drawn.
@@ -101,12 +101,12 @@ class CommandLine:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    """`run("score", "ppca:2", "table.csv")` gives exit code and outputs."""
+    """`run("score", "ppca:2", "table.csv")` returns exit code and outputs."""
     return CommandLine(monkeypatch, capsys)
 
 
 def start(*words: object) -> subprocess.Popen[str]:
-    """Start the command in a separate process, which Ctrl-C interrupts."""
+    """Start a command in a separate process that Ctrl-C interrupts."""
     return subprocess.Popen(
         [sys.executable, "-c", _IN_A_TERMINAL, *map(str, words)],
         stdout=subprocess.PIPE,
@@ -116,5 +116,5 @@ def start(*words: object) -> subprocess.Popen[str]:
 
 
 def files_in(folder: Path) -> set[str]:
-    """All files below a folder."""
+    """All files in a folder and its subfolders."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

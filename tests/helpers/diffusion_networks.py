@@ -1,4 +1,4 @@
-"""Small diffusion language models with random weights, with the parts and calls of the public repositories.
+"""Small diffusion language models with random weights, built and called like the public repositories' models.
 
 LLaDA: a head `transformer.ff_out`, or the tied embeddings, and an attention mask of 0 and 1 that is added to
 the scores. Dream: `lm_head`, and a boolean mask for `scaled_dot_product_attention`. MDLM, SEDD and BD3-LM:
@@ -22,7 +22,7 @@ def output(logits: Tensor) -> Any:
 
 
 class Block(nn.Module):
-    """Attention and a dense layer, each with a residual; modulated where there is a condition."""
+    """Attention and a dense layer, each with a residual, modulated if there is a condition."""
 
     def __init__(self, condition: int = 0) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Block(nn.Module):
 
 
 class Llada(nn.Module):
-    """`hears` is false for the first published code, which ignores its attention mask."""
+    """LLaDA; with `hears=False` like its first published code, which ignores the attention mask."""
 
     def __init__(self, *, tied: bool = False, hears: bool = True) -> None:
         super().__init__()
@@ -103,7 +103,9 @@ class FinalLayer(nn.Module):
 
 
 class DiT(nn.Module):
-    """Its vocabulary is a bare parameter, so that only the shape tells the head."""
+    """The network of MDLM, SEDD and BD3-LM; its vocabulary is a bare parameter, so only shapes reveal the
+    head.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +123,7 @@ class DiT(nn.Module):
 
 
 class Mdlm(DiT):
-    """`low` is true where it computes under its own bfloat16 autocast."""
+    """MDLM; with `low=True` it computes under its own bfloat16 autocast."""
 
     def __init__(self, *, low: bool = False) -> None:
         super().__init__()
@@ -140,7 +142,7 @@ class Sedd(DiT):
 
 
 class Bd3lm(DiT):
-    """Blocks of four tokens; a block attends to itself and to clean copies of earlier ones."""
+    """BD3-LM with blocks of four tokens, each attending to itself and to clean copies of earlier blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +157,7 @@ class Bd3lm(DiT):
         return (self.logits(input_ids, timesteps, place, mask)[:, :LENGTH],)
 
 
-# name -> its family, and how it is made
+# name -> family and constructor
 NETWORKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
     "llada": ("llada", Llada),
     "llada, tied": ("llada", lambda: Llada(tied=True)),
@@ -168,7 +170,7 @@ NETWORKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
 
 
 def random_network(make: Callable[[], nn.Module], dtype: torch.dtype = torch.float64) -> nn.Module:
-    """A network with large random weights, so that its answers differ strongly between tokens."""
+    """A network with large random weights, so that its predictions differ strongly between tokens."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = make()

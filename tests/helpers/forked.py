@@ -1,4 +1,4 @@
-"""Functions called in forked processes."""
+"""Call functions in forked processes."""
 
 import os
 import socket
@@ -10,15 +10,17 @@ from functools import partial
 
 from tqdm.std import tqdm
 
-# In place of a lock that processes share, which one that is killed would never give back.
+# Replaces a lock shared between processes, which a killed process would never release.
 tqdm.set_lock(threading.RLock())
 
 
 def fork(act: Callable[[], object]) -> int:
-    """Call a function in a forked process, whose id is returned; an error is printed, with exit code 1."""
+    """Call a function in a forked process and return its id; an exception is printed and exits with code
+    1.
+    """
     child = os.fork()
     if child == 0:
-        tqdm.set_lock(threading.RLock())  # a thread of the parent may hold the parent's
+        tqdm.set_lock(threading.RLock())  # a thread of the parent may hold the inherited lock
         code = 1
         try:
             act()
@@ -31,13 +33,13 @@ def fork(act: Callable[[], object]) -> int:
 
 
 def exit_code(child: int) -> int:
-    """The exit code of a forked process, once it has ended; negative for a signal."""
+    """Wait for a forked process; return its exit code, negative for a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def in_two_processes(act: Callable[[], object]) -> list[int]:
-    """Call a function in two processes, as `torchrun` starts them on a CPU; their exit codes."""
-    import transformers.trainer  # once, and not in each process
+    """Call a function in two processes, as `torchrun` does on a CPU; return their exit codes."""
+    import transformers.trainer  # imported once, not in each process
 
     assert transformers.trainer
     with socket.create_server(("127.0.0.1", 0)) as free:

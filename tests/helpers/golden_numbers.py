@@ -1,7 +1,7 @@
-"""Numbers of every model, mask design and kind of run, small enough to be computed in seconds.
+"""Numbers of every model, mask design and kind of run, quick to compute.
 
-`python tests/helpers/golden_numbers.py` writes tests/golden/numbers.json again. That is right only where a
-number was meant to change; the commit then says which, and why.
+`python tests/helpers/golden_numbers.py` rewrites tests/golden/numbers.json. Do this only if a number was
+meant to change; the commit then says which number, and why.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ FILE = Path(__file__).parents[1] / "golden" / "numbers.json"
 D, N = 4, 5
 EVERY_SIZE, RANDOM_SIZE = me.EverySize(2), me.RandomSize(8, 4)
 SHARING = ("own", "shared")
-AREAS = {  # the designs that training takes, too
+AREAS = {  # designs for which training works, too
     "every-size": EVERY_SIZE,
     "random-size": RANDOM_SIZE,
     "orderings": me.Orderings(3),
@@ -49,7 +49,7 @@ POLICIES = {
     "entropy, two tokens": me.Policy("entropy", tokens_per_step=2),
 }
 TEXTS = ["the rain falls", "a cat and a dog", "rain", "unbelievable"]
-# By name, a command in a folder with the files, models and runs of small_world.py.
+# name -> command, to be run in a folder with the files, models and runs of small_world.py
 COMMANDS = {
     "score, every size": "score models/ppca data/table.csv --design every-size:2",
     "score, random sizes by token": "score ppca:1 data/holes.csv --design random-size:8,per-token",
@@ -75,11 +75,9 @@ COMMANDS = {
     "train by the ELBO": "train vae:2 data/table.csv --objective elbo --epochs 3 --out trained-by-elbo",
     "train masked-lm": "train masked-lm data/running.txt --config models/bert --steps 3 --batch-size 4 "
     "--block-size 16 --out trained-bert",
-    "train vit-mae": "train vit-mae data/images --config models/vit-mae --steps 3 --batch-size 4 "
-    "--out trained-vit-mae",
 }
 _FLOAT32 = ("masked_lm", "masked_image", "collated", "variants", "commands")
-# What is kept of a result, wherever it stands in it.
+# Entries of a result to keep, at any depth.
 _KEPT = (
     *(
         "log_evidence",
@@ -105,10 +103,10 @@ Numbers = dict[str, list[Any]]
 
 
 def tolerance(section: str) -> dict[str, float]:
-    """Of the networks of texts and images, which are in float32, of fits, which iterate, and of all else.
+    """The tolerance of a section: float32 networks, iterative fits, or everything else.
 
-    A fit to rows with holes stops where 20 steps gain too little, and processors that round sums otherwise
-    stop 1e-8 apart.
+    A fit to rows with holes stops when 20 steps gain too little; processors with different rounding of sums
+    stop up to 1e-8 apart.
     """
     if section in _FLOAT32:
         return {"rel": 1e-5, "abs": 1e-5}
@@ -116,12 +114,12 @@ def tolerance(section: str) -> dict[str, float]:
 
 
 def binary(n: int = N, d: int = D) -> np.ndarray:
-    """Rows of 0 and 1."""
+    """Random rows of 0 and 1."""
     return (values(n, d) > 0).astype(float)
 
 
 class TableOfStates(torch.nn.Module):
-    """A model as a user writes one: 0/1 tokens with a table of joint probabilities."""
+    """A user-defined model: 0/1 tokens with a table of joint probabilities."""
 
     conditionals = "exact"
 
@@ -143,7 +141,7 @@ class TableOfStates(torch.nn.Module):
 
 
 class Recorder:
-    """A model that writes down the masks that it is asked for."""
+    """A model that records the masks it is asked for."""
 
     conditionals = "exact"
 
@@ -157,7 +155,7 @@ class Recorder:
 
 
 def vae(likelihood: str = "gaussian", conditioning: Any = None) -> Any:
-    """Networks of a few units in float64."""
+    """A VAE with networks of a few units in float64."""
     rule = conditioning or me.models.ImportanceSampling(8, 2, prior_draws=2, fills=2)
     made = me.models.VAE(
         likelihood=likelihood,
@@ -209,7 +207,7 @@ OF_ROWS: dict[str, tuple[Callable[[], Any], Callable[[], np.ndarray]]] = {
 
 
 def few(result: Any) -> list[Any]:
-    """The numbers of a result, or of what it contains, by their names."""
+    """Collect the entries of a result that are in `_KEPT`, at any depth."""
     if isinstance(result, Mapping):
         kept = [[value] if name in _KEPT else few(value) for name, value in result.items()]
     elif isinstance(result, list | tuple):
@@ -220,7 +218,7 @@ def few(result: Any) -> list[Any]:
 
 
 def flat(*arrays: Any) -> list[float]:
-    """All numbers of arrays or tensors that are neither 0 nor missing."""
+    """All numbers in arrays or tensors that are neither 0 nor NaN."""
     numbers = np.concatenate([np.asarray(array, dtype=float).ravel() for array in arrays])
     return [float(number) for number in numbers if number and not np.isnan(number)]
 
@@ -232,7 +230,7 @@ def by_design(
     designs: Mapping[str, me.MaskDesign] = DESIGNS,
     sharings: tuple[str, ...] = SHARING,
 ) -> Numbers:
-    """Log evidence and its mask error for each design, at the nodes that the model has."""
+    """Log evidence and mask_se for each design, at the model's current nodes."""
     found: Numbers = {}
     for (label, design), sharing in itertools.product(designs.items(), sharings):
         one = me.estimate_evidence(model, data, design, seed=7, masks=sharing, refine=False)
@@ -241,7 +239,7 @@ def by_design(
 
 
 def both(x: np.ndarray) -> dict[str, np.ndarray]:
-    """Complete rows, and the same with missing values."""
+    """The rows, complete and with missing values."""
     return {"complete": x, "missing": with_holes(x)}
 
 
@@ -259,7 +257,7 @@ def estimates_of_rows() -> Numbers:
 
 
 def masks() -> Numbers:
-    """A digest of the masks of each row."""
+    """A hash of the masks drawn for each design."""
     found: Numbers = {}
     for (name, design), sharing in itertools.product(DESIGNS.items(), SHARING):
         for kind, x in both(values()).items():
@@ -271,7 +269,7 @@ def masks() -> Numbers:
 
 
 def numbers_of_masks() -> Numbers:
-    """Designs of many and few masks of many rows with other ids, with the scores of tokens, and `Precise`."""
+    """Designs with many and few masks on many rows with unordered ids, scores by token, and `Precise`."""
     ids, model, found = np.arange(20)[::-1] * 53, ppca(), {}
 
     def errors(tokens: me.Tokens, design: me.MaskDesign, **options: Any) -> list[Any]:
@@ -291,7 +289,7 @@ def numbers_of_masks() -> Numbers:
 
 
 def evidence() -> Numbers:
-    """Exact log evidences, bounds of it, samples, filled and drawn holes."""
+    """Exact log evidences, bounds, samples, imputed and drawn values."""
     found: Numbers = {}
     for name, (build, x) in OF_ROWS.items():
         if name == "a user's model":
@@ -314,7 +312,7 @@ def evidence() -> Numbers:
 
 
 def moments() -> Numbers:
-    """The path that needs the moments of the rows alone."""
+    """Estimates and losses computed from the moments of the rows."""
     x = values(20)
     whole = me.GaussianMoments.from_rows(x[:12]).merge(me.GaussianMoments.from_rows(x[12:]))
     hidden = torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]]).bool()
@@ -330,17 +328,17 @@ def moments() -> Numbers:
 
 
 def parameters(model: torch.nn.Module) -> list[float]:
-    """The sum of squares of each parameter."""
+    """Each parameter's sum of squares."""
     return [float(value.detach().square().sum()) for _, value in model.named_parameters()]
 
 
 def fitted_in_closed_form() -> Numbers:
-    """`model.fit`: maximum likelihood in closed form, by a few steps of EM or L-BFGS, and by the ELBO."""
+    """`model.fit`: maximum likelihood in closed form, a few steps of EM or L-BFGS, and the ELBO."""
     x = values(20)
     found: Numbers = {}
     for name, build in GAUSSIAN.items():
         model = build().fit(x)
-        # EM until it converges; its end is known less well than its steps
+        # EM to convergence; its end point is less reproducible than its steps
         missing = build().fit(with_holes(x), tolerance=1e-9)
         holed = [round(float(score), 4) for score in missing.score_samples(x[:3])]
         found[name] = [*parameters(model), *flat(model.score_samples(x[:3])), *holed]
@@ -351,7 +349,7 @@ def fitted_in_closed_form() -> Numbers:
 
 
 def fitted_by_masks() -> Numbers:
-    """`me.fit`: a few steps of Adam under every design, the likelihood and the bound."""
+    """`me.fit`: a few steps of Adam with every design, the likelihood and the bound."""
     x = values(20)
     found: Numbers = {}
 
@@ -389,7 +387,7 @@ def fitted_by_masks() -> Numbers:
 
 
 def comparisons() -> Numbers:
-    """`me.compare`: paired by masks, and by observations."""
+    """`me.compare`, paired by masks and by observations."""
     x = rows(values(12))
     models = {name: build() for name, build in GAUSSIAN.items()}
     found: Numbers = {}
@@ -430,7 +428,7 @@ def variants() -> Numbers:
 
 
 def masked_lm() -> Numbers:
-    """A small BERT on short texts, with whole words, and a network from ids to logits."""
+    """A small BERT on short texts, with and without whole words, and a network from ids to logits."""
     model = bert()
     tokens = model.tokens(TEXTS, ids=[5, 8, 11, 14])
     logits = torch.from_numpy(np.random.default_rng(4).normal(size=(8, 7))).float()
@@ -457,7 +455,7 @@ def masked_lm() -> Numbers:
 
 
 def collated() -> Numbers:
-    """The masks, ids and weights that the collator of texts gives for a seed."""
+    """The collator's masks, ids and weights for a seed."""
     from maskevidence.huggingface import MaskSizeCollator
 
     tokenizer = bert().tokenizer
@@ -481,7 +479,7 @@ def collated() -> Numbers:
 
 
 def masked_image() -> Numbers:
-    """A small ViT-MAE with both densities, with normalised patches, and a network from pixels to patches."""
+    """A small ViT-MAE with both densities and normalised patches, and a network from pixels to patches."""
     images = np.random.default_rng(6).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8)
     held_out = np.random.default_rng(7).integers(0, 256, (6, 8, 8, 1), dtype=np.uint8)
 
@@ -515,7 +513,7 @@ def masked_image() -> Numbers:
 
 
 def commands() -> Numbers:
-    """What the commands say: each kind of run, training, and use of both."""
+    """The numbers in the commands' JSON: runs, trainings, and commands that use them."""
     found: Numbers = {}
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         write_runs(write_world(Path()), tuple(name for name in RUNS if name != "train-ppca"))
@@ -540,14 +538,14 @@ SECTIONS: dict[str, Callable[[], Numbers]] = {
 
 
 def computed(section: str) -> Numbers:
-    """The numbers of a section, without warnings."""
+    """Compute a section with warnings ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return SECTIONS[section]()
 
 
 def write() -> None:
-    """Write numbers.json, a line for each entry of a section."""
+    """Write numbers.json with one line per entry."""
     sections = []
     for name in SECTIONS:
         entries = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in computed(name).items()]

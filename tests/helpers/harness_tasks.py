@@ -1,4 +1,6 @@
-"""Tasks of the lm-evaluation-harness on local data: its own task files, and one with long choices."""
+"""Tasks of the lm-evaluation-harness on local data: the harness's own task files, and one with long
+choices.
+"""
 
 import json
 import os
@@ -16,20 +18,20 @@ CHOICES = [
 
 
 def write_lines(file: Path, rows: list[dict[str, Any]]) -> Path:
-    """Rows as JSON lines."""
+    """Write rows as JSON lines."""
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
 
 def local(config: dict[str, Any], file: Path) -> dict[str, Any]:
-    """A task's configuration with its data in a file."""
+    """Point a task's configuration to a local file."""
     config = {name: value for name, value in config.items() if name not in ("dataset_name", "tag")}
     config |= {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(file)}}}
     return config | {"training_split": None, "validation_split": None, "test_split": "test"}
 
 
 def installed(place: str) -> dict[str, Any]:
-    """The configuration in a task file of the installed harness, without its includes."""
+    """Read a task file of the installed harness, without its includes."""
     import lm_eval
     from lm_eval.tasks._yaml_loader import load_yaml
 
@@ -37,7 +39,7 @@ def installed(place: str) -> dict[str, Any]:
 
 
 def real_tasks(folder: Path, limit: int) -> list[dict[str, Any]]:
-    """QNLI and MRPC on GLUE's data, WikiText's perplexity and TriviaQA's generation on a few texts."""
+    """QNLI and MRPC on GLUE's data, WikiText's perplexity and TriviaQA's generation, on a few texts."""
     glue = Path(os.environ["MASKEVIDENCE_DATA"]) / "glue"
     tasks = []
     for name, part in (("qnli", "validation"), ("mrpc", "test")):
@@ -56,7 +58,7 @@ def real_tasks(folder: Path, limit: int) -> list[dict[str, Any]]:
 def choice_task(
     folder: Path, contexts: list[str], metrics: list[str], name: str = "sentences"
 ) -> dict[str, Any]:
-    """A multiple choice between three sentences of different lengths."""
+    """A multiple-choice task with three sentences of different lengths."""
     rows = [{"q": context, "choices": CHOICES, "gold": n % 3} for n, context in enumerate(contexts)]
     return {
         "task": name,

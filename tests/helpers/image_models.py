@@ -1,4 +1,4 @@
-"""Small masked autoencoders with random weights, and images, for the tests of images."""
+"""Small masked autoencoders with random weights, and images, for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ def random_images(n: int = 6, size: int = 8, channels: int = 1, seed: int = 0) -
 
 
 def smooth_images(n: int, size: int = 8, channels: int = 1, seed: int = 0) -> np.ndarray:
-    """Images with different brightness and gradient and little noise: visible patches are informative."""
+    """Images that differ in brightness and gradient, with little noise, so that visible patches are
+    informative.
+    """
     rng = np.random.default_rng(seed)
     rows, columns = np.indices((size, size)) / size
     level, slope = rng.uniform(60, 140, (n, 1, 1)), rng.uniform(0, 60, (2, n, 1, 1))
@@ -24,7 +26,7 @@ def smooth_images(n: int, size: int = 8, channels: int = 1, seed: int = 0) -> np
 
 
 def small_vit_mae(**options: Any) -> Any:
-    """A ViT-MAE with random weights, large enough that its answers differ between patches and masks."""
+    """A ViT-MAE with random weights large enough that its predictions differ between patches and masks."""
     from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
     settings: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Commands that are killed at a random moment and given again, and what they leave, for a comparison.
+"""Kill commands at random moments, run them again, and compare the results.
 
-Each command runs in a process that is forked after the imports, so that no moment is spent on them.
-benchmarks/kills.py kills them more often than the tests do.
+Each command runs in a process forked after the imports, so that no kill hits an import. benchmarks/kills.py
+kills more often than the tests do.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from typing import Any
 from forked import exit_code, fork
 from image_models import write_images
 
-MAX_ATTEMPTS = 3  # for each kill: a command that is faster than usual may end before it
+MAX_ATTEMPTS = 3  # per kill: a command faster than usual may end before it
 ROWS = ("--checkpoint-every", "2", "--epochs", "12", "--batch-size", "40", "--limit", "100")
 TRANSFORMER = ("--steps", "6", "--checkpoint-every", "2", "--batch-size", "4")
 SCORE = ("--design", "every-size:4")
@@ -47,13 +47,12 @@ CASES: dict[str, tuple[str, ...]] = {
         *("train", "masked-lm", "text.txt", *TRANSFORMER),
         *("--config", "bert", "--block-size", "16"),
     ),
-    "train vit-mae": ("train", "vit-mae", "images", *TRANSFORMER),
 }
 LOCKS = (
     ".lock",
     ".lock.pid",
-)  # what a kill leaves does no harm, and the next process that writes replaces it
-CHANGING = ("versions", "command", "seal", "resumed_from")  # of a JSON file
+)  # may be left by a kill; the next process to write replaces them
+CHANGING = ("versions", "command", "seal", "resumed_from")  # JSON entries that differ between runs
 
 
 @dataclass
@@ -61,9 +60,9 @@ class Killed:
     """The kills of one command.
 
     Attributes:
-        seconds: what the uninterrupted command took.
+        seconds: the duration of the uninterrupted command.
         moments: of the kills, as shares of `seconds`.
-        partial: the number of kills that found work that was saved, and not all of it.
+        partial: the number of kills after some, but not all, work was saved.
         different: the files that differed afterwards, one list for each kill.
     """
 
@@ -78,7 +77,7 @@ class Killed:
 
 
 def prepare() -> None:
-    """Rows, texts, images and models in the working directory; imports what the commands need."""
+    """Write rows, texts, images and models into the working directory; import the commands' modules."""
     import numpy as np
     import torch
     from transformers import BertConfig, BertForMaskedLM, Trainer, ViTMAEConfig
@@ -113,7 +112,7 @@ def prepare() -> None:
 
 
 def uninterrupted(case: str, *, warm: bool = True) -> Killed:
-    """Give a command without a kill; twice for a better time, because the first call may be slower."""
+    """Run a command without a kill; twice for a better time, because the first call may be slower."""
     for out in ([Path(f"{case}, warm")] if warm else []) + [Path(f"{case}, whole")]:
         start = time.perf_counter()
         assert give(CASES[case], out) == 0, f"{case} failed"
@@ -122,12 +121,12 @@ def uninterrupted(case: str, *, warm: bool = True) -> Killed:
 
 
 def kill(case: str, number: int, killed: Killed) -> None:
-    """Give a command in a new folder, kill it, give it again and compare.
+    """Run a command in a new folder, kill it, run it again and compare.
 
     Args:
         case: the command.
         number: of the kill, which decides the moment, too.
-        killed: what is known of the kills of this command; this one is added.
+        killed: the kills of this command so far; this kill is added.
     """
     moments, words = random.Random(f"{case} {number}"), CASES[case]
     for attempt in range(MAX_ATTEMPTS):
@@ -143,7 +142,7 @@ def kill(case: str, number: int, killed: Killed) -> None:
 
 
 def give(words: Sequence[str], out: Path, seconds: float | None = None) -> int:
-    """Run a command in a forked process; its exit code, or -9 if it was killed after some seconds."""
+    """Run a command in a forked process; return its exit code, or -9 if it was killed after `seconds`."""
     child = begin(words, out)
     try:
         if seconds is not None:
@@ -156,18 +155,18 @@ def give(words: Sequence[str], out: Path, seconds: float | None = None) -> int:
 
 
 def begin(words: Sequence[object], out: Path) -> int:
-    """Start a command with one thread in a forked process; its process id."""
+    """Start a command with one thread in a forked process; return its process id."""
     return fork(partial(run_as_child, [*map(str, words), "--threads", "1", "--out", str(out)]))
 
 
 def run_as_child(words: Sequence[str]) -> None:
-    """Run the program, save every block, print nothing but errors, and end the process."""
+    """Run the program in this process: save every block, print only errors, and exit."""
     import jaxtyping
 
     from maskevidence.command.app import main as program
 
     os.environ["MASKEVIDENCE_SAVE_EVERY"] = "0"
-    jaxtyping.config.update("jaxtyping_disable", True)  # typer's context is not of the type it asks for
+    jaxtyping.config.update("jaxtyping_disable", True)  # typer's context has another type than annotated
     code: Any = 1
     try:
         sys.argv = ["maskevidence", *words]
@@ -180,14 +179,16 @@ def run_as_child(words: Sequence[str]) -> None:
 
 
 def is_partial(out: Path) -> bool:
-    """Whether something was saved, and not the result."""
+    """Whether some work was saved, but not the result."""
     finished = any((out / name).exists() for name in ("train.json", "estimate.json"))
     saved = [*out.glob("checkpoint*"), *out.glob("scores/*.parquet")]
     return bool(saved) and not finished
 
 
 def content(out: Path) -> dict[str, Any]:
-    """What a command left: rows of scores, JSON without versions and command, and hashes of other files."""
+    """The contents of an output folder: rows of scores, JSON without changing entries, hashes of other
+    files.
+    """
     found: dict[str, Any] = {}
     for path in sorted(path for path in out.rglob("*") if path.is_file()):
         name = str(path.relative_to(out))
@@ -202,7 +203,7 @@ def content(out: Path) -> dict[str, Any]:
 
 
 def sorted_rows(folder: Path) -> list[tuple[Any, ...]]:
-    """The rows of all Parquet files, sorted; equal to the last bit if they are equal as numbers."""
+    """The rows of all Parquet files, sorted."""
     from pyarrow import parquet
 
     table = parquet.read_table(folder).to_pydict()

@@ -1,4 +1,4 @@
-"""VAEs whose decoder is linear-Gaussian, and the PPCA that each of them is."""
+"""VAEs with linear-Gaussian decoders, and the equivalent PPCAs."""
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ class LinearEncoder(nn.Module):
 
 
 class LinearDecoder(nn.Module):
-    """W z."""
+    """The linear decoder W z."""
 
     def __init__(self, loadings: torch.Tensor) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class LinearDecoder(nn.Module):
 
 
 def loadings(d: int = D, k: int = K, seed: int = 0) -> torch.Tensor:
-    """W with orthogonal columns, so that the posterior of complete rows has independent dimensions."""
+    """W with orthogonal columns, so that complete rows have posteriors with independent dimensions."""
     generator = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(d, k, generator=generator, dtype=torch.float64)).Q
     return basis * torch.linspace(1.5, 2.5, k, dtype=torch.float64)
@@ -43,13 +43,13 @@ def loadings(d: int = D, k: int = K, seed: int = 0) -> torch.Tensor:
 def linear_vae(
     w: torch.Tensor, noise: float = NOISE, *, skill: float = 1.0, wider: float = 1.0, **options: object
 ) -> tuple[me.models.VAE, me.models.PPCA]:
-    """A VAE that is a PPCA, in units of its own, and that PPCA.
+    """A VAE with its own units that equals a PPCA, and that PPCA.
 
     Args:
         w: loadings with orthogonal columns, in standard units.
         noise: σ² in standard units.
-        skill: the encoder's means are so many times those of the posterior.
-        wider: its scales likewise.
+        skill: the factor from the posterior's means to the encoder's.
+        wider: the factor from the posterior's scales to the encoder's.
         options: of the VAE.
     """
     curvature = (w.square().sum(0) + noise) / noise
@@ -64,7 +64,7 @@ def linear_vae(
 
 
 def rows_and_masks(ppca: me.models.PPCA, n: int = 30, seed: int = 0) -> tuple[me.Tokens, torch.Tensor]:
-    """Rows of the model with absent tokens here and there, and a mask for each."""
+    """Rows drawn from the model with some absent tokens, and a mask for each."""
     rng = np.random.default_rng(seed)
     x = ppca.sample(n, seed=seed)
     x[rng.random(x.shape) < 0.15] = np.nan

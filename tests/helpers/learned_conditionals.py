@@ -1,4 +1,4 @@
-"""A small network whose conditionals belong to no joint density, and the orders of its tokens one by one."""
+"""A small network whose conditionals have no joint density, and enumeration of its token orders."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from maskevidence.core.tokens import Tokens
 
 
 class Learned(torch.nn.Module):
-    """Random conditionals of D tokens with V values each, from one hidden layer; in float64."""
+    """Random conditionals of D tokens with V values each, by one hidden layer in float64."""
 
     conditionals = "learned"
     base_measure = "probability mass"
@@ -42,21 +42,21 @@ class Learned(torch.nn.Module):
 
 
 def rows(n: int, n_tokens: int, n_values: int, seed: int = 0) -> Tokens:
-    """Random rows of whole numbers, all of them maskable."""
+    """Random rows of whole numbers; all tokens are maskable."""
     values = torch.from_numpy(np.random.default_rng(seed).integers(n_values, size=(n, n_tokens)))
     every = torch.ones(n, n_tokens, dtype=torch.bool)
     return Tokens(values, every, ~every, torch.arange(n) * 3 + 1)
 
 
 def every_row(n_tokens: int, n_values: int) -> Tokens:
-    """All rows of whole numbers that there are."""
+    """Every possible row of whole numbers."""
     values = torch.tensor(list(itertools.product(range(n_values), repeat=n_tokens)))
     every = torch.ones(values.shape, dtype=torch.bool)
     return Tokens(values, every, ~every, torch.arange(len(values)))
 
 
 def log_prob_of_order(model: torch.nn.Module, tokens: Tokens, order: tuple[int, ...]) -> np.ndarray:
-    """log p_σ by the chain rule, one token after the other, shape (B,); absent tokens are passed over."""
+    """log p_σ by the chain rule, token by token, shape (B,); absent tokens are skipped."""
     hidden, total = tokens.maskable.clone(), np.zeros(len(tokens))
     for token in order:
         with torch.no_grad():
@@ -67,7 +67,7 @@ def log_prob_of_order(model: torch.nn.Module, tokens: Tokens, order: tuple[int, 
 
 
 def log_mixture_by_enumeration(model: torch.nn.Module, tokens: Tokens) -> np.ndarray:
-    """log E_σ p_σ(x) from every order of each row's tokens, shape (B,)."""
+    """log E_σ p_σ(x) by enumeration of each row's token orders, shape (B,)."""
     mixtures = []
     for row in range(len(tokens)):
         one = tokens[row : row + 1]

@@ -1,4 +1,4 @@
-"""Where a process and all processes that it has started listen, from Linux's /proc."""
+"""The addresses on which a process and its descendants listen, read from Linux's /proc."""
 
 import contextlib
 import os
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def listening(root: int) -> set[str]:
-    """The addresses of the TCP sockets at which a process and its descendants listen."""
+    """The addresses of TCP sockets on which a process and its descendants listen."""
     own = {inode for process in _with_descendants(root) for inode in _sockets(process)}
     found = set()
     for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             cells = line.split()
-            if cells[3] == "0A" and cells[9] in own:  # the state LISTEN
-                words = bytes.fromhex(cells[1].partition(":")[0])  # of four bytes, the last byte first
+            if cells[3] == "0A" and cells[9] in own:  # state LISTEN
+                words = bytes.fromhex(cells[1].partition(":")[0])  # four-byte words in little-endian order
                 address = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
                 found.add(socket.inet_ntop(family, address))
     return found
@@ -33,7 +33,7 @@ def _with_descendants(root: int) -> set[int]:
 
 
 def _sockets(process: int) -> set[str]:
-    """The inodes of the open sockets of a process."""
+    """The inodes of a process's open sockets."""
     links = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{process}/fd"):

@@ -1,4 +1,4 @@
-"""Estimates of many tables of rows, for simulations: the model is called for all of them together."""
+"""Estimates of many tables for simulations, with one call of the model for all of them."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,11 @@ def many_estimates(
     masks: Masks = "own",
     seeds: Sequence[int] | None = None,
 ) -> list[me.EvidenceEstimate]:
-    """The estimates that `me.estimate_evidence` gives of each table, with a seed of its own.
+    """The estimates of `me.estimate_evidence` for each table, with one seed per table.
 
-    They have no curve, which would take a third of the time. The first and the last are compared with those
-    of `me.estimate_evidence`. The orders of a model that scores whole orders are drawn with one seed, and
-    for observations with other ids.
+    They have no curve, which would take a third of the time. The first and the last estimate are compared
+    with `me.estimate_evidence`. If the model scores whole orders, all tables use one seed, and their
+    observations have different ids.
 
     Args:
         model: a model whose conditionals are exact.

@@ -1,4 +1,4 @@
-"""Textbook-slow versions, obviously right, that the fast code is held against."""
+"""Slow textbook versions that are obviously right, to test the fast code."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ GaussianModel = me.models.Gaussian | me.models.PPCA | me.models.FactorAnalysis
 
 
 def every_mask(maskable: np.ndarray) -> list[np.ndarray]:
-    """All non-empty subsets of the maskable tokens of one observation, as boolean rows."""
+    """All non-empty subsets of an observation's maskable tokens, as boolean rows."""
     positions = np.flatnonzero(maskable)
     masks = []
     for size in range(1, len(positions) + 1):
@@ -61,7 +61,7 @@ def gaussian_log_conditionals(
 def gaussian_log_evidence(
     mean: np.ndarray, covariance: np.ndarray, values: np.ndarray, maskable: np.ndarray, context: np.ndarray
 ) -> np.ndarray:
-    """log p(maskable | context) of each row: scipy's density of the conditional Gaussian of that block."""
+    """log p(maskable | context) of each row, by scipy's density of the conditional Gaussian."""
     result = np.zeros(len(values))
     for row in range(len(values)):
         hidden = maskable[row]
@@ -72,12 +72,12 @@ def gaussian_log_evidence(
 
 
 def parameters_of(model: GaussianModel) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of a Gaussian model as arrays."""
+    """A Gaussian model's mean and covariance as arrays."""
     return model.mean.detach().numpy(), model.covariance.detach().numpy()
 
 
 def scores(model: GaussianModel, tokens: Tokens, masked: torch.Tensor) -> np.ndarray:
-    """Score of one mask per row from the block matrices."""
+    """Scores of one mask per row, by block matrices."""
     mask = masked.numpy()
     visible = (tokens.maskable | tokens.context).numpy() & ~mask
     values = tokens.values.numpy()
@@ -85,7 +85,7 @@ def scores(model: GaussianModel, tokens: Tokens, masked: torch.Tensor) -> np.nda
 
 
 def numerical_gradient(function: Callable[[], float], parameter: torch.Tensor) -> np.ndarray:
-    """Central differences of a function of a model in each entry of one of its parameters."""
+    """The gradient of a function of a model by central differences in each entry of a parameter."""
     step = 1e-5
     gradient = np.zeros(parameter.shape)
     with torch.no_grad():
@@ -101,7 +101,7 @@ def numerical_gradient(function: Callable[[], float], parameter: torch.Tensor) -
 
 
 def splitmix64(keys: list[int]) -> int:
-    """The keyed generator in plain whole numbers: each key adds (key + 1)·γ, then the state is mixed."""
+    """The keyed generator in plain integers: each key adds (key + 1)·γ, then the state is mixed."""
     state = 0
     for key in keys:
         state = (state + (key + 1) * 0x9E3779B97F4A7C15) % TWO_64
@@ -114,7 +114,7 @@ def splitmix64(keys: list[int]) -> int:
 def mean_with_errors(
     cells: dict[tuple[int, int, int], float], n_replicates: int, joint: bool
 ) -> tuple[float, float, float]:
-    """Mean over observations, and its squared mask_se and data_se, by loops over the definitions.
+    """Mean over observations, squared mask_se and squared data_se, by loops over the definitions.
 
     `cells` maps (observation, stratum, replicate) to a contribution.
     """

@@ -1,14 +1,13 @@
-"""A device that is only pretended, and refuses what a GPU refuses: tensors of two devices in one call.
+"""A fake GPU on the CPU that refuses what a GPU refuses: tensors of two devices in one call.
 
-Its tensors lie in the processor's memory. A subclass of `Tensor` says that they are on "cuda:0", and goes on
-to every result. What a GPU refuses raises `MixedDevices`: an operation on tensors of both devices, numpy's
+Its tensors lie in the processor's memory: a subclass of `Tensor` reports the device "cuda:0", and results
+inherit it. Calls that a GPU refuses raise `MixedDevices`: an operation on tensors of both devices, numpy's
 view of a tensor on the device, and draws by a generator of another device.
 
-It sees the calls that Python makes. It does not see into the kernels: what CUDA itself lacks, memory, speed,
-rounding, and a second GPU. The build of torch does not matter: an accelerator that it was built for stays
-unused, with and without a driver. It lets pass what torch lets pass: tensors of no dimension, indices on the
-processor, and `copy_`. Some operations of torch, such as `stack`, refuse tensors of no dimension; that is not
-seen.
+It sees the calls made by Python, not the kernels: missing CUDA kernels, memory, speed, rounding and a second
+GPU are not simulated. The build of torch does not matter: a real accelerator stays unused, with and without a
+driver. Calls that torch accepts pass: tensors of no dimension, indices on the processor, and `copy_`. Some
+operations of torch, such as `stack`, refuse tensors of no dimension; this is not detected.
 """
 
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ class MixedDevices(AssertionError):
 
 
 class Pretended(torch.Tensor):
-    """A tensor on the pretended device."""
+    """A tensor on the fake device."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -40,7 +39,7 @@ class Pretended(torch.Tensor):
 
 
 class PretendedGenerator(torch.Generator):
-    """A generator that says on which device it is."""
+    """A generator that knows its device."""
 
     on_device: bool
 
@@ -51,7 +50,7 @@ class PretendedGenerator(torch.Generator):
 
 
 class _Mode(TorchFunctionMode):
-    """Sees the calls without a tensor of the device: factories, and conversions to it."""
+    """Intercepts calls without a tensor of the device: factories, and conversions to it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _call(func, args, kwargs or {})
@@ -74,7 +73,7 @@ def _tensors(part: Any) -> Iterator[Tensor]:
 
 
 def _marked(answer: Any, on_device: bool, inputs: tuple[Tensor, ...]) -> Any:
-    """The answer as tensors of the device, or of the processor; an input comes back as it was."""
+    """Mark results as tensors of the device or the processor; inputs are returned unchanged."""
     if isinstance(answer, Tensor):
         if any(answer is one for one in inputs) or isinstance(answer, Pretended) == on_device:
             return answer
@@ -88,7 +87,7 @@ def _marked(answer: Any, on_device: bool, inputs: tuple[Tensor, ...]) -> Any:
 
 
 def _target(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
-    """The device that a call asks for, or None, and the arguments with the processor in its place."""
+    """The device that a call requests, or None; and the arguments with the processor in its place."""
     if func in (Tensor.cuda, Tensor.cpu):
         return (DEVICE if func is Tensor.cuda else "cpu"), args[:1]
     if func is not Tensor.to:
@@ -109,7 +108,7 @@ def _refuse_mixing(func: Any, tensors: tuple[Tensor, ...], args: Any) -> None:
     if func in _TO_NUMPY:
         raise MixedDevices("numpy cannot read a tensor on the device; .cpu() comes first")
     if func in _INDEXING and isinstance(args[0], Pretended):
-        tensors = (args[0], *_tensors(args[2:]))  # its indices may be on the processor
+        tensors = (args[0], *_tensors(args[2:]))  # indices may be on the processor
     shapes = [tuple(one.shape) for one in tensors if not isinstance(one, Pretended) and one.ndim > 0]
     if func not in _ANY_DEVICE and shapes and any(isinstance(one, Pretended) for one in tensors):
         name = getattr(func, "__name__", str(func))
@@ -126,9 +125,9 @@ def _call(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             return DEVICE if present else func(*args)
         if func == _IS_CUDA:
             return present
-        if func is torch._has_compatible_shallow_copy_type:  # a module asks before it moves a parameter
+        if func is torch._has_compatible_shallow_copy_type:  # asked by a module before it moves a parameter
             return present == all(isinstance(one, Pretended) for one in inputs)
-        if func is torch._C._nn._parse_to:  # `Module.to` reads its arguments; the device stays the one given
+        if func is torch._C._nn._parse_to:  # parses the arguments of `Module.to`; keeps the requested device
             return func(*args, **kwargs)
         if func is Tensor.__deepcopy__:
             return _copied(args[0], args[1])
@@ -165,13 +164,13 @@ def _copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def _no_cuda() -> None:
-    """What torch calls before it uses a GPU: with a driver it would succeed, and here alone fail."""
+    """Fail when torch initialises a real GPU, which would succeed only on machines with a driver."""
     raise AssertionError("the pretended device asked for a real one")
 
 
 @contextmanager
 def pretended_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    """A second device, "cuda", for the calls inside."""
+    """Provide the fake device "cuda" within the context."""
     fork = torch.random.fork_rng
 
     def without_devices(devices: Any = None, **options: Any) -> Any:
@@ -183,7 +182,7 @@ def pretended_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
         patched.setattr(torch.random, "fork_rng", without_devices)
         patched.setattr(torch.cuda, "is_available", lambda: True)
         patched.setattr(torch.cuda, "_lazy_init", _no_cuda)
-        patched.setattr(torch.cuda, "_initialized", False)  # also where a test before used a GPU
+        patched.setattr(torch.cuda, "_initialized", False)  # even if an earlier test used a GPU
         patched.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # Adam before torch 2.13
         patched.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
         torch.__future__.set_overwrite_module_params_on_conversion(True)

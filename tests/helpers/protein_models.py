@@ -1,4 +1,4 @@
-"""Small protein language models with random weights, and the plain loops that score mutants with them."""
+"""Small protein language models with random weights, and plain loops that score mutants."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ _SHAPE = {
 
 
 def esm_tokenizer(folder: Path) -> Any:
-    """ESM's 33 tokens, cut by the list of tokens that are never split."""
+    """ESM's tokenizer: 33 tokens, split by its list of unsplittable tokens."""
     from transformers import EsmTokenizer
 
     (folder / "vocab.txt").write_text("\n".join([*_SPECIAL, *RESIDUES, ".", "-", "<null_1>", "<mask>"]))
@@ -30,7 +30,7 @@ def esm_tokenizer(folder: Path) -> Any:
 
 
 def esm_c_tokenizer(_folder: Path) -> Any:
-    """ESM-C: byte pairs without merges, and a chain break that is a special token."""
+    """ESM-C's tokenizer: byte pairs without merges, and a special token for chain breaks."""
     from tokenizers import Tokenizer, models, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -45,7 +45,7 @@ def esm_c_tokenizer(_folder: Path) -> Any:
 
 
 def prot_bert_tokenizer(folder: Path) -> Any:
-    """ProtBERT: residues are words, with spaces between them."""
+    """ProtBERT's tokenizer: residues are words, with spaces in between."""
     from transformers import BertTokenizer
 
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *RESIDUES]))
@@ -53,7 +53,7 @@ def prot_bert_tokenizer(folder: Path) -> Any:
 
 
 def protein_model(architecture: str, folder: Path) -> me.models.MaskedLM:
-    """A small ESM, ESM-C or BERT with large random weights, which reads 42 residues (ESM-C: any number)."""
+    """A small ESM, ESM-C or BERT with large random weights; it reads 42 residues (ESM-C: any number)."""
     import transformers
 
     tokenizers = {"Esm": esm_tokenizer, "Esmc": esm_c_tokenizer, "Bert": prot_bert_tokenizer}
@@ -77,7 +77,7 @@ def protein_model(architecture: str, folder: Path) -> me.models.MaskedLM:
 
 
 def save_protein_model(folder: Path) -> None:
-    """A very small BERT of residues, in a folder of its own."""
+    """Save a very small BERT of residues in a new folder."""
     folder.mkdir()
     protein_model("Bert", folder).save(folder)
 
@@ -86,7 +86,7 @@ LogP = Callable[[str, Iterable[int], int, str], float]
 
 
 def one_at_a_time(model: me.models.MaskedLM) -> LogP:
-    """log p(letter at a site | letters, some hidden), by a call of the network with full logits for each."""
+    """log p(letter at a site | letters, some hidden), by one network call with full logits per context."""
     known: dict[tuple[str, tuple[int, ...]], torch.Tensor] = {}
 
     def log_p(letters: str, hidden: Iterable[int], site: int, letter: str) -> float:
@@ -132,7 +132,7 @@ def plain_scores(log_p: LogP, wild_type: str, mutant: str) -> dict[str, float]:
 
 
 def orders(log_p: LogP, letters: str, sites: list[int]) -> list[float]:
-    """log p of the letters at some sites, written in each order."""
+    """log p of the letters at the sites, filled in each order."""
     values = []
     for order in itertools.permutations(sites):
         left = list(order)
@@ -145,12 +145,12 @@ def orders(log_p: LogP, letters: str, sites: list[int]) -> list[float]:
 
 
 def evidence(log_p: LogP, letters: str, sites: list[int]) -> float:
-    """The mean over all orders of log p."""
+    """The mean of log p over all orders."""
     values = orders(log_p, letters, sites)
     return sum(values) / len(values)
 
 
 def mixture(log_p: LogP, letters: str, sites: list[int]) -> float:
-    """The logarithm of the mean over all orders of p."""
+    """The logarithm of the mean of p over all orders."""
     values = orders(log_p, letters, sites)
     return math.log(sum(map(math.exp, values)) / len(values))

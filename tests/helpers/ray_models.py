@@ -1,4 +1,4 @@
-"""Models that fail in a worker, for the tests of Ray; workers import this file alone."""
+"""Models that fail in a worker, for tests of Ray; workers import only this file."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import maskevidence as me
 
 
 class Troubled(torch.nn.Module):
-    """A model that runs `trouble` before it scores the observation `at`."""
+    """A model that calls `trouble` before it scores observation `at`."""
 
     conditionals = "exact"
 
@@ -36,7 +36,7 @@ class Budgeted(Troubled):
 
 
 def wait_to_be_killed(marker: Path) -> None:
-    """Write the process id of the first caller into a file, and wait."""
+    """Write the first caller's process id into a file, and wait."""
     if not marker.exists():
         marker.with_suffix(".new").write_text(str(os.getpid()))
         marker.with_suffix(".new").rename(marker)

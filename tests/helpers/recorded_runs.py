@@ -38,7 +38,7 @@ def make_model(seed: int = 0) -> me.models.Gaussian:
 
 
 def make_tokens(n_rows: int = N_ROWS, *, n_bytes: bool = False) -> me.Tokens:
-    """Rows of which every seventh has a missing value."""
+    """Rows with a missing value in every seventh."""
     values = np.random.default_rng(1).normal(size=(n_rows, N_FEATURES))
     values[::7, 2] = np.nan
     tokens = me.Tokens.from_array(values, ids=np.arange(n_rows) * 3 + 5)
@@ -64,13 +64,13 @@ def make_manifest(
 
 
 def read_rows(folder: Path | str) -> pandas.DataFrame:
-    """The rows of all Parquet files of a run, sorted, to be compared to the last bit."""
+    """All rows of a run's Parquet files, sorted, for exact comparison."""
     table = parquet.read_table(Path(folder) / "scores").to_pandas()
     return table.sort_values(["id", "draw", "size"], ignore_index=True)
 
 
 def bytes_of(rows: pandas.DataFrame) -> list[tuple[str, bytes]]:
-    """The columns of a table, to be compared to the last bit; a cell may hold several numbers."""
+    """A table's columns as bytes, for exact comparison; a cell may hold several numbers."""
     values = {name: rows[name].to_numpy() for name in rows.columns}
     flat = {name: np.concatenate(v) if v.dtype == object else v for name, v in values.items()}
     return [(name, v.tobytes()) for name, v in flat.items()]
@@ -81,13 +81,13 @@ def same_rows(first: Path | str, second: Path | str) -> bool:
 
 
 def read_numbers(folder: Path | str) -> dict[str, object]:
-    """estimate.json without versions and command."""
+    """Read estimate.json without versions and command."""
     content = json.loads((Path(folder) / "estimate.json").read_text())
     return {name: value for name, value in content.items() if name not in ("command", "versions")}
 
 
 def checked_observations(run: Path) -> list[dict[str, str]]:
-    """The rows of observations.csv, which average to the estimate."""
+    """Read observations.csv, and check that its rows average to the estimate."""
     with (run / "observations.csv").open(newline="") as file:
         reader = csv.DictReader(file)
         rows = list(reader)

@@ -1,4 +1,4 @@
-"""Runs for the tests of the report, recorded by the commands of a user."""
+"""Runs for the tests of reports, recorded by commands."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def command(*words: object) -> None:
 
 
 def text_of(html: str) -> str:
-    """The text of a page, without styles, scripts and tags."""
+    """The visible text of an HTML page."""
     body = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
@@ -50,6 +50,6 @@ def write_table(file: Path, n_rows: int = 60, n_columns: int = 5) -> Path:
 
 
 def write_texts(file: Path, texts: list[str]) -> Path:
-    """Write texts as .jsonl, one in each line."""
+    """Write texts as .jsonl, one per line."""
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return file

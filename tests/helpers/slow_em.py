@@ -1,6 +1,6 @@
-"""Expectation maximisation as in the textbooks, for rows with missing values: slow, and obviously right.
+"""Textbook expectation maximisation for rows with missing values: slow, and obviously right.
 
-Every step raises the log evidence, so that many of them lead to a maximum; faster methods have to reach it.
+Every step raises the log evidence, so that many steps reach a maximum; faster methods must reach it, too.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def full_step(x: np.ndarray, old: Full) -> Full:
 
 
 def repeated(step: Callable[[State], State], state: State, iterations: int) -> State:
-    """The state after a number of steps."""
+    """Apply `step` a number of times."""
     for _ in range(iterations):
         state = step(state)
     return state

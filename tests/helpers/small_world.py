@@ -1,4 +1,4 @@
-"""Small tables, texts, images, models and runs, made from fixed seeds: what the commands of tests read."""
+"""Small tables, texts, images, models and runs from fixed seeds, for the commands' tests."""
 
 from contextlib import chdir, nullcontext
 from pathlib import Path
@@ -16,7 +16,7 @@ from text_models import SENTENCES, small_bert, small_tokenizer
 COLUMNS = "abcde"
 TEXTS = [*SENTENCES, "the sun falls on the cat", "is it rain that sings?", "a dog sleeps in the rain"]
 _PARTIAL = "score ppca:1 data/table.csv --test-fraction 0.6 --design every-size:2 --threads 1"
-RUNS = {  # by name, the command that writes it
+RUNS = {  # name -> command that writes the run
     "table": "score ppca:2 data/table.csv --out runs/table",
     "factor-analysis": "score factor-analysis:1 data/table.csv --out runs/factor-analysis",
     "orderings": "score gaussian data/table.csv --design orderings:3,shared --out runs/orderings",
@@ -32,13 +32,13 @@ RUNS = {  # by name, the command that writes it
 
 
 def values(n: int = 5, d: int = 4, seed: int = 0) -> np.ndarray:
-    """Rows of correlated numbers."""
+    """Random rows of correlated numbers."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.5 * rng.normal(size=(n, d))
 
 
 def with_holes(x: np.ndarray) -> np.ndarray:
-    """The same rows without some of their values, at least two left in each."""
+    """Remove some values from the rows, leaving at least two in each."""
     holed = x.copy()
     for row in range(0, len(x), 2):
         holed[row, row % x.shape[1]] = np.nan
@@ -47,7 +47,7 @@ def with_holes(x: np.ndarray) -> np.ndarray:
 
 
 def filled(module: Any, scale: float, seed: int) -> Any:
-    """The module with weights that numpy draws, which does not depend on torch's version."""
+    """Fill a module's weights with numpy's random numbers, independent of torch's version."""
     rng = np.random.default_rng(seed)
     with torch.no_grad():
         for _, parameter in sorted(module.named_parameters()):
@@ -56,7 +56,7 @@ def filled(module: Any, scale: float, seed: int) -> Any:
 
 
 def bert() -> me.models.MaskedLM:
-    """A BERT of one layer of 8 units, with its tokenizer."""
+    """A one-layer BERT of width 8, with its tokenizer."""
     shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     tokenizer = small_tokenizer()
     network = small_bert(tokenizer, max_position_embeddings=32, **shape)
@@ -64,14 +64,14 @@ def bert() -> me.models.MaskedLM:
 
 
 def vit_mae() -> Any:
-    """A ViT-MAE of one layer of 8 units, for images of 8×8 pixels in four patches."""
+    """A one-layer ViT-MAE of width 8, for images of 8×8 pixels in four patches."""
     shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     network = small_vit_mae(patch_size=4, **shape, **{f"decoder_{name}": n for name, n in shape.items()})
     return filled(network, 0.3, 5)
 
 
 def write_csv(file: Path, x: np.ndarray) -> None:
-    """Four decimals, and empty cells where a value is missing."""
+    """Write a CSV file with four decimals and empty cells for missing values."""
     rows = [",".join("" if np.isnan(value) else f"{value:.4f}" for value in row) for row in x]
     file.write_text("\n".join([",".join(COLUMNS[: x.shape[1]]), *rows]) + "\n")
 
@@ -99,7 +99,7 @@ def write_world(folder: Path) -> Path:
 
 
 def write_runs(folder: Path, names: tuple[str, ...] = tuple(RUNS)) -> Path:
-    """Write runs of `RUNS` into a folder with a world; "partial" lacks some of its blocks."""
+    """Write runs of `RUNS` into a folder made by `write_world`; "partial" lacks some blocks."""
     with chdir(folder):
         for name in names:
             with saving_every_block() if name == "partial" else nullcontext():

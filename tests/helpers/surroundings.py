@@ -1,4 +1,4 @@
-"""The surroundings of every test: the same whatever the user's shell has set, and without a network."""
+"""A uniform environment for all tests: independent of the user's shell, and without a network."""
 
 import ipaddress
 import os
@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, MutableMapping
 
-# What changes the output, the network, the caches or the processes of the libraries that are used here.
+# Variables that change output, network, caches or processes of the libraries used here.
 PREFIXES = (
     "ACCELERATE_",
     "CLICOLOR",
@@ -43,12 +43,12 @@ NAMES = (
     "WORLD_SIZE",
 )
 ALWAYS = {"LC_ALL": "C.UTF-8", "HF_HUB_OFFLINE": "1"}
-# Where a library would write into the home folder, if that cannot be written to.
+# Folders in the home, into which libraries write; replaced if the home is read-only.
 OF_THE_HOME = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
 def cleared(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what the tests must not depend on."""
+    """The environment without variables that tests must not depend on."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -58,10 +58,10 @@ def cleared(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_connections() -> list[str]:
-    """Let no connection of this process leave the machine, from now on.
+    """Refuse connections of this process to other machines from now on.
 
     Returns:
-        A list that grows by each host that was asked for, whatever became of the error.
+        A list of all hosts asked for, even if the error was caught.
     """
     asked: list[str] = []
 
@@ -80,7 +80,9 @@ def refuse_connections() -> list[str]:
 
 
 def _leaves_through(connected: object) -> bool:
-    """Whether connecting sends: a datagram socket only chooses an address, as Ray does to learn its own."""
+    """Whether a connection sends data: a datagram socket only chooses an address, as Ray does to learn its
+    own.
+    """
     return not (isinstance(connected, socket.socket) and connected.type & socket.SOCK_DGRAM)
 
 
@@ -99,14 +101,14 @@ def _on_this_machine(host: str) -> bool:
         return True
     with socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET) as bound:
         try:
-            bound.bind((host, 0))  # only an address of this machine can be bound
+            bound.bind((host, 0))  # fails unless the address is this machine's
         except OSError:
             return False
     return True
 
 
 def make_calm(environment: MutableMapping[str, str]) -> "tempfile.TemporaryDirectory[str] | None":
-    """Clear an environment in place, and let Ctrl-C interrupt, as in a terminal.
+    """Clear an environment in place, and let Ctrl-C interrupt as in a terminal.
 
     Returns:
         A folder that takes the place of a home that cannot be written to, for the caller to remove; or None.
@@ -115,7 +117,7 @@ def make_calm(environment: MutableMapping[str, str]) -> "tempfile.TemporaryDirec
     for name in set(environment) - set(wanted):
         del environment[name]
     environment.update(wanted)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""A small tokenizer and a small BERT with random weights, for the tests of texts."""
+"""A small tokenizer and a small BERT with random weights, for tests of texts."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def small_tokenizer() -> Any:
 
 
 def small_bert(tokenizer: Any, **options: Any) -> Any:
-    """A BERT with random weights, large enough that its answers differ between tokens."""
+    """A BERT with random weights large enough that its predictions differ between tokens."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(

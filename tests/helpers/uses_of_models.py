@@ -1,6 +1,6 @@
-"""Every model of rows, and everything that Python users do with one: for tests of dtypes and devices.
+"""Every model of rows and every use of one in Python, for tests of dtypes and devices.
 
-A use takes a model and data, and gives numbers; a model that does not have the use raises `NotHad`.
+A use takes a model and data and returns numbers; it raises `NotHad` if the model lacks a method for it.
 """
 
 import tempfile
@@ -40,11 +40,11 @@ MODELS: dict[str, Callable[[torch.dtype], TableModel]] = {
 
 
 class NotHad(Exception):
-    """The model does not have this use."""
+    """The model lacks this use."""
 
 
 def rows(n: int = 8, holes: bool = False) -> np.ndarray:
-    """Rows of 0 and 1, which every model takes, in which no column follows from the others."""
+    """Rows of 0 and 1, valid for every model; no column is determined by the others."""
     x = np.random.default_rng(15).integers(2, size=(n, D)).astype(np.float64)
     if holes:
         x[0, 1] = x[5, 3] = np.nan
@@ -52,7 +52,7 @@ def rows(n: int = 8, holes: bool = False) -> np.ndarray:
 
 
 def _needing(name: str, use: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A use of the models that have a method of this name."""
+    """Limit a use to models with a given method."""
 
     def of_some(model: Any, data: Any) -> Any:
         if not hasattr(model, name):
@@ -63,7 +63,7 @@ def _needing(name: str, use: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
 
 
 def _tokens(model: Any, data: object) -> me.Tokens:
-    """The data as tokens, on the processor if the data are."""
+    """The data as tokens, on the processor unless they are tokens already."""
     return data if isinstance(data, me.Tokens) else me.Tokens.from_array(data)
 
 
@@ -133,7 +133,7 @@ def _saved(model: Any) -> str:
 
 
 def _trained(objective: Callable[[], Any]) -> Callable[[Any, Any], Any]:
-    """One epoch in two batches, on a copy of the model, with rows held out."""
+    """Train a copy of the model for one epoch of two batches, with held-out rows."""
 
     def use(model: Any, data: Any) -> Any:
         copy = me.models.load(_saved(model)).to(model._like().device)
@@ -184,7 +184,7 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def numbers(answer: Any) -> Iterator[float]:
-    """The numbers of an answer, one after the other."""
+    """Iterate over all numbers in a nested answer."""
     if isinstance(answer, dict | tuple | list):
         for part in answer.values() if isinstance(answer, dict) else answer:
             yield from numbers(part)

@@ -30,8 +30,8 @@ def test_shapes_are_those_of_one_call(model: me.models.Gaussian, tokens: me.Toke
     assert len(me.score_masks(model, tokens[0:1], torch.ones(1, 2, dtype=torch.bool))) == 1
     with pytest.raises(TypeCheckError, match="scored"):
         me.score_masks(model, tokens, torch.ones(3, 2, dtype=torch.bool), torch.ones(2, 2, dtype=torch.bool))
-    with pytest.raises(TypeCheckError, match="masked"):
-        me.score_masks(model, tokens, torch.ones(3, 2))  # not of bool
+    with pytest.raises(me.InputError, match=r"masked=.*give a Tensor of bool"):
+        me.score_masks(model, tokens, torch.ones(3, 2))
 
 
 def test_an_answer_of_another_shape_is_seen(

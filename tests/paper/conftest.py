@@ -40,7 +40,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
 def glue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with a little text in the layout of two GLUE sets, without access to the hub."""
     monkeypatch.setenv("MASKEVIDENCE_DATA", str(tmp_path))
-    for module in ("models.pretrained", "models.text.loading", "data.sources"):
+    for module in ("core.pretrained", "texts.loading", "core.support.sources"):
         monkeypatch.setattr(f"maskevidence.{module}.hub_reachable", lambda: False)
     for name, split, columns in (
         ("qnli", "validation", "question,sentence"),

@@ -95,9 +95,9 @@ def test_train_writes_a_model_that_score_reads(
     model = me.models.load(out)
     assert model.n_features == 12
     assert (model.encoder is not None) == (objective == "elbo")
-    scored = run("score", out, files["binary"], "--test-fraction", "0.2", "--json", target)
+    scored = run("score", out, files["binary"], "--test-fraction", "0.2", "--json", "-")
     assert scored.code == 0, scored
-    estimate = json.loads(target.read_text())
+    estimate = json.loads(scored.out)
     assert estimate["kind"] == "approximate"
     assert any("latent nodes" in note for note in estimate["notes"])
     assert estimate["closed_form"] == pytest.approx(result["log_evidence_held_out"], abs=0.02)

@@ -1,6 +1,5 @@
 """Training a ViT-MAE: positions, sizes and masks, resuming, and the command."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,9 @@ import pytest
 import torch
 
 import maskevidence as me
-from command_line import CommandLine
-from image_models import random_images, smooth_images, write_images
+from image_models import random_images, smooth_images
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.huggingface.recipe import Recipe
-from maskevidence.images.image_files import Images
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.images.summary import ReconstructionLoss
 from paper.vit_mae import PatchMaskCollator, new_vit_mae, random_vit_mae, sin_cos_positions, train_vit_mae
@@ -194,43 +191,3 @@ def test_old_variances_are_dropped_and_bad_training_is_refused() -> None:
 
 
 # the command
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_images(tmp_path_factory.mktemp("images"), smooth_images(40))
-
-
-def test_train_and_score(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "m"
-    words = ("train", "vit-mae", folder, "--steps", 3, "--batch-size", 4, "--out", out)
-    result = run(*words, "--json", tmp_path / "t.json")
-    assert result.code == 0, result.err
-    assert "of the mean image" in result.out
-    written = json.loads((tmp_path / "t.json").read_text())
-    assert (written["n_train"], written["n_calibration"], written["n_test"]) == (29, 3, 8)
-    assert written["n_patches"] == 16
-    assert written["objective"]["name"] == "random-size"
-    for name in ("config.json", "model.safetensors", "preprocessor_config.json", "pixel_density.json"):
-        assert (out / name).exists()
-    assert not list(out.glob("checkpoint-*"))
-    assert "finished before" in " ".join(run(*words).out.split())
-    assert "belongs to another training" in run(*words, "--seed", 1).error
-    scored = run("score", out, folder, "--test-fraction", 0.2, "--json", "-")
-    assert json.loads(scored.out)["log_evidence"] == pytest.approx(
-        written["held_out"]["log_evidence"], abs=1e-3
-    )
-    fixed = ("--objective", "fixed-rate:0.75", "--config", out, "--test-fraction", 0)
-    result = run("train", "vit-mae", folder, "--steps", 2, "--out", tmp_path / "f", *fixed)
-    assert result.code == 0, result.err
-    assert "nothing was held out" in result.out
-
-
-def test_mean_image_loss_by_hand() -> None:
-    from maskevidence.huggingface.train_vit_mae import mean_image_loss
-
-    train, test = (Images("x", smooth_images(5, seed=s), np.arange(5)) for s in (0, 1))
-    model = small(pixel_std=[0.2])
-    mean = train.pixels.astype(float).mean(0)
-    direct = np.mean([(((image - mean) / 255 / 0.2) ** 2).mean() for image in test.pixels])
-    assert mean_image_loss(model, train, test) == pytest.approx(direct, rel=1e-6)

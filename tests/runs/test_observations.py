@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.core.evidence import observations
 from maskevidence.data import read_table
-from maskevidence.runs import read_run
+from maskevidence.runs import read_run, summary
 from recorded_runs import checked_observations
 from text_models import SENTENCES, save_bert
 
@@ -48,6 +50,23 @@ def test_every_kind_of_data_has_observations(
     assert all(float(row["mask_se"]) > 0 and float(row["mask_df"]) == 7 for row in rows["texts"][:3])
     assert all(row["label"].endswith(".png") for row in rows["images"])
     assert all(row["pll"] == "" for row in rows["texts"])
+
+
+def test_many_observations_are_written_as_parquet(
+    run: CommandLine, model: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("score", model, table, "--text", "answer", "--id-column", "name", "--design", "random-size:16")
+    assert run(*command, "--out", tmp_path / "few").code == 0
+    monkeypatch.setattr(summary, "MANY", len(SENTENCES))
+    monkeypatch.setattr(observations, "_ROWS_OF_GROUP", 2)
+    assert run(*command, "--out", tmp_path / "many").code == 0
+    assert not (tmp_path / "many" / "observations.csv").exists()
+    many = parquet.read_table(tmp_path / "many" / "observations.parquet").to_pydict()
+    assert many == read_run(tmp_path / "few").observations().columns()
+    monkeypatch.setattr(summary, "MANY", 10**7)
+    more = (*command[:-1], "random-size:32", "--out", tmp_path / "many")  # the other file goes
+    assert run(*more).code == 0
+    assert not (tmp_path / "many" / "observations.parquet").exists()
 
 
 def test_labels_survive_shards_and_resuming(

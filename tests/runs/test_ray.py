@@ -305,7 +305,7 @@ class TestCommand:
             (("--engine", "ray:address=here"), "'here' is not the address of a Ray cluster; give HOST:PORT"),
             *(
                 (("--engine", word), f"{word!r} is no engine; give ray, ray:8 for 8 workers")
-                for word in ("rya", "ray:", "ray:8,9", "ray:gpu=1")
+                for word in ("ray:", "ray:8,9", "ray:gpu=1")
             ),
         ],
     )

@@ -18,6 +18,7 @@ from command_line import CommandLine
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.files import (
     check_place,
+    csv_lines,
     csv_text,
     json_text,
     read_json,
@@ -32,6 +33,15 @@ def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", content)
     assert (tmp_path / "a.json").read_text() == json_text(content)
     assert read_json(tmp_path / "a.json") == content
+
+
+def test_lines_by_columns_are_those_by_cells() -> None:
+    words = ["", "a", "a,b", 'a "b"', "a\nb", "a\r", " é ", '"', "'", "None", "nan"]
+    numbers = [None, -0.0, 1e-300, 1e16, 1.5, math.inf, 3.0, 1e5, 123456789.123, None, 0.1]
+    columns = [list(range(11)), words, numbers, [None] * 11]
+    assert "a,b\n" + csv_lines(columns[:2]) == csv_text("ab", zip(*columns[:2], strict=True))
+    assert "a,b,c,d\n" + csv_lines(columns) == csv_text("abcd", zip(*columns, strict=True))
+    assert csv_lines([[], []]) == ""
 
 
 def test_json_refuses_nan() -> None:

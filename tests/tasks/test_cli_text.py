@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import maskevidence as me
 from command_line import CommandLine
+from maskevidence.runs import read_run
 from text_models import SENTENCES, small_bert, small_tokenizer
 
 
@@ -238,3 +240,32 @@ def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path
     assert result.code == 0, result.err
     assert "1 token," in result.out
     assert "the first row of 'one.csv' was taken for the header: 'sun'" in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize("options", [("--dtype", "bfloat16"), ("--bf16",)])
+def test_half_precision_says_how_far_its_own_masks_moved(
+    run: CommandLine, model: Path, texts: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    words = ("score", model, texts, "--device", "cpu", "--design", "random-size:4", "--seed", 3)
+    out = tmp_path / "half"
+    assert run(*words, *options, "--out", out).code == 0
+    notes = json.loads((out / "estimate.json").read_text())["notes"]
+    (note,) = [note for note in notes if "from those in float32" in note]
+    exact = me.models.MaskedLM.from_pretrained(model, device="cpu")
+    scores = me.estimate_evidence(
+        exact, exact.tokens(SENTENCES), read_run(out).manifest.mask_design(), seed=3, check=False
+    ).scores
+    own = read_run(out).estimate.scores
+    moved = (own.score - scores.score)[own.id == 0]
+    assert len(moved) == 4
+    assert f"of 4 masks of this run from those in float32 by {moved.mean():+.1g} ± " in note
+    assert f"{abs(moved).max():.1g} at most" in note
+    assert 0 < abs(moved).max() < 0.05
+    before = (out / "estimate.json").read_bytes()
+    assert run(*words, *options, "--out", out).code == 0
+    assert (out / "estimate.json").read_bytes() == before
+    shards = [tmp_path / name for name in "12"]
+    for shard in shards:
+        assert run(*words, *options, "--shard", f"{shard.name}/2", "--out", shard).code == 0
+    assert run("summarize", *shards, "--out", tmp_path / "whole").code == 0
+    assert json.loads((tmp_path / "whole" / "estimate.json").read_text())["notes"] == notes

@@ -241,7 +241,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "vae:1 data/table.csv --objective random-size:1000000000": "masks need about",
         "vae:1 data/table.csv --objective iwae:1000000000": "iwae:1000000000",
         "ppca:1 data/table.csv --patience 3 --test-fraction 0": "--patience needs held-out rows",
-        "ppca:1 data/table.csv --steps 3": "--steps belongs to masked language models and masked image",
+        "ppca:1 data/table.csv --steps 3": "--steps belongs to masked language models; 'ppca:1' is",
         "ppca:1 data/table.csv --json thesis": "'thesis' is a folder; give a file",
         "masked-net words.csv --objective likelihood": "leave --objective out",
         "kernel-gaussian data/table.csv": "has no parameters to train by masks",
@@ -266,21 +266,6 @@ REFUSED: dict[str, dict[str, str]] = {
         "two.txt --block-size 2": "leaves no room beside",
         "two.txt --dtype float32": "--dtype belongs to models of rows",
         "two.txt --epochs 3": "--epochs belongs to models of rows",
-        "two.txt --patch-size 4": "--patch-size belongs to masked image models; 'masked-lm' is one of masked",
-    },
-    "train vit-mae --out m": {
-        "data/images --objective likelihood": "has no closed form; give --objective random-size",
-        "data/images --objective fixed-rate:1.2": "mask rate 1.2; give a share of the tokens in (0, 1]",
-        "data/images --patch-size 3": "give a patch size that divides both sides",
-        "data/images --resize 10": "10 pixels cannot be cut into 4 patches a side; give a --patch-size",
-        "data/images --config tiny/of/all": "there is no folder 'tiny/of/all'",
-        "data/images --limit 9": "9 images are too few to train on",
-        "data/images --test-fraction 1": "--test-fraction 1; give a share of the images in [0, 1)",
-        "data/images --text a": "--text belongs to masked language models",
-        "data/images --block-size 64": "--block-size belongs to masked language models; 'vit-mae' is one of",
-        "wide": "a ViT-MAE reads square ones; add --resize 8",
-        "./none": "there is no file or folder",
-        "none --device cuda:x": "device 'cuda:x' cannot be used: ",
     },
     "train ppca:1 data/table.csv": {"--out models/bert": "holds another model", "": "--out"},
     "check": {
@@ -365,7 +350,7 @@ def test_a_fault_of_ours_is_one_line_with_its_place_and_debug_shows_the_tracebac
     def divide(*_: Any) -> None:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("maskevidence.command.prepare.prepare", divide)
+    monkeypatch.setattr("maskevidence.tables.rows.prepare", divide)
     words = ["score", "ppca:1", "t.npy"]
     if place is not None:
         words.insert(place, "--debug")
@@ -374,7 +359,7 @@ def test_a_fault_of_ours_is_one_line_with_its_place_and_debug_shows_the_tracebac
     *traceback, line = result.err.splitlines()
     assert traceback[:1] == ([] if place is None else ["Traceback (most recent call last):"])
     assert line.startswith("internal error, please report: ZeroDivisionError in maskevidence")
-    assert "score.py, line " in line
+    assert "kind.py, line " in line
     assert ": division by zero" in line
     assert app.DEBUG in run("--help").out
 
@@ -386,7 +371,7 @@ def test_no_memory(folder: Path, run: CommandLine, monkeypatch: pytest.MonkeyPat
     def allocate(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("maskevidence.command.prepare.prepare", allocate)
+    monkeypatch.setattr("maskevidence.tables.rows.prepare", allocate)
     assert run("score", "ppca:1", "t.npy").error.startswith("there is not enough memory (")
 
 

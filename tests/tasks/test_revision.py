@@ -17,7 +17,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "hub"
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(place))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    for module in ("support.hub", "models.pretrained", "models.text.loading"):
+    for module in ("core.support.hub", "core.pretrained", "texts.loading"):
         monkeypatch.setattr(f"maskevidence.{module}.hub_reachable", lambda: False)
     for name in ("bert", "vit-mae"):
         for number, revision in enumerate(("main", "early")):

@@ -13,8 +13,8 @@ import maskevidence as me
 from maskevidence.command.options import RunOptions
 from maskevidence.command.score import score
 from maskevidence.command.summarize import summarize
+from maskevidence.tables.fitting import new_model
 from maskevidence.tables.options import RowOptions
-from maskevidence.tables.rows import new_model
 from maskevidence.texts.options import TextOptions
 
 DESIGN = "every-size:2"

@@ -156,10 +156,13 @@ def test_two_sets_of_texts_under_one_model(
     assert apart["difference"] == pytest.approx(difference) == pytest.approx(found["difference"])
     variances = [each[name] ** 2 for each in estimates for name in ("mask_se", "data_se")]
     assert apart["standard_error"] == pytest.approx(sum(variances) ** 0.5)
-    degrees = [
-        each["mask_df"] if name == "mask_se" else 4 for each in estimates for name in ("mask_se", "data_se")
-    ]
-    df = sum(variances) ** 2 / sum(v**2 / d for v, d in zip(variances, degrees, strict=True))
+    # The spread of 5 texts, own masks included, has 4 degrees of freedom; the rest has those of the masks.
+    totals = [sum(variances[2 * k : 2 * k + 2]) for k in (0, 1)]
+    spreads = [read_run(folder).estimate.per_observation.var(ddof=1) / 5 for folder in unnamed]
+    of_rows = list(map(min, totals, spreads))
+    rest = [(total - v) ** 2 / e["mask_df"] for total, v, e in zip(totals, of_rows, estimates, strict=True)]
+    lost = sum(v**2 / 4 for v in of_rows) + sum(rest)
+    df = sum(variances) ** 2 / lost
     half = stats.t.ppf(0.975, df) * apart["standard_error"]
     tails = [read_run(folder).estimate.tails for folder in unnamed]  # rare masks move both ends
     moved = [math.log(20) * (tails[0][k] + tails[1][1 - k]) for k in (0, 1)]

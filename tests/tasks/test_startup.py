@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,19 @@ def test_unknown_words_and_files_are_refused_before_torch_is_loaded(words: str) 
     assert done.returncode == 2
     assert error.startswith("error: ")
     assert not {"torch", "pandas"} & set(loaded.split())
+
+
+def test_a_score_of_rows_loads_no_library_or_kind_that_it_does_not_need(tmp_path: Path) -> None:
+    rows = "".join(f"{k % 7}.5,{k * k % 5},{'' if k == 3 else k % 3}\n" for k in range(40))
+    (tmp_path / "t.csv").write_text(f"a,b,c\n{rows}")
+    unused = ("pandas", "scipy", "maskevidence.images.image_files", "maskevidence.texts.texts")
+    words = ["maskevidence", "score", "ppca:1", str(tmp_path / "t.csv")]
+    program = PROGRAM.replace(str(HEAVY), str(unused)).replace(
+        "import sys\n", f"import sys\nsys.argv = {words}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "per row" in done.stdout
+    assert done.stderr.splitlines()[-1] == "loaded:"
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,7 @@ def _rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
         (lambda path: path.write_bytes(b""), "is not a readable checkpoint"),
         (lambda path: _rewrite(path, lambda h: h.update(version="0.0.1")), "written by maskevidence 0.0.1"),
         (lambda path: _rewrite(path, lambda h: h.update(format=0)), "checkpoint format 0"),
-        (lambda path: _rewrite(path, lambda h: h["settings"].update(model="Other")), "model 'Other' instead"),
+        (lambda path: _rewrite(path, lambda h: h["settings"].update(model="Other")), "model Other instead"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_one_clear_line(

@@ -32,10 +32,11 @@ class Sequences(Kind):
         tokens, symbols = encoded(lines)
         n_fit = len(lines) // 2
         note = f"fitted to the first {n_fit} sequences, scored on the others"
-        rows = {"name": data, "fingerprint": seal, "n_observations": len(lines) - n_fit, "columns": symbols}
-        source = DataSource(**rows, kind=self.name, noun="sequence", token="symbol", notes=[note])
+        source = DataSource(name=data, fingerprint=seal, n_observations=len(lines) - n_fit, columns=symbols)
+        about = {"kind": self.name, "noun": "sequence", "token": "symbol", "notes": [note]}
         chain = MarkovChain(tokens[:n_fit], len(symbols))
-        return Prepared(chain, tokens[n_fit:], source).read_with(data, {"limit": options.limit})
+        ready = Prepared(chain, tokens[n_fit:], source.model_copy(update=about))
+        return ready.read_with(data, {"limit": options.limit})
 
     def read_again(self, manifest: Any, ids: Any) -> Any:
         from maskevidence.command.pages.reading import TextContent

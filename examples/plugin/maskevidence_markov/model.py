@@ -20,6 +20,8 @@ def encoded(lines: list[str]) -> tuple[Tokens, list[str]]:
 
 class MarkovChain(nn.Module):
     conditionals, base_measure = "exact", "probability mass"
+    start: Tensor
+    step: Tensor
 
     def __init__(self, rows: Tokens, n_symbols: int) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The commands: each is a function of words and options, whose result the application prints or dumps."""
+"""The commands: functions of arguments and options that return a `Result`, which the application shows."""

@@ -1,4 +1,4 @@
-"""The application: its commands, how results are shown, and how an error becomes a line and an exit code."""
+"""The command line application: registers commands, prints results, turns errors into exit codes."""
 
 import errno
 import inspect
@@ -41,7 +41,7 @@ from maskevidence.core.support import files
 from maskevidence.core.support.provenance import without_passwords
 
 DEBUG = "--debug"
-_NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says, in a RuntimeError
+_NO_MEMORY = ("can't allocate memory", "out of memory")  # in the messages of torch's RuntimeErrors
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -54,7 +54,7 @@ app = typer.Typer(
 
 
 def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
-    """A command with --json, --threads and --overwrite, and its result printed or dumped.
+    """Add --json, --threads and --overwrite to a command, and print or write its result.
 
     Args:
         function: gives a result, or None where another process has it.
@@ -70,11 +70,11 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
             for parameter in own.parameters.values()
             for each in (parameter.annotation, *options_by_kind(parameter.annotation).values())
         ):
-            del added[name]  # the options of a run have threads, for its workers
+            del added[name]  # the command has its own, such as the threads of a run's workers
 
     @wraps(function)
     def command(*, json: str | None = None, **options: Any) -> int:
-        with _output_elsewhere():  # that of a user's model is not part of the result
+        with _output_elsewhere():  # output of a user's model is not part of the result
             result = function(**{name: options[name] for name in own.parameters})
         if result is None:
             return 0
@@ -92,9 +92,9 @@ def shown(function: Callable[..., Result | None]) -> Callable[..., int]:
 
 @contextmanager
 def _output_elsewhere() -> Iterator[None]:
-    """Send what is written to standard output to the error output, from other languages and programs, too."""
+    """Send standard output to the error output, also from other languages and programs."""
     with redirect_stdout(sys.stderr), ExitStack() as stack:
-        with suppress(OSError):  # an output that is closed
+        with suppress(OSError):  # if an output is closed
             kept = os.dup(1)
             stack.callback(os.close, kept)
             stack.callback(os.dup2, kept, 1)
@@ -104,7 +104,7 @@ def _output_elsewhere() -> Iterator[None]:
 
 
 def _write_buffers() -> None:
-    """Write what other languages have printed and hold back."""
+    """Flush the output buffers of other languages."""
     with suppress(OSError, TypeError, AttributeError):
         import ctypes
 
@@ -112,9 +112,9 @@ def _write_buffers() -> None:
 
 
 def show(result: Result, json: str | None) -> None:
-    """Print a result, on the error output if standard output has its JSON, and write its JSON."""
+    """Print a result (on the error output if its JSON goes to standard output), and write its JSON."""
     screen = Console(stderr=json == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
-    with screen.capture() as printed:  # as a whole or not at all
+    with screen.capture() as printed:  # all of it or nothing
         print_page(screen, result.page)
     screen.file.write(printed.get())
     for line in result.lines:
@@ -134,7 +134,7 @@ add_command(app, shown(train), models=Models("train", kind_of_training))
 for kind in kinds():
     for name, place in kind.commands.items():
         function = named(place)
-        if "context" in inspect.signature(function).parameters:  # hands all words on to another program
+        if "context" in inspect.signature(function).parameters:  # passes all words to another program
             app.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
                 function
             )
@@ -170,29 +170,29 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         write_readably(stream)
     warnings.showwarning = _with_notes(warnings.showwarning)
-    words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # an option of the app precedes the command
+    words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # options of the app precede the command
     try:
         _check_words(words)
         code = app(words, prog_name="maskevidence", standalone_mode=False)
-        sys.stdout.flush()  # an output that is full fails here, and not when Python ends
-        if code == 130:  # typer itself has caught Ctrl-C
+        sys.stdout.flush()  # a full output fails here rather than when Python exits
+        if code == 130:  # typer caught Ctrl-C
             _say("interrupted")
     except MaskEvidenceError as error:
         code = _failed(str(error))
-    except typer.TyperException as error:  # an unknown option or command, or a missing argument
+    except typer.TyperException as error:  # unknown option or command, or missing argument
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         if message.startswith("Missing argument") and " " in (both := _arguments(context)):
             message = f"{message.rstrip('.')}: give {both}."
-        code = _failed(f"{message} Try: {command} --help") if message else 2  # typer has printed the help
+        code = _failed(f"{message} Try: {command} --help") if message else 2  # typer printed the help
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         code = 130
     except BaseException as error:
-        cause = error.__context__ if isinstance(error, SystemExit) else error  # typer exits after EPIPE
+        cause = error.__context__ if isinstance(error, SystemExit) else error  # typer exits on EPIPE
         if isinstance(cause, BrokenPipeError) and _is_of_output(error):
-            sys.stderr.close()  # the reader of a pipe has closed it, as `head` does
+            sys.stderr.close()  # the reader closed the pipe, as `head` does
             code = 0
         else:
             code = _failed_unexpectedly(cause if isinstance(cause, BrokenPipeError) else error)
@@ -200,26 +200,26 @@ def main() -> None:
 
 
 def _is_of_output(error: BaseException) -> bool:
-    """Whether a broken pipe is that of an output, and not of the user's model."""
+    """Whether a broken pipe belongs to an output rather than to the user's model."""
     if any(frame.name == "on_broken_pipe" for frame in traceback.extract_tb(error.__traceback__)):
-        return True  # rich has put /dev/null in the place of the output
-    if not hasattr(select, "poll"):  # on Windows
+        return True  # rich has replaced the output by /dev/null
+    if not hasattr(select, "poll"):  # Windows
         return True
     outputs = select.poll()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # a stream that is closed, or none of the system
+        with suppress(OSError, ValueError):  # a closed stream, or one without a file descriptor
             outputs.register(stream, 0)
     return any(event & select.POLLERR for _, event in outputs.poll(0))
 
 
 def _arguments(context: Any) -> str:
-    """The arguments of a command in the order in which they are typed."""
+    """The arguments of a command in typing order."""
     arguments = [each for each in context.command.params if each.param_type_name == "argument"]
     return " ".join(each.metavar or each.name.upper() for each in arguments)
 
 
 def _check_words(words: list[str]) -> None:
-    """Refuse names of files that are not text: no JSON, CSV or Parquet file can hold them."""
+    """Refuse file names that are not UTF-8: JSON, CSV and Parquet cannot hold them."""
     for word in words:
         if any("\ud800" <= character <= "\udfff" for character in word):
             raise InputError(f"{word!r} is not UTF-8; rename the file or folder, and type its new name")
@@ -233,7 +233,7 @@ def _failed(message: str) -> int:
 
 
 def _failed_unexpectedly(error: BaseException) -> int:
-    """Say in one line what went wrong unforeseen: no memory, an unusable file, or an internal error."""
+    """Report an unforeseen error in one line: lack of memory, an unusable file, or an internal error."""
     reason = " ".join(str(error).split())
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in reason for words in _NO_MEMORY)
@@ -242,7 +242,7 @@ def _failed_unexpectedly(error: BaseException) -> int:
             f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO) and error.filename is None:
-        with suppress(OSError):  # what is left is not written again when Python ends
+        with suppress(OSError):  # so that Python does not write the rest again on exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _failed(f"the output cannot be written ({error.strerror}); send it to another place")
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
@@ -252,7 +252,7 @@ def _failed_unexpectedly(error: BaseException) -> int:
     places = [f"{each.filename}, line {each.lineno}" for each in frames if each.filename in own]
     if isinstance(error, SyntaxError) and error.filename in own:
         places.append(f"{error.filename}, line {error.lineno}")
-    if places:  # in the user's own code
+    if places:  # the error is in the user's code
         words = f"{type(error).__name__} in {places[-1]}: {reason or 'no message'}"
         return _failed(f"{words}; mend it there ({DEBUG} shows the traceback)")
     if not isinstance(error, Exception):
@@ -271,12 +271,12 @@ def _failed_unexpectedly(error: BaseException) -> int:
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # an error output that is full or closed changes no exit code
+    with suppress(OSError):  # a full or closed error output does not change the exit code
         print(plain(without_passwords(line)), file=sys.stderr)  # noqa: T201
 
 
 def _with_notes(show_warning: Any) -> Any:
-    """Print warnings of this package as notes of one line, and others as before."""
+    """Print warnings of this package as one-line notes; leave other warnings unchanged."""
 
     def shown(message: Any, category: Any, *where: Any) -> None:
         if issubclass(

@@ -1,6 +1,6 @@
-"""The words of the command line: how options are declared, and MODEL, columns and sizes as objects.
+"""Words of the command line: declare options; parse MODEL, columns and sizes.
 
-An option is declared once, beside the field of the dataclass that holds its value: the `Annotated` type of
+An option is declared once, at the field of the dataclass that holds its value: the `Annotated` type of
 the field carries an `Option` (or an `Argument`) with everything that is said about it. The dataclass may name
 a `panel` of the help page, and the `kind` of model that it belongs to. Nothing here needs torch or typer:
 Python users fill the dataclasses, and the command line builds its signatures from them.
@@ -24,34 +24,34 @@ _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 @dataclass(frozen=True)
 class Argument:
-    """A word of the command line that is given by its place."""
+    """A positional argument of a command."""
 
-    metavar: str  # its name on the help page
-    help: str | Callable[[], str]  # what it is; a function if the kinds decide
+    metavar: str  # name on the help page
+    help: str | Callable[[], str]  # description; a function if it depends on the installed kinds
 
 
 @dataclass(frozen=True)
 class OptionsOf:
-    """Stands for the options of a command, which differ by the kind of its MODEL."""
+    """Marks a parameter whose options depend on the kind of MODEL."""
 
-    command: str  # the name by which kinds declare them
+    command: str  # the name under which kinds declare the options
 
 
 @dataclass(frozen=True)
 class Option:
-    """Everything that is said about an option, apart from its name, type and default."""
+    """The declaration of an option; name, type and default are the field's own."""
 
     help: str  # one sentence for the help page
-    metavar: str | None = None  # what stands for the value on the help page; by default the type
-    min: float | None = None  # the smallest value
-    max: float | None = None  # the largest value
-    panel: str | None = None  # the part of the help page; by default that of the dataclass
-    # what is written to the place that it names. The place is checked before any work.
+    metavar: str | None = None  # placeholder of the value on the help page; by default the type
+    min: float | None = None  # smallest value
+    max: float | None = None  # largest value
+    panel: str | None = None  # section of the help page; by default the dataclass's
+    # whether the value names a file or folder to write, which is checked before any work
     writes: Literal["file", "folder"] | None = None
 
 
 def flag(name: str) -> str:
-    """The flag of a field.
+    """The command line flag of a field.
 
     Example:
         >>> flag("batch_size")
@@ -61,13 +61,13 @@ def flag(name: str) -> str:
 
 
 def declaration(annotation: Any) -> Option | Argument | None:
-    """The `Option` or `Argument` that an `Annotated` type carries, or None."""
+    """The `Option` or `Argument` in an `Annotated` type; None if it has neither."""
     declared = (part for part in get_args(annotation)[1:] if isinstance(part, Option | Argument))
     return next(declared, None)
 
 
 def kind_of_training(word: str) -> Kind:
-    """The kind of a new model that `train` makes.
+    """The kind of a MODEL word of `train`.
 
     Example:
         >>> kind_of_training("ppca:8").name
@@ -77,7 +77,7 @@ def kind_of_training(word: str) -> Kind:
 
 
 def kind_of_model(word: str) -> Kind:
-    """The kind of model that a MODEL word names.
+    """The kind of a MODEL word.
 
     Example:
         >>> kind_of_model("ppca:8").name, kind_of_model("google-bert/bert-base-uncased").name
@@ -87,12 +87,12 @@ def kind_of_model(word: str) -> Kind:
 
 
 def _claimed(word: ModelWord, command: str) -> Kind:
-    """The last declared kind that claims a word: those of other packages are asked first, rows last."""
+    """The last declared kind that claims a word; other packages' kinds come first, rows last."""
     return next(kind for kind in reversed(kinds()) if command in kind.options and kind.claims(word))
 
 
 def _looked_up(word: str) -> ModelWord:
-    """A MODEL word with the config.json that it names; a run of a user's own code is refused."""
+    """Look up the config.json of a MODEL word; refuse a run of the user's own code."""
     folder = Path(word)
     for run in (folder, folder.parent):
         _refuse_code_of_run(run)
@@ -105,7 +105,7 @@ def _looked_up(word: str) -> ModelWord:
 
 
 def _config(file: Path) -> Any:
-    """The content of a model's config.json; None if it is missing or damaged."""
+    """Read a model's config.json; None if it is missing or damaged."""
     try:
         return read_json(file)
     except InputError:
@@ -113,7 +113,7 @@ def _config(file: Path) -> Any:
 
 
 def own_file(word: str) -> Path | None:
-    """The Python file of a MODEL word FILE.py:FUNCTION; None for another word.
+    """The Python file of a MODEL word FILE.py:FUNCTION; None for other words.
 
     Example:
         >>> own_file("/home/me/model.py:make").name, own_file("ppca:8")
@@ -124,7 +124,7 @@ def own_file(word: str) -> Path | None:
 
 
 def _refuse_code_of_run(folder: Path) -> None:
-    """Refuse a run of a user's own code, which the run does not hold: it is never run from there."""
+    """Refuse a run of a user's own code: runs do not store code, and none is run from there."""
     run = _config(folder / "run.json") if (folder / "run.json").is_file() else None
     word = run.get("model") if isinstance(run, dict) else None
     if isinstance(word, str) and own_file(word) is not None:
@@ -134,7 +134,7 @@ def _refuse_code_of_run(folder: Path) -> None:
 
 
 def parse_words(option: str, text: str | None) -> list[str]:
-    """Words between commas, such as names of columns; a word that holds a comma stands in quotes.
+    """Split words at commas; a word that contains a comma is in quotes.
 
     Example:
         >>> parse_words("columns", 'a,"b, in m"')
@@ -158,7 +158,7 @@ def parse_words(option: str, text: str | None) -> list[str]:
 
 
 def parse_size(word: str | None) -> tuple[int, int] | None:
-    """Turn a --resize word, such as "28x24" or "28", into (height, width), and None into None.
+    """Parse a --resize word, such as "28x24" or "28", into (height, width); None stays None.
 
     Example:
         >>> parse_size("32x24"), parse_size("28")

@@ -56,7 +56,7 @@ def compare_command(
 
 
 def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
-    """Two sets of observations under one model, as pairs of one name each or as two samples."""
+    """Compare two sets of observations under one model, as pairs with common names or as two samples."""
     from maskevidence.core.comparing.pairs import pair_texts, subtract_sets
 
     (a, first), (b, second) = ((name, run.estimate) for name, run in runs.items())
@@ -73,7 +73,7 @@ def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
 
 
 def _by_rate(difference: "Difference") -> Table:
-    """The curve of a difference at up to ten evenly spaced rates."""
+    """A table of the difference at up to ten evenly spaced rates."""
     import numpy as np
 
     curve = difference.curve

@@ -1,4 +1,4 @@
-"""The options that commands and kinds share, as dataclasses that Python users fill, too; needs no torch."""
+"""Options shared by commands and kinds, as dataclasses for Python users, too; does not import torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,7 @@ IdColumn = Annotated[
 
 @dataclass(frozen=True)
 class Sample:
-    """How many of the observations are used, and the seed of the masks."""
+    """Number of observations, and the seed of the masks."""
 
     seed: Seed = 0
     limit: Limit = None
@@ -65,7 +65,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """How images are read."""
+    """Options for reading images."""
 
     panel: ClassVar[str] = "Images"
 
@@ -98,7 +98,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How scores are computed, and the run directory that they are saved in."""
+    """Options for computing scores and saving them in a run directory."""
 
     out: Out = None
     overwrite: Overwrite = False
@@ -125,7 +125,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Training:
-    """How a model of any kind is trained."""
+    """Options for training a model of any kind."""
 
     out: Annotated[Path, Option("Write the model into this folder.", "DIR", writes="folder")]
     objective: Annotated[

@@ -1,4 +1,4 @@
-"""Typer commands built from functions whose options are declared as in `maskevidence.command.command_words`.
+"""Build typer commands from functions whose options are declared as in `maskevidence.command.command_words`.
 
 A command whose options differ by the kind of its MODEL has a parameter that stands for a dataclass of each
 kind (`OptionsOf`). MODEL is looked up first among the words that were typed, and they are parsed with its
@@ -24,29 +24,29 @@ from maskevidence.core.support.files import check_place
 
 _MAX_WHOLE = 2**63 - 1
 
-Which = str  # the name of a kind, "some" for options that some kind has, or "all" for those of all kinds
+Which = str  # a kind's name; "some": options that any kind has; "all": options that all kinds have
 
 
 @dataclass(frozen=True)
 class Models:
-    """MODEL in a command whose options differ by its kind."""
+    """The MODEL argument of a command whose options depend on its kind."""
 
-    command: str  # the name by which kinds declare the options
-    kind_of: Callable[[str], Kind]  # the kind of a MODEL word
+    command: str  # name under which kinds declare the options
+    kind_of: Callable[[str], Kind]  # maps a MODEL word to its kind
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds that have options of the command."""
+        """The kinds that declare options of the command."""
         return [kind for kind in kinds() if self.command in kind.options]
 
     def pages(self, command: str) -> str:
-        """Where the help page of the command without MODEL sends the reader for further options."""
+        """Say on the help page without MODEL how to see the options of each kind."""
         named = [f"{kind.nouns} ({kind.examples[self.command]})" for kind in self.kinds]
         return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(named)}."
 
 
 class Command(TyperCommand):
-    """A command whose options that take lists add up when they are given twice; others are refused."""
+    """A command whose list options add up when repeated; other options may be given once."""
 
     def make_parser(self, ctx: Any) -> Any:
         parser = super().make_parser(ctx)
@@ -57,7 +57,7 @@ class Command(TyperCommand):
 
 
 def _once(option: Any, store: Callable[[Any, Any], None], value: Any, state: Any) -> None:
-    """Store the value of an option, after an earlier one if its metavar shows a list."""
+    """Store an option's value; append it to an earlier value if the metavar shows a list."""
     if option.dest in state.opts:
         before, (name, *_) = state.opts[option.dest], option.obj.opts
         if "[," not in (option.obj.metavar or ""):
@@ -68,18 +68,18 @@ def _once(option: Any, store: Callable[[Any, Any], None], value: Any, state: Any
 
 
 class CommandOfKinds(Command):
-    """A command whose options depend on the kind of its MODEL; it has those of all kinds, for completion."""
+    """A command whose options depend on the kind of MODEL; completion offers the options of all kinds."""
 
     function: Callable[..., Any]
     models: Models
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the words with the options of the kind of MODEL.
+        """Parse the words with the options of MODEL's kind.
 
         Raises:
             InputError: an option that models of this kind do not have, and others have.
         """
-        if extra.get("resilient_parsing"):  # completion
+        if extra.get("resilient_parsing"):  # shell completion
             return super().make_context(info_name, args, parent, **extra)
         model = self._model(info_name, list(args), parent)
         kind = None if model is None else self.models.kind_of(model)
@@ -104,16 +104,16 @@ class CommandOfKinds(Command):
             raise InputError(f"{belongs}; {model!r} is one of {kind.nouns}") from error
 
     def of(self, which: Which) -> TyperCommand:
-        """The command with the options of a kind, or with those that all kinds have."""
+        """The command with the options of one kind, or with the options that all kinds have."""
         return _command(
             self.function, self.name, which, self.models.pages(self.name or "") if which == "all" else None
         )
 
     def _model(self, info_name: str | None, args: list[str], parent: Any) -> str | None:
-        """The word in the place of MODEL, if there is one; nothing is refused yet."""
+        """The word in MODEL's place, if any; refuses nothing."""
         context = super().make_context(
             info_name,
-            [*args, ""],  # the value of a last option that lacks one
+            [*args, ""],  # a value in case the last option lacks one
             parent,
             resilient_parsing=True,
             ignore_unknown_options=True,
@@ -126,7 +126,7 @@ class CommandOfKinds(Command):
 def _command(
     function: Callable[..., Any], name: str | None, which: Which, epilog: str | None
 ) -> TyperCommand:
-    """A command with the options of one kind, or with those that all kinds have."""
+    """Build a command with the options of one kind, or with the options that all kinds have."""
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     alone.command(name, cls=Command, epilog=epilog)(with_flat_signature(function, which))
     command = typer.main.get_command(alone)
@@ -137,14 +137,14 @@ def _command(
 def add_command(
     app: typer.Typer, function: Callable[..., Any], name: str | None = None, models: Models | None = None
 ) -> None:
-    """Make a function a command of the app.
+    """Register a function as a command of the application.
 
     Args:
         app: the app, or a group of its commands.
         function: its parameters are dataclasses of options, unions of them, or `Annotated` types that carry
             one `Option` or `Argument` each. The help page is its docstring.
-        name: the name of the command; by default that of the function.
-        models: what MODEL may be, if a parameter is a union of dataclasses.
+        name: the name of the command; by default the name of the function.
+        models: the models that MODEL may name, if a parameter is a union of dataclasses.
     """
     if models is None:
         app.command(name, cls=Command)(with_flat_signature(function))
@@ -156,7 +156,7 @@ def add_command(
 
 
 def with_flat_signature(function: Callable[..., Any], which: Which = "some") -> Callable[..., Any]:
-    """The same function for typer, with one parameter for each option of its dataclasses.
+    """Wrap a function for typer, with one parameter per option of its dataclasses.
 
     Args:
         function: as `add_command` takes it.
@@ -195,7 +195,7 @@ def with_flat_signature(function: Callable[..., Any], which: Which = "some") -> 
 def _flattened(
     parameter: inspect.Parameter, which: Which, owner: type | None = None
 ) -> Iterator[inspect.Parameter]:
-    """One parameter for each option of a parameter."""
+    """Yield one parameter per option of a parameter."""
     annotation = parameter.annotation
     if by_kind := options_by_kind(annotation):
         options = {
@@ -223,7 +223,7 @@ def _flattened(
 
 
 def options_by_kind(annotation: Any) -> dict[str, type]:
-    """The dataclasses of a command's options by their kind; empty for another type."""
+    """The dataclasses of a command's options by kind; {} for any other type."""
     of = next((part for part in get_args(annotation)[1:] if isinstance(part, OptionsOf)), None)
     if of is None:
         return {}
@@ -231,7 +231,7 @@ def options_by_kind(annotation: Any) -> dict[str, type]:
 
 
 def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Option]]:
-    """The names of all options with their declarations, those of dataclasses of options included."""
+    """Yield names and declarations of all options, also of options inside dataclasses."""
     for each in parameters:
         if by_kind := options_by_kind(each.annotation):
             yield from _declared(each.replace(annotation=group) for group in by_kind.values())
@@ -243,7 +243,7 @@ def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Op
 
 
 def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
-    """Refuse places that cannot be written, hold another file, or not beside each other."""
+    """Refuse places that cannot be written, hold another file or exclude each other."""
     places = {
         name: values[name] for name in declared if declared[name].writes and values[name] not in (None, "-")
     }
@@ -252,13 +252,13 @@ def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> 
         check_place(place, folder=declared[name].writes == "folder", replaces=replaces)
     if "json" in places and "out" in places:
         json, out = str(places["json"]), str(places["out"])
-        place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # loops of links, too
+        place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # also resolves loops of links
         if place in (folder, *folder.parents):
             raise InputError(f"--json {json!r} is the place of --out {out!r}; give another file")
 
 
 def _check_sizes(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
-    """Refuse numbers out of bounds, and whole numbers that torch and numpy cannot hold."""
+    """Refuse numbers out of bounds and integers too large for torch and numpy."""
     for name, value in values.items():
         option = declared.get(name)
         if isinstance(value, int) and abs(value) > _MAX_WHOLE:
@@ -272,7 +272,7 @@ def _check_sizes(values: Mapping[str, Any], declared: Mapping[str, Option]) -> N
 
 
 def _filled(annotation: Any, name: str, values: Mapping[str, Any], which: Which) -> Any:
-    """The value of a parameter, with the dataclasses of options filled."""
+    """Return a parameter's value; build dataclasses from the values of their options."""
     for kind, group in options_by_kind(annotation).items():
         if kind == which:
             annotation = group
@@ -285,7 +285,7 @@ def _filled(annotation: Any, name: str, values: Mapping[str, Any], which: Which)
 
 
 def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
-    """Translate the type of a parameter into the `Annotated` type that typer reads."""
+    """Convert a parameter's type to an `Annotated` type for typer."""
     declared = declaration(annotation)
     assert declared is not None, f"{name} declares neither an option nor an argument"
     if isinstance(declared, Argument):
@@ -302,7 +302,7 @@ def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
 
 
 def _panel(name: str, owner: type | None) -> str | None:
-    """The part of the help page that the class which declares a field names."""
+    """The help page section of the class that declares a field."""
     for group in () if owner is None else owner.__mro__:
         if name in inspect.get_annotations(group):
             return getattr(group, "panel", None)
@@ -310,7 +310,7 @@ def _panel(name: str, owner: type | None) -> str | None:
 
 
 def _use_threads(threads: int | None) -> None:
-    """Set the number of threads that torch uses in this process."""
+    """Set torch's number of threads in this process."""
     if threads is not None:
         import torch
 

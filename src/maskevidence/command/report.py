@@ -1,4 +1,4 @@
-"""maskevidence report: one page about a run, or about several side by side."""
+"""maskevidence report: one page on one or several runs."""
 
 from itertools import product
 from pathlib import Path

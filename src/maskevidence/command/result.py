@@ -1,4 +1,4 @@
-"""The result of a command: a page for people, content for JSON, and lines that name the written files."""
+"""The result of a command: a page to print, content for JSON, and lines on written files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from maskevidence.core.show.parts import Page
 class Result:
     """The result of a command."""
 
-    page: Page  # what people read
-    content: Mapping[str, Any]  # for JSON
-    lines: Sequence[str] = ()  # what follows the page: where files are
-    code: int = 0  # the exit code
+    page: Page  # printed for people
+    content: Mapping[str, Any]  # written as JSON
+    lines: Sequence[str] = ()  # printed after the page, such as where files are
+    code: int = 0  # exit code

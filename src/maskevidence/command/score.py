@@ -41,10 +41,9 @@ def score(
     kind.check_words(model, data)
 
     from maskevidence.command import scoring as numbers
-    from maskevidence.command.scoring import parse_precise
-    from maskevidence.core.evidence.precise import FEWEST, Precise, default_design
+    from maskevidence.command.drawing import drawing_for, parse_precise
     from maskevidence.core.masks.design import MaskKey
-    from maskevidence.core.masks.sizes import LeaveOneOut, RandomSize
+    from maskevidence.core.masks.sizes import LeaveOneOut
     from maskevidence.core.scores.score import Scoring
     from maskevidence.runs import RunDirectory, read_run
     from maskevidence.runs.prepared import score_prepared
@@ -55,31 +54,18 @@ def score(
     apart: Result | None = kind.score(model, data, word, options, run)
     if apart is not None:
         return apart
-    resumed = None if run.overwrite else run.out
-    mask_design = word.design if precise is None else FEWEST
     by_default = design is None and precise is None and kind.may_race and run.shard is None
-    if by_default and (drawn_before := numbers.default_precise_of(resumed)) is not None:
-        precise, mask_design = drawn_before, FEWEST
-    existing = numbers.existing_design(mask_design, resumed)
-    if existing is not None:
-        mask_design = mask_design.continuing(existing, word.named)
+    drawing = drawing_for(word, run, precise, by_default=by_default)
     key = MaskKey(options.seed, word.masks)
-    reports = word.per_token and isinstance(mask_design, LeaveOneOut)
+    reports = word.per_token and isinstance(drawing.design, LeaveOneOut)
     records = word.per_token and not reports
-    numbers.check_per_token(kind, mask_design, key, reports=reports, records=records)
+    numbers.check_per_token(kind, drawing.design, key, reports=reports, records=records)
     batch_size = getattr(options, "batch_size", Scoring.batch_size)
-    scoring = Scoring(mask_design, key, batch_size, per_token=records)
+    scoring = Scoring(drawing.design, key, batch_size, per_token=records)
     numbers.check_folder(run, model, scoring)
-    ready = kind.prepare(model, data, mask_design, options, resumed)
-    n_tokens = ready.tokens.n_tokens.cpu().numpy()
-    if by_default and existing is None and isinstance(chosen := default_design(n_tokens), Precise):
-        precise, mask_design = chosen, FEWEST
-    if precise is not None:
-        assert isinstance(mask_design, RandomSize)
-        first = precise.first(n_tokens, mask_design, begun=existing is not None)
-        scoring = replace(scoring, design=first)
-    elif existing is None:
-        scoring, ready = numbers.with_enough_draws(scoring, word, ready)
+    ready = kind.prepare(model, data, drawing.design, options, None if run.overwrite else run.out)
+    scoring, ready, precise = drawing.of(scoring, ready)
+    ready = numbers.with_rounding(scoring, ready)
     if run.out is None:
         result, estimate = score_prepared(ready, scoring, precise)
         lines: list[str] = []

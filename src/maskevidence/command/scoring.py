@@ -1,10 +1,12 @@
-"""The scores of a prepared model: in memory, or in a run directory that the same command resumes."""
+"""Score a prepared model in memory, or in a run directory that the same command resumes."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from maskevidence import __version__
 from maskevidence.command.options import RunOptions
@@ -13,14 +15,13 @@ from maskevidence.core.errors import InputError, import_extra, unknown_name
 from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.evidence.result import EvidenceEstimate, page_of_numbers
 from maskevidence.core.kind import Kind, kinds, named
-from maskevidence.core.masks.by_name import DesignWord
 from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score import Scoring, score_repeats
 from maskevidence.core.show.parts import Part, Table
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.runs import (
     DataSource,
@@ -34,14 +35,15 @@ from maskevidence.runs import (
 from maskevidence.runs.blocks import Engine, kept_open, local_engine, parse_shard
 from maskevidence.runs.directory import ESTIMATE, TOKENS
 from maskevidence.runs.folder import locked
-from maskevidence.runs.prepared import Prepared, manifest_of
+from maskevidence.runs.prepared import Prepared, manifest_of, recorded
 from maskevidence.runs.summary import agrees
 
 MAX_TOKENS_SHOWN = 40
+_ROWS_IN_BOTH, _REPEATS_IN_BOTH = 8, 4  # observations and masks that show the rounding of half precision
 
 
 def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
-    """Refuse per-token if neither the report nor the error uses the scores of tokens."""
+    """Raise an InputError for per-token if neither the report nor the error uses token scores."""
     predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and not kind.tells_tokens:
         raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
@@ -53,7 +55,7 @@ def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bo
 
 
 def check_run(run: RunOptions) -> None:
-    """Refuse options of a run that exclude each other or mean nothing, before a model is fitted or loaded."""
+    """Raise an InputError for conflicting or meaningless run options, before any fitting or loading."""
     if run.engine is not None:
         _ray_engine(run.engine)
         if run.out is None:
@@ -66,7 +68,7 @@ def check_run(run: RunOptions) -> None:
 
 
 def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
-    """Refuse a folder that holds another run, as far as that is known before a model is fitted or loaded."""
+    """Refuse a folder that holds another run, as far as that is known before fitting or loading."""
     if run.out is None:
         return
     folder = RunDirectory(run.out)
@@ -77,7 +79,7 @@ def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
 
 
 def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
-    """The fields of a run's manifest that the options alone decide."""
+    """The fields of run.json that depend on the options alone."""
     return {
         "model": model,
         "design": scoring.design.settings(),
@@ -88,46 +90,26 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
     }
 
 
-def existing_design(design: MaskDesign, out: Path | None) -> MaskDesign | None:
-    """The design of the run that `out` holds, if it is of the same class."""
-    existing = None if out is None else RunDirectory(out).manifest()
-    if existing is None or existing.design.get("name") != design.name:
-        return None
-    return existing.mask_design()
-
-
-def default_precise_of(out: Path | None) -> Precise | None:
-    """The `Precise` without a target of the run that `out` holds; None if it has another design."""
-    existing = None if out is None else RunDirectory(out).manifest()
-    precise = None if existing is None else existing.target()
-    if precise is None or precise.target_se is not None or precise.target_relative is not None:
-        return None
-    return precise
-
-
-def with_enough_draws(scoring: Scoring, asked: DesignWord, ready: Prepared) -> tuple[Scoring, Prepared]:
-    """For few observations, draw as many random sizes as their error needs, and say so in a note.
-
-    Args:
-        asked: the design as the user gave it, which is left as it is if it names a number.
-
-    Returns:
-        The same with more random sizes, and with the note.
-    """
-    design, n_tokens = scoring.design, ready.tokens.n_tokens.cpu().numpy()
-    if not isinstance(design, RandomSize) or asked.named or scoring.key.masks == "shared":
-        return scoring, ready
-    enough = design.enough_draws(n_tokens, "own")
-    if enough <= design.draws:
-        return scoring, ready
-    noun = ready.source.noun
-    note = (
-        f"{enough} random sizes per {noun} instead of {design.draws}, so that the error of "
-        f"{count(len(n_tokens), noun)} is known; --design {DesignWord(design)} has "
-        f"{design.draws}"
+def with_rounding(scoring: Scoring, ready: Prepared) -> Prepared:
+    """The same with a note on what half precision does to some of the run's own masks, scored in both."""
+    if ready.in_float32 is None or isinstance(scoring.design, Policy):
+        return ready
+    n = len(ready.tokens)
+    rows = torch.linspace(0, n - 1, min(_ROWS_IN_BOTH, 1 + n // 50)).long()
+    some, repeats = (
+        ready.tokens.scored_together()[rows],
+        range(min(_REPEATS_IN_BOTH, scoring.design.n_repeats)),
     )
-    more = replace(scoring, design=replace(design, draws=enough, replicates=design.n_replicates))
-    return more, ready.with_note(note)
+    rounded, exact = (
+        score_repeats(model, some, scoring, repeats, lambda *_: None)[0].score
+        for model in (ready.model, ready.in_float32())
+    )
+    moved, dtype = rounded - exact, recorded(ready.model)["dtype"]
+    error = f" ± {moved.std(ddof=1) / math.sqrt(len(moved)):.1g}" if len(moved) > 1 else ""
+    return ready.with_note(
+        f"{dtype} moved the scores of {count(len(moved), 'mask')} of this run from those in float32 by "
+        f"{moved.mean():+.1g}{error} nats per hidden token, by {abs(moved).max():.1g} at most"
+    )
 
 
 def result_of(
@@ -137,12 +119,12 @@ def result_of(
     tokens: Sequence[Mapping[str, Any]] | None = None,
     out: Path | None = None,
 ) -> Result:
-    """The numbers of an estimate, and the scores of the first tokens if there are such.
+    """Show the numbers of an estimate and, if given, the scores of the first tokens.
 
     Args:
         content: what `estimate.json` holds.
-        source: the data, which say what an observation and a token are.
-        lines: on what was written.
+        source: the data, with the nouns for an observation and a token.
+        lines: lines on written files.
         tokens: log p of each token given all others, nats.
         out: the run directory, which has the scores of all tokens; None if they are in JSON alone.
     """
@@ -169,7 +151,7 @@ def score_into(
     run: RunOptions,
     precise: Precise | None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Score into a run directory, or resume the same run that it holds.
+    """Score into a run directory, or resume the same run there.
 
     Args:
         folder: the run directory.
@@ -180,7 +162,7 @@ def score_into(
         precise: draws as many masks as an error takes, in place of the design; None for the design.
 
     Returns:
-        What `estimate.json` holds, and lines on what was written.
+        The content of `estimate.json`, and lines on written files.
 
     Raises:
         InputError: the folder holds another run, or was changed.
@@ -226,13 +208,13 @@ def score_into(
 
 
 def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], list[str]]:
-    """The result of a run and lines on what was written, after `n_scored` masks were added to it."""
+    """Summarise a run after `n_scored` masks were added; return the result and lines on written files."""
     whole = read_run(folder.path)
     result = whole.result()
     finished = folder.estimate() if n_scored == 0 else None
     before = folder.finished_before("computes it again")
     if finished is not None:
-        if whole.manifest.version != __version__:  # whose summary may differ
+        if whole.manifest.version != __version__:  # another version may summarise differently
             return finished, before
         if not agrees(finished | {"notes": result["notes"]}, result):
             raise InputError(
@@ -246,14 +228,14 @@ def _summarized(folder: RunDirectory, n_scored: int) -> tuple[dict[str, Any], li
 
 
 def _engine(run: RunOptions, ready: Prepared) -> Engine:
-    """What calls the model; each Ray worker has one thread unless `threads` says otherwise."""
+    """The engine of a run; each Ray worker has one thread unless `threads` sets more."""
     if run.engine is None:
         return local_engine
     return replace(_ray_engine(run.engine), threads=run.threads or 1, load=ready.load)
 
 
 def _ray_engine(word: str) -> Any:
-    """The engine of a word; what it needs is imported when it is called."""
+    """Look up the engine of a word; its package is imported when it is called."""
     engines = {name: place for kind in kinds() for name, place in kind.engines.items()}
     name = word.partition(":")[0]
     if name not in engines:
@@ -262,68 +244,10 @@ def _ray_engine(word: str) -> Any:
 
 
 def tokens_of(kind: Kind, ready: Prepared, scores: ScoreTable, out: Path | None) -> list[dict[str, Any]]:
-    """The score of each token, in nats; a run directory gets them as a CSV file."""
+    """The score of each token, nats; also written as CSV into a run directory."""
     listed = kind.token_scores(ready, scores)
     if out is not None:
         columns = ("id", "position", "token", "log_prob")
         rows = ([entry[column] for column in columns] for entry in listed)
         write_atomic(out / TOKENS, csv_text(columns, rows))
     return listed
-
-
-def parse_precise(
-    target_se: str | None, design: DesignWord | None = None, shard: str | None = None
-) -> Precise | None:
-    """Turn --target-se into a `Precise`; None without it.
-
-    Args:
-        target_se: nats, such as "0.05", or a share of the log evidence, such as "1%"; ",max_passes=4000"
-            after it limits the masks of all observations.
-        design: the value of --design, which has to be random-size or random-size:per-token; None without it.
-
-    Example:
-        >>> parse_precise("0.05")
-        Precise(target_se=0.05, target_relative=None, max_passes=None, negligible=0.1)
-        >>> parse_precise("1%,max_passes=4000").target(-50.0)
-        0.5
-    """
-    if target_se is None:
-        return None
-    word, *limits = target_se.split(",")
-    number = word.removesuffix("%")
-    try:
-        value = plain_number(number)
-    except ValueError:
-        value = math.nan
-    if not 0.0 < value < math.inf:
-        raise InputError(
-            f"--target-se {target_se!r}; give nats above 0, such as 0.05, or a share of the log evidence, "
-            "such as 1%"
-        )
-    name, _, most = "".join(limits).partition("=")
-    if limits and (len(limits) > 1 or name != "max_passes" or not most.isascii() or not most.isdigit()):
-        raise InputError(
-            f"--target-se {target_se!r}; write a limit on the masks of all observations as "
-            f"{word},max_passes=100000"
-        )
-    is_share = number != word
-    share = value / 100 if is_share else None
-    precise = Precise(None if is_share else value, share, int(most) if limits else None)
-    if design is not None:
-        if not isinstance(design.design, RandomSize):
-            raise InputError(f"--target-se draws random sizes; leave --design {design} out")
-        if design.named:
-            raise InputError(
-                f"--target-se finds the number of masks, which --design {design} sets; give one of them"
-            )
-        if design.masks == "shared":
-            raise InputError(
-                "--target-se needs own masks, whose error is known from few passes; leave shared out"
-            )
-    if shard is not None:
-        raise InputError(
-            "--target-se follows the errors of all rows, and a shard sees its own; score the first 100 of N "
-            f"rows (--limit 100) with --target-se √(N/100)·{target_se}, and give every shard --design "
-            "random-size:K,replicates=K with the K draws at which that run ends"
-        )
-    return precise

@@ -1,4 +1,4 @@
-"""maskevidence summarize: the summary of a run from its scores, and of several shards as of one run."""
+"""maskevidence summarize: summarise a run from its scores, or several shards as one run."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def summarize(
 
 
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
-    """Copy the scores, and the model if the run fitted one."""
+    """Copy the scores, and the model if it was fitted for the run."""
     from maskevidence.core.support.files import write_atomic
     from maskevidence.runs.directory import MODEL, write_closed_form, write_labels
 

@@ -18,7 +18,7 @@ def train(
     ],
     data: Annotated[str, Argument("DATA", "Rows or texts, as `score` takes them.")],
     options: Annotated[Any, OptionsOf("train")],
-) -> Result | None:  # None where another process has the result
+) -> Result | None:  # None in processes other than the first of a distributed training
     """Train MODEL on DATA by masked prediction, and write it into a folder that `score` reads.
 
     Columns are centred and scaled for training, and the model is saved in the units of the data; models of

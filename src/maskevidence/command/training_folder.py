@@ -1,4 +1,4 @@
-"""The folder of a training: what it may hold before, what is written at the end, and how it is shown."""
+"""The folder of a training: check it before, write the result at the end, show it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +18,8 @@ from maskevidence.core.training import checkpoints
 from maskevidence.runs.folder import ResultFolder, read_sealed, write_sealed
 
 SETTINGS, RESULT, HISTORY = "training.json", "train.json", "history.csv"
-_CHECKPOINTS = "checkpoint-*"  # of the `Trainer`
-_SIGNS = (SETTINGS, RESULT, "config.json", checkpoints.FILE, _CHECKPOINTS)  # of a training or a model
+_CHECKPOINTS = "checkpoint-*"  # written by the `Trainer`
+_SIGNS = (SETTINGS, RESULT, "config.json", checkpoints.FILE, _CHECKPOINTS)  # signs of a training or model
 _OF_A_MODEL = (
     "model.safetensors",
     "preprocessor_config.json",
@@ -32,12 +32,12 @@ _REMEDY = "give another folder, or --overwrite to replace it"
 
 
 def training_result(content: dict[str, Any], lines: Sequence[str]) -> Result:
-    """The result of a training from the content of `train.json`: the evidence of the data, and the notes."""
+    """Make the result of a training from the content of `train.json`."""
     return Result(kind_of_training(content["model"]).training_page(content), content, lines)
 
 
 def training_folder(out: Path) -> ResultFolder:
-    """The folder of a training.
+    """The folder of a training, as a `ResultFolder`.
 
     Its files are removed in reverse: the result goes first and the signs of a training last, so that a kill
     leaves neither a finished training without its model nor files that belong to no training.
@@ -46,7 +46,7 @@ def training_folder(out: Path) -> ResultFolder:
 
 
 def check_training_folder(options: Training, own: str) -> None:
-    """Refuse a folder that cannot hold the training, before any work; nothing is written.
+    """Refuse a folder that cannot hold the training, before any work; write nothing.
 
     Args:
         own: the file by which trainings of this kind are known: `SETTINGS`, or `checkpoints.FILE` for rows.
@@ -60,7 +60,7 @@ def check_training_folder(options: Training, own: str) -> None:
 
 
 def finished_training(options: Training, settings: Mapping[str, Any]) -> Result | None:
-    """The result of the training of a transformer, if its folder holds it.
+    """The result of a transformer's training, if the folder holds it.
 
     Returns:
         The result; None if the training can start or resume.
@@ -69,21 +69,19 @@ def finished_training(options: Training, settings: Mapping[str, Any]) -> Result 
     if options.overwrite or not (out / SETTINGS).exists():
         return None
     theirs, finished = read_json(out / SETTINGS, _REMEDY), (out / RESULT).exists()
-    if finished:  # every version reads what another one has finished
+    if finished:  # versions read each other's finished trainings
         theirs = theirs | {"version": settings["version"]}
-    different = checkpoints.differences(theirs, settings)
-    if different:
-        raise InputError(f"{str(out)!r} belongs to another training ({different}); {_REMEDY}")
+    checkpoints.check_settings(out, theirs, settings, _REMEDY)
     if not finished:
         return None
-    with suppress(InputError):  # a kill after the result was written may have left them
+    with suppress(InputError):  # left if a kill came after the result was written
         remove_checkpoints(out)
     lines = training_folder(out).finished_before("trains again")
     return training_result(read_sealed(out / RESULT, _REMEDY), lines)
 
 
 def begin_training(options: Training, settings: Mapping[str, Any]) -> Result | None:
-    """Begin or resume the training of a transformer; this process holds the folder.
+    """Begin or resume a transformer's training; this process must hold the folder.
 
     Args:
         settings: what the training depends on. It is written to `training.json` before anything else, and a
@@ -100,7 +98,7 @@ def begin_training(options: Training, settings: Mapping[str, Any]) -> Result | N
 
 
 def prepare_folder(options: Training) -> None:
-    """Remove what a kill left, and with `overwrite` another training or model; this process holds it."""
+    """Remove temporary files, and with `overwrite` another training; this process must hold the folder."""
     folder = training_folder(options.out)
     folder.remove_temporaries()
     if options.overwrite:
@@ -118,25 +116,25 @@ def write_result(
 
 
 def remove_checkpoints(out: Path) -> None:
-    """Remove the checkpoints of the `Trainer`."""
+    """Remove the `Trainer`'s checkpoints."""
     training_folder(out).remove(_CHECKPOINTS)
 
 
 def notes_on_devices(result: Mapping[str, Any]) -> list[str]:
-    """A note on a training that went on elsewhere, or none."""
+    """Note a change of device during training."""
     devices = result["devices"]
     if len(devices) < 2:
         return []
     return [
-        f"trained on {' and '.join(devices)}; a training on one of them differs by rounding and in what is "
-        "drawn there"
+        f"trained on {' and '.join(devices)}; a training on one of them would differ by rounding and in "
+        "its random draws"
     ]
 
 
 def page_of_transformer(
     own: Page, result: Mapping[str, Any], heading: str, noun: str, token: str = "token"
 ) -> Page:
-    """The notes of a training and, below a heading, the held-out estimate before the page's own parts."""
+    """Put a training's notes and its held-out estimate before the page's own parts."""
     of_training = [*result["notes"], *notes_on_devices(result)]
     if result["resumed_from"] is not None:
         of_training.append(f"resumed from the checkpoint after step {result['resumed_from']}")

@@ -1,1 +1,1 @@
-"""The identity and its errors, for models of any kind of data."""
+"""Models, masks, scores and evidence for any kind of data."""

@@ -1,4 +1,4 @@
-"""Every error of this package, in one form: what was given, what is needed, what to do."""
+"""All errors of this package, in one form: what was given, what is needed, what to do."""
 
 import difflib
 import importlib
@@ -7,39 +7,39 @@ from types import ModuleType
 
 
 class MaskEvidenceError(Exception):
-    """Base of all errors that this package raises on purpose; the command line prints it and exits with 2."""
+    """Base class of the errors raised on purpose; the command line prints them and exits with 2."""
 
 
 class InputError(MaskEvidenceError, ValueError):
-    """An argument, a file or data that cannot be used as given."""
+    """An argument, file or data set that cannot be used as given."""
 
 
 class NumericalError(MaskEvidenceError, ArithmeticError):
-    """A computation without a finite result."""
+    """A computation that has no finite result."""
 
 
 class MissingExtraError(MaskEvidenceError, ImportError):
-    """An optional dependency that is not installed."""
+    """A missing optional dependency."""
 
 
 class UnknownTokensWarning(UserWarning):
-    """More than 5 % of the tokens of the texts are unknown to the tokenizer."""
+    """The tokenizer does not know more than 5 % of the letters of the texts."""
 
 
 class CollapsedWeightsWarning(UserWarning):
-    """An estimate dominated by a few of its draws, so that its standard error cannot be trusted."""
+    """A few draws dominate an estimate, so its standard error cannot be trusted."""
 
 
 class ConvergenceWarning(UserWarning):
-    """A fit that ended at its largest number of iterations, before the log evidence stood still."""
+    """A fit reached its maximum number of iterations before the log evidence converged."""
 
 
 class UntrustedFileWarning(UserWarning):
-    """A file of Python pickles that this process did not write, and that is about to be read."""
+    """A file of Python pickles that another process wrote is about to be read."""
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
-    """The error for a word that is not in `known`, with the closest known words.
+    """The error for a name that is not in `known`, with the closest known names.
 
     Example:
         >>> print(unknown_name("design", "every-sise", ["every-size", "orderings"]))
@@ -52,13 +52,13 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> InputError:
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
-    """The error for a package that is not installed: what needs it, and how it is installed."""
+    """The error for a missing package: what needs it, and how to install it."""
     how = f"in the folder of the repository, install it with: pip install '.[{extra}]'"
     return MissingExtraError(f"{purpose} needs {package}, which is not installed; {how}")
 
 
 def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import an optional dependency, or say which extra installs it.
+    """Import an optional dependency; if it is missing, say which extra installs it.
 
     Args:
         module: dotted name of the module.

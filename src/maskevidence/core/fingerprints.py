@@ -1,6 +1,5 @@
-"""Fingerprints: two models with the same one give the same numbers."""
+"""Fingerprints of models: equal fingerprints mean equal numbers."""
 
-import hashlib
 import json
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,19 +8,20 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
 
-_KEPT = 1_000  # the rows with the smallest hashes, a random sample
-_UNIQUE = 0.9  # of the rows at least; else many are equal
-_NOTED, _FEWEST = 0.2, 3  # share and number of rows that are known again
-_DIGITS = 14  # of a hash of 53 bits in hexadecimal
-MANY_EQUAL = "="  # before the hashes of rows many of which are equal
-_MOST = 0.5  # of the fitted rows, from which a table is taken for the one that was fitted
+_KEPT = 1_000  # the smallest hashes, a random sample of rows
+_UNIQUE = 0.9  # fewest distinct hashes, as a share of rows; below it, many rows are equal
+_NOTED, _FEWEST = 0.2, 3  # share and number of matching rows that are noted
+_DIGITS = 14  # hexadecimal digits of a 53-bit hash
+MANY_EQUAL = "="  # prefix of the hashes if many rows are equal
+_MOST = 0.5  # share of the fitted rows from which a table counts as the fitted one
 
 
 def marks_of(tokens: Tokens) -> str:
-    """Hashes of the values in float32 of up to 1,000 rows, in hexadecimal, after "=" if many rows are equal.
+    """Hash the float32 values of up to 1,000 rows, in hexadecimal, after "=" if many rows are equal.
 
     Example:
         >>> len(marks_of(Tokens.from_array([[1.0, 2.0], [3.0, 4.0]]))) // 14
@@ -35,7 +35,7 @@ def marks_of(tokens: Tokens) -> str:
 
 
 def includes_fitted(marks: str, tokens: Tokens) -> bool:
-    """Whether rows include most of those that a model was fitted to; False if it was fitted to none.
+    """Whether rows include most rows that a model was fitted to; False for a model that was not fitted.
 
     Example:
         >>> fitted, some, few = (Tokens.from_array(np.arange(n)[:, None]) for n in (8, 6, 3))
@@ -47,7 +47,7 @@ def includes_fitted(marks: str, tokens: Tokens) -> bool:
 
 
 def share_fitted(marks: str, tokens: Tokens) -> float:
-    """The share of rows that a model was fitted to, estimated from its marks; 0 where it is not noted.
+    """Estimate the share of rows that a model was fitted to, from its marks; 0 below a threshold.
 
     Of more than 1,000 fitted rows, those with the smallest hashes are known, and only rows with as small
     hashes are counted.
@@ -57,7 +57,7 @@ def share_fitted(marks: str, tokens: Tokens) -> float:
         >>> share_fitted(marks_of(fitted), scored)
         0.8
     """
-    if marks.startswith(MANY_EQUAL):  # new rows would look like those fitted
+    if marks.startswith(MANY_EQUAL):  # new rows would match, too
         return 0.0
     kept, hashes = _kept(marks), _hashes(tokens)
     if len(kept) == _KEPT:
@@ -68,31 +68,31 @@ def share_fitted(marks: str, tokens: Tokens) -> float:
 
 
 def _kept(marks: str) -> Int64[np.ndarray, " n"]:
-    """The hashes that are kept in marks."""
+    """The row hashes packed into `marks`."""
     marks = marks.removeprefix(MANY_EQUAL)
     return np.array([int(marks[i : i + _DIGITS], 16) for i in range(0, len(marks), _DIGITS)], dtype=np.int64)
 
 
 def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:
-    """53 bits for each row, of its values in float32 and of what is absent."""
+    """53-bit hash of each row's float32 values and missing cells."""
     values = torch.where(tokens.maskable, tokens.values.detach(), 0).float().cpu() + 0.0  # -0.0 + 0.0 is 0.0
     present = tokens.maskable.cpu().numpy()
     words = np.where(present, values.numpy().view(np.int32), -1).astype(np.int64)
     factors = (keyed_bits(np.arange(words.shape[1])) | np.uint64(1)).astype(np.int64)
-    return (keyed_bits(words @ factors) >> np.uint64(11)).astype(np.int64)  # whole numbers modulo 2^64
+    return (keyed_bits(words @ factors) >> np.uint64(11)).astype(np.int64)  # sums modulo 2^64
 
 
 @runtime_checkable
 class HasFingerprintSettings(Protocol):
-    """A model whose numbers depend on more than its class and its weights."""
+    """A model whose numbers depend on more than its class and weights."""
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """What else decides the numbers, as JSON values: the arguments of the class, a network's config."""
+        """Other settings that affect the numbers, as JSON values: arguments, a network's config."""
         ...
 
 
 def fingerprint(model: object) -> str | None:
-    """Identify a model by everything that decides its numbers; None unless it is a torch module.
+    """Identify a model by all that affects its numbers; None for anything but a torch module.
 
     The answer is `weights_fingerprint(model)`, followed by a hyphen and the SHA-256 of
     `fingerprint_settings()` if the model has that method.
@@ -109,7 +109,7 @@ def fingerprint(model: object) -> str | None:
     if not isinstance(model, HasFingerprintSettings):
         return weights
     settings = json.dumps(model.fingerprint_settings(), sort_keys=True)
-    return f"{weights}-{hashlib.sha256(settings.encode()).hexdigest()}"
+    return f"{weights}-{digest(settings)}"
 
 
 def weights_fingerprint(model: nn.Module) -> str:
@@ -119,8 +119,9 @@ def weights_fingerprint(model: nn.Module) -> str:
         >>> weights_fingerprint(nn.Linear(2, 1)) == weights_fingerprint(nn.Linear(2, 1))
         False
     """
-    digest = hashlib.sha256(type(model).__name__.encode())
-    for name, value in model.state_dict().items():
-        digest.update(f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+    weights = (
+        part
+        for name, value in model.state_dict().items()
+        for part in (f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f", value)
+    )
+    return digest(type(model).__name__, weights)

@@ -1,4 +1,4 @@
-"""Kinds of data: what each brings, and how they are found, by the entry points `maskevidence.kinds`.
+"""Kinds of data: what a kind declares, and how kinds are found through entry points.
 
 A kind is declared without torch, so that names, help pages and refusals come at once: its words and options
 are plain Python, and everything else is named as "module:name" or imported inside a method.
@@ -19,7 +19,7 @@ GROUP = "maskevidence.kinds"
 
 @dataclass(frozen=True)
 class ModelWord:
-    """A MODEL word, and what is known of it before torch is loaded.
+    """A MODEL word, and facts about it that are known before torch is loaded.
 
     Attributes:
         text: the word.
@@ -35,14 +35,14 @@ class ModelWord:
 
 
 class Kind:
-    """A kind of data and its models.
+    """A kind of data with its models, options and commands.
 
     A package declares a subclass, and an instance of it as an entry point of the group `maskevidence.kinds`.
     Every attribute and method has a default, so that a package may bring a mask design or a command alone.
     docs/plugins.md builds one.
 
     Attributes:
-        name: by which options and runs know the kind.
+        name: the name of the kind in options and runs.
         nouns: its models in messages, such as "models of rows".
         models: MODEL words for help pages, such as "ppca:8".
         data: DATA words for help pages, such as "digits".
@@ -54,11 +54,11 @@ class Kind:
         design: the word of the mask design that `score` draws by default.
         may_race: whether `score` draws as many random sizes as an error takes where its default is slow.
         designs: classes of mask designs by name, as "module:Class".
-        checks: checks of models beside those of the core, as "module:name".
+        checks: further checks of models, as "module:name".
         commands: functions of its own commands by name, as "module:function".
         folders: what `report` reads: the file by which a folder is known, its noun, and "module:function",
             which reads the folder and gives a `Page`.
-        engines: what scores the blocks of a run, by the first part of its word, as "module:function".
+        engines: engines that score blocks of a run, by the first part of the word, as "module:function".
         tells_tokens: whether `leave-one-out:per-token` reports the scores of single tokens.
     """
 
@@ -80,18 +80,18 @@ class Kind:
     tells_tokens: bool = False
 
     def claims(self, word: ModelWord) -> bool:
-        """Whether a MODEL word is of this kind; kinds that are declared later are asked first."""
+        """Whether a MODEL word belongs to this kind; kinds declared later are asked first."""
         return word.text.partition(":")[0] in {model.partition(":")[0] for model in self.models}
 
     def check_words(self, model: str | None, data: str) -> None:
-        """Refuse unknown words before torch is loaded; `model` is None in a command without MODEL."""
+        """Raise an InputError for unknown words before torch is loaded; `model` is None without MODEL."""
 
     def design_for(self, options: Any) -> str:
-        """The word of the mask design that `score` draws by default with these options."""
+        """The word of the design that `score` uses by default with these options."""
         return self.design
 
     def prepare(self, model: str, data: str, design: Any, options: Any, out: Path | None) -> Any:
-        """Fit or load a model and read the observations to score it on.
+        """Fit or load a model, and read the observations to score.
 
         Args:
             model: the MODEL word.
@@ -106,31 +106,31 @@ class Kind:
         raise NotImplementedError
 
     def score(self, model: str, data: str, design: Any, options: Any, run: Any) -> Any:
-        """The result of a score that is not one run, such as of pairs; None for one run."""
+        """Return a result that is not one run, such as pairs; None to score one run."""
         return None
 
     def train(self, model: str, data: str, options: Any) -> Any:
-        """Train a new model and give the `Result`."""
+        """Train a new model and return the `Result`."""
         raise NotImplementedError
 
     def training_page(self, content: Mapping[str, Any]) -> Any:
-        """The page of a finished training from the content of its `train.json`."""
+        """Show a finished training from the content of its `train.json`."""
         raise NotImplementedError
 
     def check_with(self, options: Any) -> tuple[str, float | None]:
-        """The design of `check`, and the tolerance of answers; None for that of their dtype."""
+        """The design of `check`, and the tolerance for answers; None for the tolerance of their dtype."""
         return "random-size", None
 
     def token_scores(self, prepared: Any, scores: Any) -> list[dict[str, Any]]:
-        """The score of each token of a leave-one-out run, with `tells_tokens`."""
+        """The score of each token of a leave-one-out run; needed if `tells_tokens`."""
         raise NotImplementedError
 
     def summary(self, details: Mapping[str, Any], log_evidence: float, curve: Any) -> dict[str, Any]:
-        """Further entries of `estimate.json`, from the details of a run."""
+        """Additional entries of `estimate.json`, from the details of a run."""
         return {}
 
     def read_again(self, manifest: Any, ids: Any) -> Any:
-        """The observations of a run, for a report.
+        """Read the observations of a run again for a report.
 
         Returns:
             A function that gives the content of an observation by its id, a sentence that says why there is
@@ -139,29 +139,29 @@ class Kind:
         return f"The {manifest.data.noun}s cannot be read again."
 
     def remarks(self, *, has_scores: bool, coloured: bool) -> list[str]:
-        """What a report says of observations whose tokens have no scores or no colours."""
+        """Remarks of a report on observations whose tokens have no scores or colours."""
         return []
 
     def cell_scores(self, run: Any, ids: Sequence[int]) -> dict[int, Any]:
-        """log p of each token given all others, by observation, for a report of a run without such scores."""
+        """log p of each token given all others, by observation, for reports of runs without such scores."""
         return {}
 
     def unlikely_cells(self, run: Any, places: Sequence[int], values: Any) -> dict[int, str]:
-        """The least likely tokens of outlying observations in words, by place, for a report."""
+        """Name the least likely tokens of outlying observations, by position, for a report."""
         return {}
 
     def gives_rows(self, data: str) -> bool:
-        """Whether DATA of this kind can be read as a table, by `read_table`."""
+        """Whether `read_table` can read this DATA word."""
         return False
 
     def read_table(self, data: str, reading: Any, limit: int | None) -> Any:
-        """DATA as a `Table` of rows, for models of rows."""
+        """Read DATA as a `Table`, for models of rows."""
         raise NotImplementedError
 
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """All installed kinds: those of this package in the order of their declaration, then the others."""
+    """All installed kinds: first the kinds of this package in their declared order, then others."""
     found = sorted(entry_points(group=GROUP), key=lambda each: _package(each) != "maskevidence")
     return tuple(map(_loaded, found))
 
@@ -188,7 +188,7 @@ def _loaded(point: EntryPoint) -> Kind:
 
 
 def kind_named(name: str | None) -> Kind:
-    """The kind with a name.
+    """Return the kind with this name.
 
     Example:
         >>> kind_named("rows").nouns
@@ -203,6 +203,6 @@ def kind_named(name: str | None) -> Kind:
 
 
 def named(place: str) -> Any:
-    """What "module:name" stands for."""
+    """Import the object at "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""The one protocol: a model that predicts hidden tokens from visible ones."""
+"""The protocol of a masked model: it predicts hidden tokens from visible tokens."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -17,16 +17,16 @@ from maskevidence.core.tokens import Tokens, columns_among
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
 Placed = TypeVar("Placed", Tokens, GaussianMoments)
 
-# Base measures; a model may name another base measure, such as "density per level (0..255) of each pixel".
+# Base measures; models may name others, such as "density per level (0..255) of each pixel".
 MASS = "probability mass"
 DENSITY = "density per unit of each column"
 CELLS = "mass of each cell over its step"
-# Relative tolerance for rounding, by bytes of a number: rows in one call change each other's sums slightly.
+# Relative rounding tolerance by bytes per number: rows in one call may change each other's sums slightly.
 _ROUNDING = {8: 1e-7, 4: 2e-4, 2: 0.05}
 
 
 def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens:
-    """Data as the tokens that a model takes.
+    """Convert data to the tokens that a model takes.
 
     Args:
         model: a model; if its class has a method `tokens(data)`, that method reads the data.
@@ -49,7 +49,7 @@ def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens
 
 
 def columns_read(model: object, data: object) -> list[int] | None:
-    """The position in the data of each column of a model, by name; None where columns go by position.
+    """The position in the data of each of the model's columns by name; None if columns go by position.
 
     Example:
         >>> import maskevidence as me, pandas as pd
@@ -62,7 +62,7 @@ def columns_read(model: object, data: object) -> list[int] | None:
 
 
 def moments_of(model: object, moments: GaussianMoments) -> GaussianMoments:
-    """Moments with the columns of a model, in its order.
+    """Select the model's columns from moments, in the model's order.
 
     Example:
         >>> import maskevidence as me, pandas as pd
@@ -77,7 +77,7 @@ def moments_of(model: object, moments: GaussianMoments) -> GaussianMoments:
 
 
 def device_of(model: object) -> device | None:
-    """The device of a model's first parameter or buffer; None for a model that has none.
+    """The device of a model's first parameter or buffer; None if it has neither.
 
     Example:
         >>> import maskevidence as me
@@ -90,7 +90,7 @@ def device_of(model: object) -> device | None:
 
 
 def active_dropout(model: object) -> list[str]:
-    """The classes of a model's parts that are in training mode and change their answers there.
+    """The classes of submodules that are in training mode and answer differently there.
 
     Example:
         >>> network = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))
@@ -106,7 +106,7 @@ def active_dropout(model: object) -> list[str]:
 
 
 def refuse_training_mode(model: object) -> None:
-    """Raise an InputError for a model whose dropout is on."""
+    """Raise an InputError if a model's dropout is on."""
     if names := active_dropout(model):
         raise InputError(
             f"{type(model).__name__} is in training mode, in which {names[0]} changes its answers; call "
@@ -115,7 +115,7 @@ def refuse_training_mode(model: object) -> None:
 
 
 def rounding(model: Any, answer: Tensor | None = None) -> float:
-    """The tolerance for rounding of a model's least precise parameters, buffers or answers.
+    """The rounding tolerance for the least precise parameter, buffer or answer of a model.
 
     Example:
         >>> rounding(torch.nn.Linear(2, 1)), rounding(torch.nn.Linear(2, 1).double())
@@ -130,7 +130,7 @@ def rounding(model: Any, answer: Tensor | None = None) -> float:
 
 
 def to_device_of(model: object, data: Placed) -> Placed:
-    """Tokens or moments on the device of a model that is a torch module; as they are for other models.
+    """Move tokens or moments to the device of a torch module; no change for other models.
 
     Example:
         >>> import maskevidence as me
@@ -142,7 +142,7 @@ def to_device_of(model: object, data: Placed) -> Placed:
 
 
 def check_conditionals(model: "MaskedModel") -> None:
-    """Check the attribute `conditionals` of a model, which decides the kind of its estimates.
+    """Check a model's attribute `conditionals`, which determines the kind of its estimates.
 
     Example:
         >>> import maskevidence as me
@@ -155,8 +155,8 @@ def check_conditionals(model: "MaskedModel") -> None:
             f"log_conditionals of {type(model).__name__} is an async method; write def instead of async def"
         )
     word = getattr(model, "conditionals", None)
-    if word not in get_args(Conditionals):
-        if word is not None:
+    if word not in get_args(Conditionals) or not hasattr(model, "log_conditionals"):
+        if word is not None and hasattr(model, "log_conditionals"):
             raise unknown_name(f"conditionals of {type(model).__name__},", str(word), get_args(Conditionals))
         name = type(model).__name__
         if not callable(getattr(model, "log_conditionals", None)):
@@ -167,7 +167,7 @@ def check_conditionals(model: "MaskedModel") -> None:
 
 
 def how_to_wrap(model: object) -> str:
-    """Advice on wrapping an object that is not a `MaskedModel`, by its methods and submodules.
+    """Advise how to wrap an object that is not a `MaskedModel`, from its methods and submodules.
 
     Example:
         >>> print(how_to_wrap(nn.ModuleDict({"encoder": nn.Linear(3, 2), "decoder": nn.Linear(1, 3)})))
@@ -184,7 +184,7 @@ def how_to_wrap(model: object) -> str:
 
 @runtime_checkable
 class MaskedModel(Protocol):
-    """What a user writes to get curves, evidence and comparisons for their own model.
+    """The protocol that users implement to get curves, evidence and comparisons for their models.
 
     Attributes:
         conditionals: "exact" if `log_conditionals` are the conditionals of one joint density, "approximate"
@@ -209,7 +209,7 @@ class MaskedModel(Protocol):
 
 
 def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """Ask a model for the conditionals of one mask per observation, and check the masks and its answer.
+    """Ask a model for the conditionals of one mask per observation; check the masks and the answer.
 
     Returns:
         Shape (B, D), nats; the log-probability of each masked token.
@@ -234,19 +234,19 @@ def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B 
 
 
 def _refuse_masses_above_1(model: MaskedModel, tokens: Tokens, answer: Float[Tensor, "B D"]) -> None:
-    """Raise an InputError if a log-probability is above 0 by more than rounding."""
+    """Raise an InputError if a log-probability exceeds 0 by more than rounding."""
     above = torch.nonzero(answer > rounding(model, answer)).tolist()
     if above:
         row, column = above[0]
         raise InputError(
             f"log_conditionals of {type(model).__name__} is {answer[row, column].item():.4g} for token "
-            f"{column} of observation {int(tokens.ids[row])}: the logarithm of a {MASS} is at most 0; answer "
-            "logarithms, or set base_measure to the density that it is"
+            f"{column} of observation {int(tokens.ids[row])}: the logarithm of a {MASS} is at most 0; return "
+            "logarithms, or name the density in base_measure"
         )
 
 
 def not_finite(log_conditionals: Float[Tensor, "B D"], tokens: Tokens) -> NumericalError:
-    """The error for log-probabilities that are not finite, or whose sum over an observation is not."""
+    """The error for log-probabilities, or their sum over an observation, that are not finite."""
     bad = torch.nonzero(~torch.isfinite(log_conditionals)).tolist()
     if not bad:
         row = int(torch.nonzero(~torch.isfinite(log_conditionals.sum(1)))[0])
@@ -262,7 +262,7 @@ def not_finite(log_conditionals: Float[Tensor, "B D"], tokens: Tokens) -> Numeri
 
 
 def base_measure_of(model: object) -> str | None:
-    """The attribute `base_measure` of a model: a probability mass, or a density and its unit.
+    """The model's attribute `base_measure`: a probability mass, or a density and its unit.
 
     Returns:
         The attribute, or None if the model has none.
@@ -286,10 +286,10 @@ class HasLogEvidence(Protocol):
 
 @runtime_checkable
 class HasNotesOn(Protocol):
-    """A model with notes for the user on its answers for some data."""
+    """A model that has notes for the user on its answers for some data."""
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """Notes on these observations, a sentence each, such as that the model was fitted to them.
+        """Notes on these observations, one sentence each, for example that the model was fitted to them.
 
         Args:
             data: what they were read from, with the names and words that tokens lack.
@@ -299,19 +299,19 @@ class HasNotesOn(Protocol):
 
 @runtime_checkable
 class HasRefine(Protocol):
-    """A model that integrates numerically, as finely as the data require.
+    """A model that integrates numerically and can refine the integral for given data.
 
     `estimate_evidence` refines a copy of the model before it scores.
     """
 
     def refine(self, tokens: Tokens) -> str:
-        """Make the log evidence of these tokens accurate, in place, and say in one sentence what was done."""
+        """Refine the log evidence of these tokens in place; return one sentence on the result."""
         ...
 
 
 @runtime_checkable
 class HasElbo(Protocol):
-    """A model with an encoder q(z | x), for variational inference."""
+    """A model with an encoder q(z | x), trainable by variational inference."""
 
     def elbo(
         self, tokens: Tokens, *, generator: Generator | None = None, samples: int = 1
@@ -322,7 +322,7 @@ class HasElbo(Protocol):
 
 @runtime_checkable
 class HasScoreOrderings(Protocol):
-    """A model that computes the scores at every prefix of an order at once."""
+    """A model that computes the scores of all prefixes of an order at once."""
 
     def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
@@ -343,7 +343,7 @@ class HasScoreMoments(Protocol):
 
 @runtime_checkable
 class HasLogDistributions(Protocol):
-    """A model of discrete tokens that gives the probability of every value at once.
+    """A model of discrete tokens that lists the log-probabilities of all values.
 
     Example:
         >>> import maskevidence as me
@@ -353,7 +353,7 @@ class HasLogDistributions(Protocol):
     """
 
     def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x_visible) of all V values of every masked token, row by row, nats, shape (n_masked, V).
+        """log p(v | x_visible) for all V values of each masked token, row by row, nats, shape (n_masked, V).
 
         The values of the masked tokens must not be read.
         """
@@ -362,16 +362,16 @@ class HasLogDistributions(Protocol):
 
 @runtime_checkable
 class HasValuesOf(Protocol):
-    """A model of columns some of which have finitely many values."""
+    """A model in which some columns have finitely many values."""
 
     def values_of(self, column: int) -> Float[Tensor, " V"] | None:
-        """All values that a column can have, shape (V,); None for a column of numbers."""
+        """All values of a discrete column, shape (V,); None for a column of numbers."""
         ...
 
 
 @runtime_checkable
 class HasLogCells(Protocol):
-    """A model of numbers with a density that it can also integrate over a cell about a value."""
+    """A model of numbers that integrates its density over a cell around each value."""
 
     def log_cells(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
@@ -382,7 +382,7 @@ class HasLogCells(Protocol):
 
 @runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
-    """A model that also predicts tokens that it sees, as masked language models are trained to do.
+    """A model that also predicts visible tokens, as masked language models learn to do.
 
     Example:
         >>> import maskevidence as me
@@ -392,16 +392,16 @@ class HasUnmaskedLogDistributions(Protocol):
     """
 
     def unmasked_log_distributions(self, tokens: Tokens, places: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x) of all V values at some places with nothing hidden, row by row, nats, shape (n, V)."""
+        """log p(v | x) for all V values at some visible places, row by row, nats, shape (n, V)."""
         ...
 
 
 @runtime_checkable
 class HasBatches(Protocol):
-    """A model that decides which masks go into one call, for example by a token budget."""
+    """A model that decides which masks share a call, for example by a token budget."""
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
-        """Split the pairs of observation and mask into calls.
+        """Divide the pairs of observation and mask into calls.
 
         Args:
             n_present: shape (n_pairs,); the number of tokens of each pair's observation, including context.
@@ -414,7 +414,7 @@ class HasBatches(Protocol):
 
 @runtime_checkable
 class HasTimedBatches(Protocol):
-    """A model that can also time calls of several sizes, and make the fastest.
+    """A model that can also time calls of several sizes and choose the fastest.
 
     Attributes:
         call_note: the result of the trial, in one sentence; None without a trial.
@@ -426,7 +426,7 @@ class HasTimedBatches(Protocol):
     def timed_batches(
         self, n_present: Int64[np.ndarray, " n_pairs"]
     ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
-        """Split the pairs as `batches` does, into calls whose size may depend on the time of the first ones.
+        """Divide the pairs into calls like `batches`; call sizes may depend on the time of earlier calls.
 
         The reader makes each call before it takes the next.
         """

@@ -1,4 +1,4 @@
-"""A model as a page: what a notebook shows of it."""
+"""A page on a model, as notebooks show it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,16 +8,16 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import some_of
 
 _CONDITIONALS = {
-    "exact": "exact: those of one joint density",
-    "approximate": "approximate: close to those of one joint density",
-    "learned": "learned: no joint density stands behind them",
+    "exact": "exact: the conditionals of one joint density",
+    "approximate": "approximate: close to the conditionals of one joint density",
+    "learned": "learned: not the conditionals of a joint density",
     "transformed": "of transformed values",
 }
 _MAX_COLUMNS = 12
 
 
 def model_page(model: Any, arguments: Mapping[str, Any], columns: Sequence[str] | None = None) -> Page:
-    """The model, what kind of conditionals it has, and what it was fitted to.
+    """Show a model, the kind of its conditionals, and the data it was fitted to.
 
     Example:
         >>> import maskevidence as me

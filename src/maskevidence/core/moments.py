@@ -1,6 +1,5 @@
-"""Sufficient statistics of complete data for a Gaussian: number of rows, mean and covariance."""
+"""Sufficient statistics of a Gaussian for complete data: number of rows, mean and covariance."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +10,13 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 from maskevidence.core.tokens import column_names, columns_among, without_mask
 
 
 @dataclass(frozen=True)
 class GaussianMoments:
-    """Number of rows, mean and covariance of a complete data set, which give any Gaussian's mean score.
+    """Number of rows, mean and covariance of complete rows, which determine any Gaussian's mean score.
 
     They take one pass over the rows, chunk by chunk; after that, the cost does not depend on the number of
     rows. All rows must share their masks.
@@ -25,7 +25,7 @@ class GaussianMoments:
         n_rows: N.
         mean: shape (D,).
         covariance: shape (D, D); (1/N) Σ_i (x_i - mean)(x_i - mean)ᵀ.
-        columns: their names, by which models and other moments find them; None if they have none.
+        columns: the names of the columns, by which models and other moments find them; None without names.
 
     Example:
         >>> x = torch.arange(12.0).reshape(6, 2) ** 2
@@ -42,7 +42,7 @@ class GaussianMoments:
 
     @classmethod
     def from_rows(cls, x: object) -> "GaussianMoments":
-        """The moments of one chunk of rows.
+        """Compute the moments of one chunk of rows.
 
         Args:
             x: shape (N, D); complete and finite.
@@ -59,7 +59,7 @@ class GaussianMoments:
         mean = rows.mean(0)
         centred = rows - mean
         covariance = torch.addmm(rows.new_zeros(1), centred.T, centred, beta=0, alpha=1 / len(rows))
-        if not math.isfinite(float(covariance.sum())):  # NaN and infinity survive every sum
+        if not math.isfinite(float(covariance.sum())):  # a sum with NaN or infinity is not finite
             raise InputError(
                 "moments need a complete table of finite numbers, given missing, infinite or too large "
                 "values; score the rows themselves if values are missing"
@@ -73,7 +73,7 @@ class GaussianMoments:
         return GaussianMoments(self.n_rows, self.mean[places], covariance, columns)
 
     def merge(self, other: "GaussianMoments") -> "GaussianMoments":
-        """The moments of both sets of rows together (Chan, Golub, LeVeque 1979).
+        """Combine the moments of two sets of rows (Chan, Golub, LeVeque 1979).
 
         Raises:
             InputError: their numbers of columns differ.
@@ -98,15 +98,13 @@ class GaussianMoments:
 
     def fingerprint(self) -> str:
         """The SHA-256 of the number of rows, the mean and the covariance."""
-        parts = (torch.tensor([float(self.n_rows)], dtype=torch.float64), self.mean, self.covariance)
-        flat = torch.cat([part.detach().cpu().flatten() for part in parts])
-        return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+        return digest(np.float64(self.n_rows), self.mean.double(), self.covariance.double())
 
     def to(self, device: torch.device | str) -> "GaussianMoments":
-        """The same moments on another device."""
+        """Copy the moments to a device."""
         return replace(self, mean=self.mean.to(device), covariance=self.covariance.to(device))
 
     def about(self, centre: Float[Tensor, " D"]) -> Float64[Tensor, "D D"]:
-        """The second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""
+        """Second moments about a point, (1/N) Σ_i (x_i - centre)(x_i - centre)ᵀ, shape (D, D)."""
         step = self.mean - centre
         return torch.addr(self.covariance, step, step)

@@ -1,4 +1,4 @@
-"""Sources of random draws for the rows of a batch: a function of each row's key, or a torch generator."""
+"""Random draws for the rows of a batch, keyed by row or from a torch generator."""
 
 import math
 
@@ -11,20 +11,20 @@ from maskevidence.core.support.keyed_random import keyed_bits
 
 
 class GeneratorNoise:
-    """Draws from torch's random state or a torch generator, for training, where every step has its seed."""
+    """Draws from torch's random state or a generator; for training, where every step has a seed."""
 
     def __init__(self, n_rows: int, like: Tensor, generator: torch.Generator | None = None) -> None:
         self.n_rows, self.generator = n_rows, generator
         self.dtype, self.device = like.dtype, like.device
 
     def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
-        """Standard normal draws."""
+        """Draw from the standard normal distribution."""
         return torch.randn(
             (self.n_rows, *shape), generator=self.generator, dtype=self.dtype, device=self.device
         )
 
     def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
-        """Uniform draws on (0, 1]."""
+        """Draw uniformly from (0, 1]."""
         drawn = torch.rand(
             (self.n_rows, *shape), generator=self.generator, dtype=self.dtype, device=self.device
         )
@@ -32,7 +32,7 @@ class GeneratorNoise:
 
 
 class KeyedNoise:
-    """Draws that are functions of a row's key and of the number of its earlier draws, not of other rows.
+    """Draws that depend on the row's key and the number of earlier draws, and on no other row.
 
     Example:
         >>> keys, like = np.array([3, 9], dtype=np.uint64), torch.zeros(())
@@ -47,7 +47,7 @@ class KeyedNoise:
         self.used = 0
 
     def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
-        """Box-Muller transform: two normal draws from the halves of 64 bits."""
+        """Box-Muller transform: two normal draws from the two halves of 64 random bits."""
         count = math.prod(shape)
         bits = self._bits((count + 1) // 2)
         radius = torch.sqrt(-2 * torch.log(self._fraction(bits >> np.uint64(32))))
@@ -64,18 +64,18 @@ class KeyedNoise:
         return keyed_bits(self.keys, index)
 
     def _fraction(self, half: UInt64[np.ndarray, "B count"]) -> Float[Tensor, "B count"]:
-        """32 bits as a fraction in (0, 1]."""
+        """Map 32 bits to a fraction in (0, 1]."""
         whole = torch.from_numpy(half.astype(np.int64)).to(self.dtype)
         return ((whole + 1) * 2.0**-32).to(self.device)
 
 
-Noise = GeneratorNoise | KeyedNoise  # every call gives new draws, an array of the shape for every row
+Noise = GeneratorNoise | KeyedNoise  # each call returns new draws of the given shape for every row
 
 
 def row_keys(
     seed: int, ids: Int64[np.ndarray, " B"], visible: Bool[np.ndarray, "B D"]
 ) -> UInt64[np.ndarray, " B"]:
-    """A key for every observation and set of visible tokens.
+    """Hash each observation's id and visible tokens to a key.
 
     Example:
         >>> a = row_keys(0, np.array([5, 5]), np.array([[True, False], [False, False]]))
@@ -89,7 +89,7 @@ def row_keys(
 
 
 def chosen(weights: Float[Tensor, "B n"], uniform: Float[Tensor, " B"]) -> Int64[Tensor, " B"]:
-    """One of n things for each row, with probabilities in proportion to its weights.
+    """Choose one of n items per row with probabilities proportional to the weights.
 
     Example:
         >>> chosen(torch.tensor([[0.5, 0.0, 0.5]]), torch.tensor([0.7]))

@@ -1,7 +1,8 @@
-"""Transformers models loaded from a folder or the hub, with one clear line if something is wrong."""
+"""Load transformers models from a folder or the hub; errors become one clear line."""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,24 +10,25 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
 from maskevidence.core.support.hub import check_revision, hub_reachable, not_in_cache
 from maskevidence.core.support.progress import quiet
 
-# Weights of published checkpoints that a masked-LM head never reads, beside those that transformers ignores:
+# Weights of published checkpoints that a masked-LM head never reads and transformers does not ignore:
 # the pooler and the second head of the pre-training of BERT and of ALBERT, and buffers of older versions.
 _NEVER_READ = re.compile(r"(^|\.)(pooler|seq_relationship|sop_classifier)\.|(^|\.)position_ids$")
 _MAX_LAYERS = 10_000
+_COMPARED = 50  # names of weights
 _IN_SENTENCES = (
     OSError,
     ValueError,
     ImportError,
     RuntimeError,
     SafetensorError,
-)  # as transformers words them
-# Entries of a configuration that decide no log-probability; those that begin with "_" do not either.
+)  # in the words of transformers
+# Entries of a configuration that do not affect log-probabilities; nor do entries that begin with "_".
 _NOT_NUMBERS = {
     "architectures",
     "auto_map",
@@ -44,7 +46,7 @@ _NOT_NUMBERS = {
 
 @contextmanager
 def loading(name: str, revision: str | None, *, trust_remote_code: bool = False) -> Iterator[dict[str, Any]]:
-    """Load something with transformers: its reports are silenced, its errors become one clear line.
+    """Load something with transformers: silence its reports, turn its errors into one clear line.
 
     Yields:
         The options for `from_pretrained`; the network is used only if the hub can be reached.
@@ -64,28 +66,36 @@ def loading(name: str, revision: str | None, *, trust_remote_code: bool = False)
     options = {
         "revision": revision or "main",
         "local_files_only": local_only,
-        "trust_remote_code": trust_remote_code,  # if it were left out, transformers would ask the user
+        "trust_remote_code": trust_remote_code,  # without this argument, transformers would ask the user
     }
     with quiet():
         try:
+            _refuse_adapter(name, options)
             yield options
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # transformers fails in any way on a damaged configuration
+        except Exception as error:  # on a damaged configuration, transformers raises errors of any class
             raise _why_not_loaded(error, name, revision, is_folder, local_only) from error
 
 
 def load_network(
     auto_class: Any, name: str, part: str, *, dtype: str = "float32", **options: Any
 ) -> tuple[Any, tuple[str, ...]]:
-    """A model with all its weights, and a note on weights that it does not read, such as a classifier's.
+    """Load a model with all its weights; note weights that it does not read, such as a classifier's.
 
     Args:
-        dtype: of the weights: the name of one, or "auto" for that of the checkpoint.
+        dtype: the name of the dtype of the weights, or "auto" for the dtype of the checkpoint.
     """
     network, report = auto_class.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
     missing = sorted(report["missing_keys"])
     if missing:
+        prefix = _prefix(missing, report["unexpected_keys"])
+        if prefix:
+            raise InputError(
+                f"the names of the weights of {name!r} begin with {prefix!r}, which wrappers add "
+                "(torch.compile, distributed training, Lightning); save the model inside the wrapper, or "
+                f"take {prefix!r} off each name and save them again"
+            )
         raise InputError(
             f"the weights of {name!r} lack {len(missing)} of those of {type(network).__name__}, such as "
             f"{missing[0]}; give a model that was saved with its {part}"
@@ -93,8 +103,40 @@ def load_network(
     return network, _unread_note(network, report["unexpected_keys"], name)
 
 
+def _refuse_adapter(name: str, options: dict[str, Any]) -> None:
+    """Refuse an adapter of peft: transformers applies one beside weights only where peft is installed."""
+    utils = import_extra("transformers.utils", "hf", "a model of transformers")
+    file = utils.find_adapter_config_file(
+        name, revision=options["revision"], local_files_only=options["local_files_only"]
+    )
+    if file is None:
+        return
+    content = read_json(file)
+    base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
+    raise InputError(
+        f"{name!r} holds an adapter of peft (adapter_config.json); score the model that it was trained on "
+        f"({base!r}) without it, or merge it: PeftModel.from_pretrained(model, {name!r}).merge_and_unload(), "
+        "then save_pretrained into a new folder"
+    )
+
+
+def _prefix(missing: Collection[str], unexpected: Collection[str]) -> str:
+    """What stands before the names of most missing weights in a checkpoint; nothing if nothing does.
+
+    Example:
+        >>> _prefix(["a.weight", "b.weight"], ["module.a.weight", "module.b.weight"])
+        'module.'
+    """
+    names = list(missing)[:_COMPARED]
+    found = Counter(
+        name.removesuffix(weight) for name in unexpected for weight in names if name.endswith(f".{weight}")
+    )
+    prefix, count = next(iter(found.most_common(1)), ("", 0))
+    return prefix if 2 * count > len(names) else ""
+
+
 def _unread_note(network: Any, unexpected: Collection[str], name: str) -> tuple[str, ...]:
-    """A note on weights of a checkpoint that a network does not read; none if there are none.
+    """Note the weights of a checkpoint that a network does not read.
 
     Published checkpoints hold weights that no masked-LM head reads, such as BERT's pooler: no note on these.
     """
@@ -112,7 +154,7 @@ def _unread_note(network: Any, unexpected: Collection[str], name: str) -> tuple[
 
 
 def _inside(network: Any, name: str) -> bool:
-    """Whether a weight belongs into the backbone or the head, and not beside them or beside BERT's head."""
+    """Whether a weight belongs to the backbone or the head, rather than to another part of the checkpoint."""
     part = network
     for step in name.split(".")[:-1]:
         child = dict(part.named_children()).get(step)
@@ -128,10 +170,10 @@ def _inside(network: Any, name: str) -> bool:
 
 
 def _check_sizes(folder: Path) -> None:
-    """Refuse a configuration of absurdly many layers, which transformers build for hours, or no heads."""
+    """Refuse a configuration of absurdly many layers, which would take hours to build, or of no heads."""
     try:
         config = read_json(folder / "config.json")
-    except InputError:  # transformers says what is wrong
+    except InputError:  # transformers reports the error
         return
     for entry, value in config.items() if isinstance(config, dict) else ():
         if not isinstance(value, int):
@@ -148,7 +190,7 @@ def _looks_like_a_path(name: str) -> bool:
 def _why_not_loaded(
     error: Exception, name: str, revision: str | None, is_folder: bool, local_only: bool
 ) -> InputError:
-    """What a user can do about an error of transformers while it loaded a model."""
+    """Turn an error of transformers while loading into advice."""
     reason = first_sentence(error)
     if "trust_remote_code" in str(error):
         return InputError(
@@ -173,7 +215,7 @@ def _why_not_loaded(
 
 
 def first_sentence(error: Exception) -> str:
-    """The first line of an error's message, after the name of its class where that says what it is about.
+    """First line of an error's message, after the class name if that name is informative.
 
     Example:
         >>> first_sentence(ValueError("no such file.\\nTry again.")), first_sentence(KeyError("vocab"))
@@ -188,7 +230,7 @@ def first_sentence(error: Exception) -> str:
 
 
 def config_settings(model: Any, ignored: Collection[str] = ()) -> dict[str, Any]:
-    """The architecture of a transformers model, and its configuration where it differs from the default.
+    """The architecture of a transformers model, and its configuration where it is not the default.
 
     Returns:
         Content for JSON. It holds no paths, versions or dtypes, and does not change when a later version of

@@ -1,6 +1,5 @@
-"""A table of numbers with named columns, and the choice of held-out rows."""
+"""Tables of numbers with named columns, and the choice of held-out rows."""
 
-import hashlib
 import numbers
 import re
 from collections import Counter
@@ -14,14 +13,16 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.support.checks import plain_number, some_of, whole_number, word_of
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.folds import first_copies, held_out_first, nearly_copies
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.spread import varies
 
 if TYPE_CHECKING:
     from maskevidence.core.tokens import Tokens
 
 BINARISE = ("threshold:0.5", "stochastic")
-PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column: row, column, colour
+PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column's name: row, column, colour
 _NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
 _CODES = [-round(10.0**n - 10.0**-d, d) for n in range(1, 8) for d in range(3)]  # -9, -9.9, -9.99, -99, ...
 _FEWEST_OF_CODE, _TIMES_AS_OFTEN = 5, 5
@@ -30,7 +31,7 @@ _FAR = "stands far {} all other values of"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers with named columns; numpy, and every function of this package, takes it as an array.
+    """Rows of numbers with named columns, accepted as an array by numpy and by this package.
 
     Attributes:
         name: where the table comes from, as the user named it.
@@ -42,7 +43,7 @@ class Table:
         categories: for columns of categories that were made columns of 0 and 1, all categories in order; the
             first one has no column of its own.
         levels: for columns of words, the words in order; the values of the column are positions among them.
-        kinds: "yes/no", "category" or "number" for columns of which the user said so.
+        kinds: "yes/no", "category" or "number" for columns whose kind the user set.
         lines: the line of each row of the source in its file; None if that has no lines.
 
     Example:
@@ -54,7 +55,7 @@ class Table:
         (['a', 'b'], 7)
     """
 
-    kind: ClassVar[str] = "rows"  # which reads it again for a report
+    kind: ClassVar[str] = "rows"  # the kind that reads the data again for a report
 
     name: str
     values: Float64[np.ndarray, "N D"]
@@ -71,7 +72,7 @@ class Table:
         return len(self.values)
 
     def place(self, row: int) -> str:
-        """Where a row is in the data: its line in a CSV file, or its position."""
+        """Locate a row in the data: its line in a CSV file, or its position."""
         return place_of(int(self.ids[row]), self.lines)
 
     def __repr__(self) -> str:
@@ -82,7 +83,7 @@ class Table:
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def to_frame(self) -> Any:
-        """The rows as a data frame of pandas, with words as words; its index are the labels, or the ids."""
+        """Convert the rows to a pandas data frame, with words decoded; indexed by label or id."""
         from pandas import DataFrame
 
         index = self.ids if self.labels is None else list(self.labels)
@@ -92,31 +93,27 @@ class Table:
         return frame
 
     def tokens(self) -> "Tokens":
-        """The rows as tokens, with NaN as absent."""
+        """Convert the rows to tokens; NaN marks absent tokens."""
         from maskevidence.core.tokens import Tokens
 
         return Tokens.from_array(self.values, ids=self.ids)
 
     def fingerprint(self) -> str:
         """A hash of values, words, column names and row positions; equal tables have equal fingerprints."""
-        digest = hashlib.sha256("\x1f".join(self.columns).encode())
-        digest.update(np.ascontiguousarray(self.ids).tobytes())
-        digest.update(np.ascontiguousarray(self.values).tobytes())
-        for name, words in self.levels.items():
-            digest.update("\x1f".join([name, *words]).encode())
-        return digest.hexdigest()
+        words = ("\x1f".join([name, *words]) for name, words in self.levels.items())
+        return digest("\x1f".join(self.columns), self.ids, self.values, words)
 
     def head(self, limit: int) -> "Table":
         """The first `limit` rows."""
         return self.take(np.arange(min(whole_number("limit", limit, 1), len(self))))
 
     def take(self, rows: Int64[np.ndarray, " n"]) -> "Table":
-        """The rows at these positions, in this order."""
+        """Select rows by position, in this order."""
         labels = None if self.labels is None else tuple(self.labels[row] for row in rows)
         return replace(self, values=self.values[rows], ids=self.ids[rows], labels=labels)
 
     def select(self, columns: list[str]) -> "Table":
-        """The named columns, in the order given.
+        """Select columns by name, in the order given.
 
         Raises:
             InputError: a column that does not exist (lists those that do).
@@ -132,12 +129,12 @@ class Table:
         return replace(self, values=self.values[:, where], columns=tuple(columns), levels=levels, kinds=kinds)
 
     def words(self, name: str) -> set[str]:
-        """The different words that rows have in a column."""
+        """The distinct words in a column."""
         codes = self.values[:, self.columns.index(name)]
         return {self.levels[name][int(code)] for code in np.unique(codes[~np.isnan(codes)])}
 
     def split(self, test_fraction: float, seed: int) -> tuple["Table", "Table"]:
-        """Split off held-out rows, chosen at random, copies on one side; both parts keep their order.
+        """Split off random held-out rows; copies stay on one side and both parts keep their order.
 
         Args:
             test_fraction: the fraction of rows to hold out, in (0, 1).
@@ -150,15 +147,12 @@ class Table:
         return self.take(train), self.take(test)
 
     def constant_columns(self) -> list[str]:
-        """The columns whose observed values are all equal, or that have no observed value."""
-        observed = ~np.isnan(self.values)
-        low = np.where(observed, self.values, np.inf).min(axis=0)
-        high = np.where(observed, self.values, -np.inf).max(axis=0)
-        return [name for name, same in zip(self.columns, low >= high, strict=True) if same]
+        """The columns with at most one distinct observed value."""
+        return [name for name, other in zip(self.columns, varies(self.values), strict=True) if not other]
 
 
 def place_of(row: int, lines: Sequence[int] | None) -> str:
-    """Where a row is in its file, whose lines are counted from 1.
+    """Locate a row in its file, whose lines are counted from 1.
 
     Example:
         >>> place_of(1, [2, 5]), place_of(1, None)
@@ -168,7 +162,7 @@ def place_of(row: int, lines: Sequence[int] | None) -> str:
 
 
 def cell_value(value: float, words: Sequence[str] | None) -> float | str:
-    """A cell as a number, or as the word whose position it is.
+    """Return a cell as a number, or as the word at its position.
 
     Example:
         >>> cell_value(1.0, ["blue", "red"]), cell_value(2.0, ["blue", "red"]), cell_value(1.0, None)
@@ -180,7 +174,7 @@ def cell_value(value: float, words: Sequence[str] | None) -> float | str:
 
 
 def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
-    """A sentence on each value that stands apart from all others of its column and may mean "missing".
+    """Note each value that lies far from all others of its column and may be a code for "missing".
 
     It stands far from them if the nearest one is farther away than the range of all of them. Such a value is
     noted if its digits are nines, as in -999 and 99, or if it is negative and not alone. Whatever the range,
@@ -226,7 +220,7 @@ def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) ->
 
 
 def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
-    """Sentences on rows that equal earlier ones, and that differ from one in a single cell, if not by chance.
+    """Note rows that equal earlier rows, and rows that differ in one cell, unless chance explains them.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(50, 4))
@@ -257,7 +251,7 @@ def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
 def held_out_rows(
     rows: int | Float64[np.ndarray, "N D"], test_fraction: float, seed: int
 ) -> tuple[Int64[np.ndarray, " n_train"], Int64[np.ndarray, " n_test"]]:
-    """Positions of training and held-out rows, chosen at random; each part is in order.
+    """Choose training and held-out rows at random; return their positions, each part in order.
 
     Args:
         rows: the rows, whose copies stay on one side, or their number.
@@ -282,7 +276,7 @@ def held_out_rows(
 
 
 def column_of(name: str, category: str) -> str:
-    """The name of the column of a category.
+    """The name of a category's column.
 
     Example:
         >>> column_of("colour", "red")
@@ -292,7 +286,7 @@ def column_of(name: str, category: str) -> str:
 
 
 def decoded(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[str]:
-    """The most probable category of each row, where the first category has 1 minus the sum of the others.
+    """The most probable category of each row; the first category has 1 minus the sum of the others.
 
     Args:
         table: whose columns the values have.
@@ -314,7 +308,7 @@ def decoded(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list
 
 
 def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
-    """The columns that a model was fitted to, in its order; categories are encoded as they were for it.
+    """Select a model's columns in its order, with categories encoded as for the model.
 
     A model does not know the name of the category without a column. It is the one category of the table that
     the model has no column for; if there are several, they were not all there when the model was fitted.
@@ -346,7 +340,7 @@ def with_columns_of(table: Table, columns: Sequence[str]) -> Table:
 
 
 def as_table(data: Any, words: Collection[str] = ()) -> Table:
-    """Any rows as a table, in which words are positions among the words of their column.
+    """Convert any rows to a table, with words as positions among the words of their column.
 
     Words are read from a data frame: a column with one, or of pandas' dtype "category". Its index names rows.
 
@@ -381,7 +375,7 @@ def as_table(data: Any, words: Collection[str] = ()) -> Table:
 
 
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
-    """Words as positions among the words of a model; unknown words get the next number.
+    """Encode words by their positions in a model's lists; unknown words get the next number.
 
     Example:
         >>> table = Table("t", np.array([[1.0], [0.0]]), ("c",), np.arange(2), levels={"c": ("a", "b")})
@@ -407,19 +401,19 @@ def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
 
 
 def is_words(column: Any) -> bool:
-    """Whether a column of a data frame holds something other than numbers, truth values and missing ones."""
+    """Whether a data frame column holds anything but numbers, booleans and missing values."""
     if getattr(column.dtype, "kind", "O") in "biuf":
         return False
     return any(isinstance(cell, str) for cell in column) or str(column.dtype) == "category"
 
 
 def _words(column: Any) -> list[str]:
-    """The cells of a column of a data frame as words; "" where a value is missing."""
+    """The cells of a data frame column as words; "" for missing cells."""
     return ["" if missing else word_of(cell) for cell, missing in zip(column, column.isna(), strict=True)]
 
 
 def _as_numbers(column: Any, levels: Sequence[str] | None) -> Float64[np.ndarray, " N"]:
-    """A column of a data frame in float64: words as their positions among the levels."""
+    """Convert a data frame column to float64, with words as their positions among the levels."""
     if levels is None:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     position = {word: float(code) for code, word in enumerate(levels)}
@@ -427,7 +421,7 @@ def _as_numbers(column: Any, levels: Sequence[str] | None) -> Float64[np.ndarray
 
 
 def _check_cells(name: str, column: Any) -> None:
-    """Refuse a column of a data frame with a cell that is neither a number nor a word, such as a date."""
+    """Raise an InputError for a column with a cell that is neither number nor word, such as a date."""
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biuf" or str(column.dtype) == "category":
         return
@@ -442,7 +436,7 @@ def _check_cells(name: str, column: Any) -> None:
 
 
 def _check_categories(table: Table, name: str, of_model: Sequence[str]) -> str:
-    """The category without a column; "" if no row has it."""
+    """Return the category without a column; "" if no row has it."""
     others = [category for category in table.categories[name] if category not in of_model]
     if len(others) > 1:
         raise InputError(
@@ -455,7 +449,7 @@ def _check_categories(table: Table, name: str, of_model: Sequence[str]) -> str:
 def _encoded_again(
     table: Table, name: str, of_model: Sequence[str]
 ) -> Mapping[str, Float64[np.ndarray, " N"]]:
-    """The columns of the model's categories, from those of the table."""
+    """Compute the columns of the model's categories from the table's columns."""
     first, *others = (column_of(name, category) for category in table.categories[name])
     column_of_name = dict(zip(others, table.select(others).values.T, strict=True))
     column_of_name[first] = 1.0 - np.sum(list(column_of_name.values()), axis=0)
@@ -465,7 +459,7 @@ def _encoded_again(
 
 
 def are_pixels(columns: Sequence[str]) -> bool:
-    """Whether the names of columns are those of pixels.
+    """Whether all column names are names of pixels.
 
     Example:
         >>> are_pixels(["r0c0", "r1c2"]), are_pixels(["age"]), are_pixels([])
@@ -475,7 +469,7 @@ def are_pixels(columns: Sequence[str]) -> bool:
 
 
 def binarise(table: Table, how: str, seed: int = 0) -> Table:
-    """Turn a table of values in [0, 1] into one of zeros and ones; missing values stay missing.
+    """Turn values in [0, 1] into zeros and ones; missing values stay missing.
 
     Args:
         how: "threshold" or "threshold:T" for 1 where a value exceeds T (by default 0.5); "stochastic" for 1
@@ -513,7 +507,7 @@ def binarise(table: Table, how: str, seed: int = 0) -> Table:
 
 
 def _threshold(how: str, argument: str) -> float:
-    """The threshold after the colon, 0.5 if there is none."""
+    """Parse the threshold after the colon; 0.5 without one."""
     try:
         limit = plain_number(argument or "0.5")
     except ValueError:

@@ -1,4 +1,4 @@
-"""A batch of observations, each a row of tokens."""
+"""A batch of observations, each of which is a row of tokens."""
 
 import hashlib
 import math
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import MAX_WHOLE, NUMBER
+from maskevidence.core.support.digest import digest
 
-_NUMBERS_AT_ONCE = 2**16  # what fits into a processor's cache
+_NUMBERS_AT_ONCE = 2**16  # number of cells that fits into a processor's cache
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Tokens:
         n_bytes: shape (B,); the bytes of text behind an observation's maskable tokens; None without text.
         text: shape (B,); a hash of the text that an observation was cut from, the same for every tokenizer;
             None where it is unknown.
+        spelled: shape (B,); a hash of the text that the tokens spell, which may lack its case, accents or
+            blanks; None where it is unknown.
         position: shape (B, 2); the rank of each observation's id among all that are scored together, and
             their number, which decide the sizes of random-size masks; None before scoring.
 
@@ -49,6 +52,7 @@ class Tokens:
     n_bytes: Int64[Tensor, " B"] | None = None
     text: Int64[Tensor, " B"] | None = None
     position: Int64[Tensor, "B 2"] | None = None
+    spelled: Int64[Tensor, " B"] | None = None
 
     @classmethod
     def from_array(
@@ -59,7 +63,7 @@ class Tokens:
         *,
         empty_rows: bool = False,
     ) -> "Tokens":
-        """A table of numbers as tokens; NaN marks a missing value.
+        """Convert a table of numbers to tokens; NaN marks a missing value.
 
         Args:
             x: shape (B, D), anything that numpy reads as numbers (array, list, tensor, data frame, `Table`);
@@ -102,11 +106,11 @@ give a finite number, or NaN where it is missing
         return len(self.ids)
 
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> "Tokens":
-        """The observations at `rows`, positions in the batch that may repeat."""
+        """Select observations by their positions in the batch, which may repeat."""
         return self._each(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device | str) -> "Tokens":
-        """The same tokens on another device; the tokens themselves if they are on it."""
+        """Copy the tokens to a device; return the same object if they are already there."""
         if torch.device(device) == self.values.device:
             return self
         return self._each(lambda tensor: tensor.to(device))
@@ -116,7 +120,7 @@ give a finite number, or NaN where it is missing
         return Tokens(*(None if value is None else change(value) for value in values))  # type: ignore[arg-type]
 
     def scored_together(self) -> "Tokens":
-        """The same observations, each with its position: the rank of its id among theirs, and their number.
+        """Add each observation's position: the rank of its id, and the number of observations.
 
         Example:
             >>> Tokens.from_array([[1.0], [2.0], [3.0]], ids=[53, 0, 106]).scored_together().position.tolist()
@@ -126,7 +130,7 @@ give a finite number, or NaN where it is missing
         return replace(self, position=position.to(self.ids.device))
 
     def fingerprint(self) -> str:
-        """A hash of the values that are scored or conditioned on, and of their roles.
+        """Hash the scored and conditioned values and their roles.
 
         The order of the rows, padding, the device and the values of absent tokens do not change it. It is the
         SHA-256 of the values in float32. Where these are rounded, a hyphen and the SHA-256 in float64 follow,
@@ -155,28 +159,35 @@ give a finite number, or NaN where it is missing
         return f"{rounded.hexdigest()}-{exact.hexdigest()}" if differ else rounded.hexdigest()
 
     def text_fingerprint(self) -> str | None:
-        """A hash of the texts behind the tokens, the same for every tokenizer; None where it is unknown."""
-        if self.text is None:
+        """A hash of the texts behind the tokens, equal for all tokenizers; None if not known."""
+        return self._hashed(self.text)
+
+    def spelled_fingerprint(self) -> str | None:
+        """A hash of what the tokens spell; None where it is unknown."""
+        return self._hashed(self.spelled)
+
+    def _hashed(self, of_each: Int64[Tensor, " B"] | None) -> str | None:
+        if of_each is None:
             return None
-        return hashlib.sha256(_bytes(self.text[torch.argsort(self.ids)])).hexdigest()
+        return digest(of_each[torch.argsort(self.ids)])
 
     @property
     def width(self) -> int:
-        """D, the number of columns, padding included."""
+        """D, the number of columns with padding."""
         return self.maskable.shape[1]
 
     @property
     def n_tokens(self) -> Int64[Tensor, " B"]:
-        """The number of tokens of each observation that can be hidden; shape (B,)."""
+        """Number of maskable tokens of each observation, shape (B,)."""
         return self.maskable.sum(1)
 
     def visible(self, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """The tokens to condition on while `masked` are hidden: present and not masked; shape (B, D)."""
+        """The tokens to condition on when `masked` are hidden: present and not masked; shape (B, D)."""
         return (self.maskable | self.context) & ~masked
 
 
 def column_names(x: object) -> list[str] | None:
-    """The names of the columns of a `Table` or a data frame; None for data whose columns have no names.
+    """The column names of a `Table` or data frame; None for data without column names.
 
     Columns 0, 1, ... of a data frame, in this order, have no names; other labels are names as text.
 
@@ -198,7 +209,7 @@ def column_names(x: object) -> list[str] | None:
 
 
 def columns_among(names: Sequence[str] | None, width: int, data: object) -> list[int] | None:
-    """The position in the data of each of some columns: they go by name where both have names.
+    """Find the position in the data of each column, by name if both sides have names.
 
     This is the one place where the names of data meet others, such as those of a model. Columns without names
     are called 0, 1, ..., as a data frame calls them.
@@ -234,7 +245,7 @@ def columns_among(names: Sequence[str] | None, width: int, data: object) -> list
 
 
 def called(names: Sequence[str] | None, column: SupportsIndex) -> str:
-    """A column in a message: its name in quotes, or its position if it has none.
+    """Name a column in a message: its name in quotes, or its position.
 
     Example:
         >>> called(["a", "b"], 1), called(None, 1)
@@ -244,7 +255,7 @@ def called(names: Sequence[str] | None, column: SupportsIndex) -> str:
 
 
 def without_mask(x: object) -> object:
-    """Data with NaN for the masked entries of a masked array of numpy; other data as they are.
+    """Replace the masked entries of a numpy masked array by NaN; return other data unchanged.
 
     Example:
         >>> without_mask(np.ma.masked_array([1.0, 9.0], [False, True])).tolist()
@@ -262,7 +273,7 @@ def _bytes(tensor: Tensor) -> bytes:
 
 
 def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
-    """A table of numbers in float64, in which NaN is the only value that is not finite."""
+    """Convert a table to float64 and refuse infinite values; NaN is allowed."""
     x = without_mask(x)
     try:
         cells = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
@@ -270,7 +281,7 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
             raise TypeError(f"they are of type {cells.dtype}")
         if cells.dtype.kind in "OUS" and cells.ndim == 2:
             _refuse_words(cells, column_names(x))
-        if cells.dtype.kind == "O" and hasattr(type(x), "to_numpy"):  # pandas, with its own mark for missing
+        if cells.dtype.kind == "O" and hasattr(type(x), "to_numpy"):  # pandas has its own missing value
             array = x.to_numpy(np.float64, na_value=np.nan)  # type: ignore[attr-defined]
         else:
             array = cells.astype(np.float64, copy=False)
@@ -311,7 +322,7 @@ def _row_ids(x: object, ids: object, n_rows: int) -> Int64[np.ndarray, " B"]:
 
 
 def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
-    """Refuse columns with cells that are not numbers, all in one message."""
+    """Raise one InputError for all columns with cells that are not numbers."""
     bad: dict[int, str] = {}
     for index, cell in enumerate(cells.flat):
         if isinstance(cell, str) or not isinstance(cell, int | float | np.number | np.bool_ | None):
@@ -330,7 +341,7 @@ def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
 
 
 def _is_number(cell: object) -> bool:
-    """Whether a cell is a number, the text of a number, or pandas' mark for a missing value."""
+    """Whether a cell is a number, the text of a number, or pandas' missing value."""
     if isinstance(cell, str):
         return re.match(NUMBER, cell.strip()) is not None
     try:
@@ -341,7 +352,7 @@ def _is_number(cell: object) -> bool:
 
 
 def positions(ids: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, "B 2"]:
-    """The position of each observation among all that are scored together: its id's rank, and their number.
+    """The position of each observation among those scored together: its id's rank, and their number.
 
     Example:
         >>> positions(np.array([53, 0, 106])).tolist()

@@ -5,4 +5,4 @@ The public names are declared in `__init__.pyi`, and each is imported when it is
 
 from maskevidence.core.support.lazy import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__, check=True)

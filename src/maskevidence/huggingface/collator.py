@@ -1,4 +1,4 @@
-"""Batches for masked training: one mask per text, and weights with which the loss estimates the evidence."""
+"""Training batches with one mask per text, and weights that make the loss an estimate of the evidence."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from maskevidence.huggingface.recipe import ID
 
 WEIGHT = "mask_weight"
 NOT_SCORED = -100
-_WHICH_MASK, _WHICH_TOKEN, _REPLACE, _EPOCH, _RANK = -1, -2, -3, -4, -5  # keys that no draw has
+_WHICH_MASK, _WHICH_TOKEN, _REPLACE, _EPOCH, _RANK = -1, -2, -3, -4, -5  # stream keys that no draw uses
 _FULL = float(2**64)
 
 Features = Sequence[Any]
 
 
 class MaskSizeCollator:
-    """Turns texts into a training batch with one mask of a design per text; replaces transformers' collator.
+    """Turn texts into a training batch with one mask per text; replaces transformers' collator.
 
         loss = -(1/B) Σ_i weight_i · S_i,    S_i = (1/M_i) Σ_{j masked} log p(x_ij | x_i,visible)
 
@@ -114,12 +114,12 @@ class MaskSizeCollator:
 
     @property
     def key(self) -> MaskKey:
-        """The seed of the masks of this epoch."""
+        """The seed of the current epoch's masks."""
         epoch = int(self._epoch)
         return MaskKey(self.seed if epoch == 0 else int(keyed_bits(self.seed, _EPOCH, epoch)))
 
     def set_epoch(self, epoch: int) -> None:
-        """Give texts with an "id" the masks of another epoch, also in workers that are running already.
+        """Switch texts with an "id" to the masks of another epoch, also in workers that already run.
 
         Example:
             >>> from transformers import BertTokenizerFast
@@ -137,13 +137,13 @@ class MaskSizeCollator:
         self._epoch.fill_(whole_number("epoch", epoch, 0))
 
     def at_epoch(self, epoch: int) -> "MaskSizeCollator":
-        """A copy with an epoch of its own."""
+        """Copy the collator, with an epoch of its own."""
         other = copy.copy(self)
         other._epoch = _shared_number(epoch)
         return other
 
     def __call__(self, features: Features) -> dict[str, torch.Tensor]:
-        """The batch, as the class describes it."""
+        """Build a batch, as the class describes."""
         rows = [dict(f) if isinstance(f, Mapping) else {"input_ids": _ids_of(f)} for f in features]
         for each in rows:
             _check_numbers(each)
@@ -168,7 +168,7 @@ class MaskSizeCollator:
         return batch
 
     def _padded(self, rows: list[dict[str, Any]]) -> Mapping[str, torch.Tensor]:
-        """The rows as tensors; rows of equal lengths, such as blocks, are stacked without the tokenizer."""
+        """Convert rows to padded tensors; rows of equal lengths are stacked without the tokenizer."""
         lengths = {len(row["input_ids"]) for row in rows}
         if len(lengths) == 1 and not (self.pad_to_multiple_of and lengths.pop() % self.pad_to_multiple_of):
             batch = {name: torch.as_tensor(np.array([row[name] for row in rows])) for name in rows[0]}
@@ -202,7 +202,7 @@ class MaskSizeCollator:
         number: Int64[np.ndarray, " B"],
         key: MaskKey,
     ) -> Int64[np.ndarray, "B L"]:
-        """The ids, with hidden ones replaced by the mask token or by random tokens, or left as they are."""
+        """Replace hidden ids by the mask token or by random tokens, or leave them."""
         shown = np.where(masked, self.tokenizer.mask_token_id, ids)
         if self.mask_replace_prob == 1.0:
             return shown
@@ -218,9 +218,9 @@ class MaskSizeCollator:
 def one_mask_each(
     design: MaskDesign, key: MaskKey, ids: Int64[np.ndarray, " B"], maskable: Bool[np.ndarray, "B L"]
 ) -> tuple[Bool[np.ndarray, "B L"], np.ndarray]:
-    """One of a design's masks for each observation, drawn uniformly, with its weight times their number.
+    """Draw one of a design's masks for each observation; multiply its weight by the number of masks.
 
-    The expectation of weight · score over the draw is the design's own sum Σ_k weight_k · score_k.
+    The expectation of weight · score over the draw is the design's sum Σ_k weight_k · score_k.
 
     Args:
         ids: shape (B,); the numbers that masks are keyed by. Consecutive numbers get evenly spread sizes.
@@ -246,12 +246,12 @@ def one_mask_each(
 
 
 def _shared_number(value: int) -> torch.Tensor:
-    """A number in shared memory: the workers of a DataLoader see it change."""
+    """A number in shared memory, so that the workers of a DataLoader see it change."""
     return torch.tensor(value).share_memory_()  # type: ignore[no-untyped-call]
 
 
 def _check_numbers(row: Mapping[str, Any]) -> None:
-    """Refuse what a batch cannot hold, such as the text that the ids were cut from."""
+    """Refuse columns that a batch cannot hold, such as the original text."""
     for name, values in row.items():
         value = values[0] if isinstance(values, list | tuple) and values else values
         if value is None or isinstance(value, str | Mapping):
@@ -266,7 +266,7 @@ def _ids_of(feature: Any) -> Any:
 
 
 def _numbers(given: list[Any]) -> Int64[np.ndarray, " B"]:
-    """The numbers of the texts; consecutive from a random start, which differs by rank, if they have none."""
+    """The texts' numbers; without any, consecutive numbers from a random start that differs by rank."""
     if all(number is not None for number in given):
         return np.array([int(number) for number in given], dtype=np.int64)
     start = int(torch.randint(2**62, ()))

@@ -1,4 +1,4 @@
-"""Trainings with transformers, as kinds of `train`."""
+"""Kinds of `train` for transformers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ MASKED_LM = "masked-lm"
 
 
 class MaskedLMTraining(Kind):
-    """Trains new masked language models."""
+    """Train new masked language models."""
 
     name = "masked-lm"
     nouns = "masked language models"
@@ -26,9 +26,9 @@ class MaskedLMTraining(Kind):
         return train_texts(data, options)
 
     def training_page(self, content: Mapping[str, Any]) -> Any:
-        from maskevidence.huggingface.train_masked_lm import page_of_training
+        from maskevidence.huggingface.train_masked_lm import page_of_text_training
 
-        return page_of_training(content)
+        return page_of_text_training(content)
 
 
 training = MaskedLMTraining()

@@ -1,16 +1,16 @@
-"""The options of trainings of transformers."""
+"""Options to train transformers."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from maskevidence.command.command_words import Option
 from maskevidence.command.options import Training
-from maskevidence.texts.options import AllowUnknown, BlockSize, Pattern, Text, Tokenizer
+from maskevidence.texts.options import AllowUnknown, BlockSize, Pattern, SkipEmpty, Text, Tokenizer, Upper
 
 
 @dataclass(frozen=True)
 class TransformerTraining(Training):
-    """How a transformer is trained."""
+    """Options to train a transformer."""
 
     panel: ClassVar[str] = "Transformers"
 
@@ -26,7 +26,7 @@ class TransformerTraining(Training):
 
 @dataclass(frozen=True)
 class TextTraining(TransformerTraining):
-    """How masked-lm is trained, and its texts and tokenizer."""
+    """Options to train masked-lm, with its texts and tokenizer."""
 
     panel: ClassVar[str] = "Texts"
     kind: ClassVar[str] = "masked-lm"
@@ -36,6 +36,8 @@ class TextTraining(TransformerTraining):
     tokenizer: Tokenizer = None
     pattern: Pattern = None
     allow_unknown: AllowUnknown = False
+    skip_empty: SkipEmpty = False
+    upper: Upper = False
     vocabulary_size: Annotated[
         int | None,
         Option("Word pieces of a new vocabulary, without --tokenizer.", min=1),

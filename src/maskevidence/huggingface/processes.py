@@ -1,4 +1,4 @@
-"""The processes that `torchrun` starts: which one this is, which one goes first, and a clean end."""
+"""Processes started by `torchrun`: their ranks, their order, and a clean end."""
 
 import gc
 import os
@@ -13,12 +13,12 @@ from maskevidence.core.support.devices import choose_device
 
 
 def n_processes() -> int:
-    """How many processes train together; 1 if `torchrun` did not start this one."""
+    """The number of processes that train together; 1 without `torchrun`."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def rank() -> int:
-    """The number of this process among those that train together; 0 if it is alone.
+    """This process's rank among the processes that train together; 0 if it is alone.
 
     Example:
         >>> rank()
@@ -27,11 +27,11 @@ def rank() -> int:
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
-    return int(os.environ.get("RANK", "0"))  # also in a worker of a DataLoader, which is in no group
+    return int(os.environ.get("RANK", "0"))  # also in a DataLoader's worker, which is in no group
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that prints and writes.
+    """Whether this is the process that prints and writes.
 
     Example:
         >>> is_main_process()
@@ -42,7 +42,7 @@ def is_main_process() -> bool:
 
 @contextmanager
 def main_process_first(device: torch.device | None = None) -> Iterator[None]:
-    """Run the block in the main process first, so that the other processes find its files."""
+    """Run the block in the main process first; the other processes then find its files."""
     if n_processes() == 1:
         yield
         return
@@ -52,7 +52,7 @@ def main_process_first(device: torch.device | None = None) -> Iterator[None]:
 
 
 def training_device(word: str | torch.device | None) -> torch.device | None:
-    """The device of a training; None leaves it to the Trainer, which takes all GPUs, or one for each process.
+    """The device to train on; None lets the Trainer use all GPUs, or one per process.
 
     Example:
         >>> training_device("cpu"), training_device("auto")
@@ -77,15 +77,15 @@ def on_cpu(device: torch.device | None = None) -> bool:
 
 
 def join_processes(arguments: Any) -> None:
-    """Let the Trainers of several processes share their steps without an accelerator, too.
+    """Make several processes train together even without an accelerator.
 
-    By itself, each of them would train alone, unless TrainingArguments has use_cpu=True.
+    Otherwise each process would train alone, unless TrainingArguments has use_cpu=True.
     """
     if n_processes() == 1 or arguments.world_size > 1:
         return
     if on_cpu():
         arguments.use_cpu = True
-        arguments.__dict__.pop("_setup_devices", None)  # a cached property, which joins the group
+        arguments.__dict__.pop("_setup_devices", None)  # a cached property that joins the group
     if arguments.device is None or arguments.world_size == 1:
         raise InputError(
             f"{n_processes()} processes were started, but on this device each would train alone; start one"
@@ -93,10 +93,10 @@ def join_processes(arguments: Any) -> None:
 
 
 def end_processes() -> None:
-    """Leave the group of processes that training joined, once nothing uses it any more.
+    """Leave the process group of a finished training.
 
-    The wrapper of the model is freed first, and all processes wait for each other: a process aborts if it
-    ends while another one still talks to it.
+    The model's wrapper is freed first, and all processes wait for each other: a process aborts if it ends
+    while another still communicates with it.
     """
     gc.collect()
     distributed = torch.distributed

@@ -1,4 +1,4 @@
-"""How a transformer is trained, the order of its data, and what training gives."""
+"""Training settings, data order and results."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _COLUMNS = ("step", "loss", "grad_norm", "learning_rate")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: AdamW with a linear warm-up of the learning rate and a linear decay to 0.
+    """Training settings: AdamW with a linear warm-up of the learning rate and a linear decay to 0.
 
     Attributes:
         steps: number of optimizer steps.
@@ -49,7 +49,7 @@ class Recipe:
 
 
 class TrainingOrder(Dataset[dict[str, Any]]):
-    """The observations in the order of training and numbered in it: one permutation after another.
+    """The observations in training order: one random permutation after another, numbered by position.
 
     Example:
         >>> order = TrainingOrder(Tokens.from_array([[1.0], [2.0]]), length=5, seed=0)
@@ -92,5 +92,5 @@ class Trained:
     devices: tuple[str, ...] = ()
 
     def to_csv(self) -> str:
-        """CSV text with the columns step,loss,grad_norm,learning_rate."""
+        """The history as CSV, with the columns step,loss,grad_norm,learning_rate."""
         return csv_text(_COLUMNS, ([entry.get(name) for name in _COLUMNS] for entry in self.history))

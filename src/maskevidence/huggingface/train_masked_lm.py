@@ -1,4 +1,4 @@
-"""Train a masked language model on running text: tokenizer, model, blocks, and held-out log evidence."""
+"""Train a masked language model on text: tokenizer, model, blocks, and held-out log evidence."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -43,23 +43,29 @@ CHECKPOINT_EVERY = 200
 _TOKENIZER = "tokenizer.json"
 _ENDS = 2  # special tokens around a sequence
 
-_LITTLE = 0.05  # nats per token that a context is worth
+_LITTLE = 0.05  # nats per token; a smaller gain over token frequencies means that the context was not used
 
 
 def train_texts(data: str, options: TextTraining) -> Result | None:
     """Train a masked language model, save it, and estimate its held-out log evidence.
 
-    The model is a new BERT, by default with word pieces made from the text, or one whose training is
-    continued. The records of a FASTA file are observations of their own, and single letters its tokens. The
-    same call resumes an interrupted training. Started by `torchrun`, all processes train, and
-    the main process writes.
+    The model is a new BERT, by default with word pieces learned from the text, or an existing model that is
+    trained further. Each record of a FASTA file is one observation, with single letters as tokens. The same
+    call resumes an interrupted training. Under `torchrun` all processes train, and the main process writes.
 
     Returns:
         The result; None in a process that is not the main one.
     """
     job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
-    texts = read_texts(data, columns, limit=options.limit, running=not is_fasta(Path(data)))
+    texts = read_texts(
+        data,
+        columns,
+        limit=options.limit,
+        running=not is_fasta(Path(data)),
+        skip_empty=() if options.skip_empty else None,
+        upper=options.upper,
+    )
     train_texts, test_texts = _parts(
         texts, TEXT_TEST_FRACTION if options.test_fraction is None else options.test_fraction
     )
@@ -83,13 +89,13 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
             model = _new_model(options, train_texts, main=main, longest=longest) if given is None else given
             block_size = None if longest and not options.block_size else _block_size(options, model)
             encoded, held_out = _encoded(model, train_texts, test_texts, options, block_size)
-            if main:  # nothing is written before the texts are known to fit
+            if main:  # written only once the texts are known to fit
                 until_the_end.enter_context(locked(options.out))
                 finished = begin_training(options, settings)
                 if finished is not None:
                     return finished
                 if given is None:
-                    model.save_tokenizer(options.out)  # for the other processes, and for resuming
+                    model.save_tokenizer(options.out)  # for the other processes, and to resume
         trained = train_in_place(
             model,
             encoded.tokens,
@@ -104,7 +110,7 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
         job.save(model, trained)
         numbers = None
         if held_out is not None:
-            # no trial of the size of calls: a resumed training reports the same number, to the last bit
+            # fixed call sizes, so that a resumed training reports the same number to the last bit
             model.batch_tokens = model.batch_tokens or default_tokens(model.device)
             estimate = estimate_evidence(model, held_out, RandomSize(8), seed=options.seed)
             numbers = numbers_of(estimate)
@@ -121,7 +127,7 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
 
 
 def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | None]:
-    """The first rows to train on, and the last rows held out: texts are not shuffled."""
+    """Split the rows, unshuffled: the first to train on, the last held out."""
     if not 0 <= test_fraction < 1:
         raise InputError(f"--test-fraction {test_fraction:g}; give a share of the text in [0, 1)")
     rows = list(zip(*texts.fields, strict=True))
@@ -133,7 +139,7 @@ def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | N
 
 
 def _given_model(options: TextTraining, device: torch.device | None) -> MaskedLM | None:
-    """The model whose training is continued; None for a new one."""
+    """Load the model to train further; None for a new model."""
     config = options.config or "small"
     if config not in SIZES:
         if options.vocabulary_size is not None:
@@ -145,7 +151,7 @@ def _given_model(options: TextTraining, device: torch.device | None) -> MaskedLM
 
 
 def _new_model(options: TextTraining, texts: list[str], *, main: bool, longest: int) -> MaskedLM:
-    """A new BERT of a named size, with the tokenizer of the training if there is one in the folder."""
+    """A new BERT of a named size, with the folder's tokenizer if training saved one."""
     config = options.config or "small"
     size = SIZES[config]
     if (options.out / _TOKENIZER).exists() and not (main and options.overwrite):
@@ -157,12 +163,19 @@ def _new_model(options: TextTraining, texts: list[str], *, main: bool, longest: 
 
 
 def _tokenizer(texts: list[str], asked: TextTraining, vocabulary_size: int, *, letters: bool) -> Any:
-    """The tokenizer asked for, or a new one of word pieces, or for sequences of single letters."""
+    """The tokenizer asked for, or a new one of word pieces; of single letters for sequences."""
     if asked.tokenizer is not None:
         return load_tokenizer(asked.tokenizer, asked.pattern)
     if asked.pattern is not None:
         raise InputError("--pattern reads a vocab.txt; name that by --tokenizer")
     if letters and asked.vocabulary_size is None:
+        both = {letter for text in texts for letter in text if letter.islower()}
+        both &= {letter.lower() for text in texts for letter in text if letter.isupper()}
+        if both:
+            raise InputError(
+                f"the sequences have small letters ({', '.join(sorted(both))}) beside the same capital ones, "
+                "which would be further letters; make them capital with --upper, or name a --tokenizer"
+            )
         return letter_tokenizer(texts)
     return word_pieces(texts, asked.vocabulary_size or vocabulary_size)
 
@@ -174,22 +187,22 @@ def _encoded(
     options: TextTraining,
     block_size: int | None,
 ) -> tuple[EncodedTexts, Tokens | None]:
-    """Blocks or sequences to train on, with the notes on them, and those held out."""
+    """Encode the training texts, with notes, and the held-out texts."""
     allow_unknown = options.allow_unknown
     encode = partial(model.encode, block_size=block_size, allow_unknown=allow_unknown)
     return encode(train), None if test is None else encode(test).tokens
 
 
 def _block_size(options: TextTraining, model: MaskedLM) -> int:
-    """Tokens of a block: as asked for, or as many as the size or the model takes, but at most 512."""
+    """Tokens per block: as given, else the size's or the model's length, at most 512."""
     if options.block_size is not None:
         return options.block_size
     size = SIZES.get(options.config or "small")
     return min(model.max_tokens or 512, 512 if size is None else size.block_size)
 
 
-def page_of_training(result: Mapping[str, Any]) -> Page:
-    """The held-out evidence of a masked language model, beside what the frequencies of tokens give."""
+def page_of_text_training(result: Mapping[str, Any]) -> Page:
+    """A page with the model's held-out evidence, compared with token frequencies."""
     recipe = result["recipe"]
     noun, token = ("protein", "residue") if result.get("of_residues") else ("text", "token")
     title = (

@@ -1,4 +1,4 @@
-"""What the trainings of transformers share: objective, recipe, folder and result."""
+"""Shared parts of training transformers: objective, recipe, folder and result."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -33,18 +33,18 @@ from maskevidence.texts.masked_lm import MaskedLM
 
 @dataclass(frozen=True)
 class TransformerJob:
-    """The training of one transformer."""
+    """One training of a transformer."""
 
     model: str  # "masked-lm" or "vit-mae"
     data: str  # the DATA word
     options: TransformerTraining  # how the model is trained
     design: MaskDesign  # the masks of training, one for each observation and step
     recipe: Recipe  # steps, batch size and learning rate
-    checkpoint_every: int  # the number of steps between two checkpoints
-    device: torch.device | None  # where the model is trained; None leaves it to the Trainer
+    checkpoint_every: int  # steps between two checkpoints
+    device: torch.device | None  # the device; None leaves it to the Trainer
 
     def settings(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything that the training depends on."""
+        """All settings that the training depends on."""
         return {
             **start,
             "test_fraction": self.options.test_fraction,
@@ -54,12 +54,12 @@ class TransformerJob:
         }
 
     def save(self, network: MaskedLM | MaskedImage, trained: Trained) -> None:
-        """Write the trained model and its history into the folder."""
+        """Save the trained model and its history in the folder."""
         network.save(self.options.out)
         write_atomic(self.options.out / HISTORY, trained.to_csv())
 
     def finish(self, network: nn.Module, trained: Trained, **numbers: Any) -> Result:
-        """Write `train.json`, and remove the checkpoints, which are no longer needed."""
+        """Write `train.json`, and remove the checkpoints."""
         result = write_result(
             self.model,
             self.data,
@@ -80,7 +80,7 @@ class TransformerJob:
 def transformer_job(
     model: str, data: str, options: TransformerTraining, default: Recipe, checkpoint_every: int
 ) -> TransformerJob:
-    """Read the options that both transformers have.
+    """Read the options shared by all transformers.
 
     Example:
         >>> from pathlib import Path
@@ -90,7 +90,7 @@ def transformer_job(
         (RandomSize(draws=1, replicates=1), 1)
     """
     device = training_device(options.device)
-    if is_main_process():  # while the others look, it may be writing
+    if is_main_process():  # the main process may be writing while others look
         check_training_folder(options, SETTINGS)
     word = options.objective
     if word == "likelihood":
@@ -111,5 +111,5 @@ def transformer_job(
 
 
 def numbers_of(estimate: EvidenceEstimate) -> dict[str, Any]:
-    """An estimate without its versions and command, which `train.json` holds already."""
+    """The estimate's entries, without the versions and command already in `train.json`."""
     return {name: value for name, value in estimate.to_dict().items() if name not in ("versions", "command")}

@@ -1,4 +1,4 @@
-"""transformers' Trainer with the evidence as its loss, and a callback that estimates it on held-out data."""
+"""transformers' Trainer with an evidence loss, and a callback that estimates held-out evidence."""
 
 import time
 import warnings
@@ -20,8 +20,8 @@ _transformers = import_extra("transformers", "hf", "training by transformers")
 class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
     """`transformers.Trainer` for losses that are means over the observations of a batch.
 
-    A step that accumulates batches of n_k observations with the losses L_k has the loss, and the gradient, of
-    one batch of all its observations, over all processes:
+    A step that accumulates batches of n_k observations with losses L_k has the loss and gradient of a single
+    batch of all its observations, over all processes:
 
         loss = Σ_k n_k · L_k / Σ_k n_k
 
@@ -29,18 +29,18 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
     """
 
     data_collator: Any
-    # `compute_loss` gives the mean over a batch times its share, which has the mean 1 over the accumulated
-    # batches; the Trainer divides by their number.
+    # `compute_loss` returns a batch's mean times its share, which averages 1 over the accumulated batches;
+    # the Trainer divides by their number.
     loss_is_scaled_for_ga = False
 
     def __init__(self, model: Any = None, args: Any = None, *others: Any, **keywords: Any) -> None:
         if args is not None:
             join_processes(args)
         super().__init__(model, args, *others, **keywords)
-        self.model_accepts_loss_kwargs = False  # for versions without the attribute above
+        self.model_accepts_loss_kwargs = False  # for versions without `loss_is_scaled_for_ga`
 
     def get_batch_samples(self, *args: Any, **keywords: Any) -> tuple[list[Any], float | None]:
-        """The batches of a step, and the mean number of observations in them, over all processes."""
+        """A step's batches, and the mean number of observations per batch over all processes."""
         batches, _ = super().get_batch_samples(*args, **keywords)
         if not batches:
             return batches, None
@@ -54,14 +54,14 @@ class BaseTrainer(_transformers.Trainer):  # type: ignore[misc, name-defined]
         return_outputs: bool = False,
         num_items_in_batch: float | None = None,
     ) -> Any:
-        """The loss of a batch; in training, times its share of the step's observations."""
+        """The loss of a batch; in training, weighted by its share of the step's observations."""
         loss, outputs = self.mean_loss(model, inputs)
         if num_items_in_batch is not None:
             loss = loss * (n_observations(inputs) / num_items_in_batch)
         return (loss, outputs) if return_outputs else loss
 
     def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
-        """The mean loss over the observations of a batch, and the outputs for an evaluation."""
+        """The mean loss over a batch's observations, and the outputs for evaluation."""
         raise NotImplementedError
 
 
@@ -71,21 +71,21 @@ def n_observations(batch: Mapping[str, Tensor]) -> int:
 
 
 class EvidenceTrainer(BaseTrainer):
-    """`transformers.Trainer` for the batches of a `MaskSizeCollator`: the loss is the weighted sum of scores.
+    """`transformers.Trainer` for batches of `MaskSizeCollator`: the loss is the weighted sum of scores.
 
         loss = -(1/B) Σ_i weight_i · S_i    nats per text, the mean over the texts of a batch
 
     The vocabulary head is computed at the hidden positions only. Everything else is the Trainer's:
-    optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. However
-    a step is split into accumulated batches and processes, its gradient is that of the mean over all its
-    texts. Gradients are in nats per text: multiply the usual `max_grad_norm` by the number of tokens of a
+    optimizers, schedules, accumulation, mixed precision, checkpoints, several devices and machines. However a
+    step is split into accumulated batches and processes, its gradient is the gradient of the mean over all
+    its texts. Gradients are in nats per text: multiply the usual `max_grad_norm` by the number of tokens of a
     text.
 
     The collator is told the number of each epoch, so that texts with an "id" get new masks in each epoch.
     Evaluations use the masks of the first epoch.
 
-    The arguments are those of the Trainer; `data_collator` is a `MaskSizeCollator`, and
-    `args.remove_unused_columns` must be False if texts have an "id".
+    The arguments are the Trainer's; `data_collator` is a `MaskSizeCollator`, and `args.remove_unused_columns`
+    must be False if texts have an "id".
 
     Raises:
         InputError: a different collator, or options for another loss.
@@ -118,7 +118,7 @@ class EvidenceTrainer(BaseTrainer):
             self.add_callback(_Epochs(self._train_collator))
 
     def get_train_dataloader(self) -> Any:
-        """The Trainer's loader, with a collator of its own that follows the epochs."""
+        """The Trainer's loader, with a collator that follows the epochs."""
         self._say_what_is_seen_twice()
         collator, self.data_collator = self.data_collator, self._train_collator
         try:
@@ -127,7 +127,7 @@ class EvidenceTrainer(BaseTrainer):
             self.data_collator = collator
 
     def _say_what_is_seen_twice(self) -> None:
-        """Warn if accelerate fills up the last batches of an epoch, so that each process has one."""
+        """Warn if accelerate repeats texts to fill the last batches of an epoch."""
         data, arguments = self.train_dataset, self.args
         if not hasattr(data, "__len__") or arguments.world_size == 1 or arguments.dataloader_drop_last:
             return
@@ -142,7 +142,7 @@ class EvidenceTrainer(BaseTrainer):
             )
 
     def mean_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
-        """Minus the weighted scores, mean over the texts of the batch, nats per text."""
+        """Minus the weighted scores, averaged over the texts of the batch, nats per text."""
         arguments = dict(inputs)
         if WEIGHT not in arguments or "labels" not in arguments:
             raise InputError(f"the batch has no {WEIGHT!r}; make batches with a MaskSizeCollator")
@@ -152,14 +152,14 @@ class EvidenceTrainer(BaseTrainer):
 
 
 class _Epochs(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Sets the number of the epoch in a collator."""
+    """Set the epoch of a collator."""
 
     def __init__(self, collator: MaskSizeCollator) -> None:
         self.collator = collator
         self.epoch = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
-        self.epoch = int(state.epoch or 0)  # whole epochs before the checkpoint from which training resumes
+        self.epoch = int(state.epoch or 0)  # whole epochs before the checkpoint, when training resumes
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
         self.collator.set_epoch(self.epoch)
@@ -169,7 +169,7 @@ class _Epochs(_transformers.TrainerCallback):  # type: ignore[misc, name-defined
 def evidence_loss(
     masked_lm: MaskedLM, inputs: Mapping[str, Tensor], labels: Tensor, weight: Tensor, network: Any = None
 ) -> Tensor:
-    """-(1/B) Σ_i weight_i · S_i of a batch of a `MaskSizeCollator`, nats per text; for your own loops.
+    """-(1/B) Σ_i weight_i · S_i of a `MaskSizeCollator` batch, nats per text, for your own training loop.
 
     Args:
         masked_lm: the model.
@@ -186,7 +186,7 @@ def evidence_loss(
 
 
 class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Estimates and logs the log evidence at the start, at regular steps and at the end.
+    """Estimate and log the log evidence at the start, at regular steps and at the end of training.
 
         trainer.add_callback(EvidenceCallback(trainer, held_out))
 
@@ -200,9 +200,9 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
     add transformers' `EarlyStoppingCallback` after this one.
 
     Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
-    the main process alone. The masks are always the same, so that differences come from the model. Dropout
-    is switched off meanwhile, no random number is drawn, and the model's mode is restored: the callback does
-    not change the training.
+    the main process only. All estimates use the same masks, so that differences come from the model. The
+    estimate does not change the training: dropout is off, no random number is drawn, and the model's mode is
+    restored.
 
     Args:
         trainer: the Trainer to which the callback is added.
@@ -247,28 +247,28 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.seed = seed
         self.prefix = prefix
         self.estimates: list[tuple[int, EvidenceEstimate]] = []
-        self._latest: EvidenceEstimate | None = None  # of the weights as they are now, if there is one
+        self._latest: EvidenceEstimate | None = None  # of the current weights, or None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
-        """Estimate before the first step, or before the next one after a checkpoint."""
+        """Estimate before the first step, or the first step after a checkpoint."""
         self._estimate(state)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
-        """Forget the estimate of the weights that this step changes."""
+        """Drop the estimate, because this step changes the weights."""
         self._latest = None
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
-        """Forget the estimate of the last step: the Trainer may have gone back to the best one."""
+        """Drop the last estimate, because the Trainer may have reloaded the best checkpoint."""
         self._latest = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
-        """Estimate if it is time."""
+        """Estimate at every `every` steps and at the last step."""
         every = self.every or max(1, state.max_steps // 20)
         if state.global_step % every == 0 or state.global_step == state.max_steps:
             self._estimate(state)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_keywords: Any) -> None:
-        """Add the numbers of this step to the numbers of an evaluation, on every process."""
+        """Add the current estimate to the metrics of an evaluation, on every process."""
         if self._latest is None:
             self._estimate(state)
         values = [None if self._latest is None else self._values(self._latest)]
@@ -293,13 +293,14 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.estimates.append((state.global_step, estimate))
         self._latest = estimate
         seconds = {f"{self.prefix}_seconds": time.perf_counter() - start}
-        # `log` clears this flag, here on the main process alone: the others would wait for its losses forever
+        # `log` clears this flag on the main process only; the other processes would wait for its losses
+        # forever
         should_log = self.trainer.control.should_log
         self.trainer.log(self._values(estimate) | seconds)
         self.trainer.control.should_log = should_log
 
     def _values(self, estimate: EvidenceEstimate) -> dict[str, float]:
-        """The logged numbers of an estimate; an unknown error is left out."""
+        """The numbers to log; unknown errors are left out."""
         values = {
             "log_evidence": estimate.log_evidence,
             "mask_se": estimate.mask_se,

@@ -1,4 +1,4 @@
-"""Complete trainings by transformers' Trainer: a masked language model on texts, a ViT-MAE on images."""
+"""Train by transformers' Trainer: a masked language model on texts, a ViT-MAE on images."""
 
 import math
 import random
@@ -47,7 +47,7 @@ def train_masked_lm(
     callbacks: Sequence[Callable[[Any], Any]] = (),
     device: str | torch.device | None = None,
 ) -> Trained:
-    """Train a masked language model in place by one mask per text and step.
+    """Train a masked language model in place, with one mask per text and step.
 
     The order of the texts, the masks and dropout are functions of the seed and the step: a training that
     resumes from a checkpoint ends where an uninterrupted one does. The random state of the process is left
@@ -99,19 +99,19 @@ def train_masked_lm(
     options = TrainerOptions(out, checkpoint_every, report_to, callbacks, device)
     tokens_per_text = float(tokens.n_tokens.double().mean())
     trained = run_trainer(make, recipe, options, unit="nats per token", loss_scale=tokens_per_text)
-    model.to(model.device)  # the Trainer moved the network alone
+    model.to(model.device)  # the Trainer moved only the network
     return trained
 
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """The checkpoints and reports of a training."""
+    """Checkpoints, reports, callbacks and device of a training."""
 
-    out: str | Path | None  # a folder for checkpoints and reports; None for neither
+    out: str | Path | None  # folder for checkpoints and reports; None for neither
     checkpoint_every: int  # steps between two checkpoints
-    report_to: str  # where the Trainer reports to, such as "tensorboard"; "none" for no report
-    callbacks: Sequence[Callable[[Any], Any]]  # functions of the trainer that return a callback for it
-    # where to train, as for `choose_device`; None for all GPUs, if there is one
+    report_to: str  # the Trainer's report target, such as "tensorboard"; "none" for no report
+    callbacks: Sequence[Callable[[Any], Any]]  # functions of the trainer that return a callback
+    # as for `choose_device`; None for all GPUs, if there are any
     device: str | torch.device | None = None
 
 
@@ -123,7 +123,7 @@ def run_trainer(
     unit: str,
     loss_scale: float = 1.0,
 ) -> Trained:
-    """Run a Trainer from the newest checkpoint, with a progress bar.
+    """Run a Trainer, from the newest checkpoint if there is one, with a progress bar.
 
     Args:
         loss_scale: the loss is `loss_scale` times its value in `unit`: the tokens of a text if the loss is
@@ -141,29 +141,29 @@ def run_trainer(
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         history = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
         trainer.model.eval()
-        trainer.callback_handler.callbacks.clear()  # they hold the trainer, and it holds the wrapped model
+        trainer.callback_handler.callbacks.clear()  # they keep the trainer and wrapped model alive
         del trainer
         end_processes()
     return Trained(history, None if checkpoint is None else _step_of(checkpoint), tuple(devices))
 
 
 def _devices_of(checkpoint: Path | None, device: str) -> list[str]:
-    """The devices of the training up to a checkpoint, and this one."""
+    """The devices used up to a checkpoint, plus this one."""
     file = None if checkpoint is None else checkpoint / _DEVICES
     before: list[str] = read_json(file)["devices"] if file is not None and file.exists() else []
     return [*before, *([] if device in before else [device])]
 
 
 def _folder(out: str | Path | None) -> AbstractContextManager[str]:
-    """The folder that the Trainer gets; a temporary one if nothing is kept, since it needs one.
+    """The Trainer's folder; a temporary one if nothing is kept, since the Trainer needs a folder.
 
-    The path is absolute: the Trainer would replace a leading "~" by the user's home.
+    The path is absolute because the Trainer would expand a leading "~".
     """
     return tempfile.TemporaryDirectory() if out is None else nullcontext(str(Path(out).absolute()))
 
 
 def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folder: str) -> Any:
-    """The Trainer's arguments; a gradient is clipped at `loss_scale` times `recipe.clip`."""
+    """The Trainer's arguments; gradients are clipped at `loss_scale` times `recipe.clip`."""
     device = training_device(options.device)
     slow = on_cpu(device)
     arguments = _transformers.TrainingArguments(
@@ -203,7 +203,7 @@ def _arguments(recipe: Recipe, options: TrainerOptions, loss_scale: float, folde
 
 
 def _log_every(checkpoint_every: int) -> int:
-    """Steps between two logs; each checkpoint has one, since the Trainer forgets the losses since the last.
+    """Steps between two logs, so that every checkpoint has one: the Trainer drops losses since the last log.
 
     Example:
         >>> _log_every(200), _log_every(70), _log_every(2)
@@ -213,9 +213,9 @@ def _log_every(checkpoint_every: int) -> int:
 
 
 def _train_on(arguments: Any, device: torch.device) -> None:
-    """Train on one device; by itself, the Trainer takes the first GPU, or all of them.
+    """Train on one device; by default, the Trainer takes the first GPU or all of them.
 
-    Its device is a cached property, and its accelerator has the one of the process's state.
+    The Trainer caches its device as a property; its accelerator uses the device of the process's state.
     """
     if device.type == "cuda":
         device = torch.device("cuda", device.index or 0)
@@ -238,7 +238,7 @@ def newest_checkpoint(folder: str | Path) -> Path | None:
 
 
 class _Watch(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Moves the progress bar, ends a training whose loss is not finite, and notes devices in checkpoints."""
+    """Update the progress bar, stop when the loss is not finite, and record devices in checkpoints."""
 
     def __init__(self, advance: Advance, loss_scale: float, unit: str, devices: list[str]) -> None:
         self.advance = advance
@@ -273,7 +273,7 @@ def _step_of(checkpoint: Path) -> int:
 
 @contextmanager
 def _random_state_restored() -> Iterator[None]:
-    """The Trainer seeds every generator of the process; restore their states afterwards."""
+    """Restore the random states of the process, because the Trainer seeds every generator."""
     python_state, numpy_state = random.getstate(), np.random.get_state()
     with torch.random.fork_rng():
         yield

@@ -1,1 +1,1 @@
-"""Masked image models."""
+"""Images: masked image models, readers and pixel densities."""

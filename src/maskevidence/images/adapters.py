@@ -1,4 +1,4 @@
-"""What a masked image model predicts with: a ViT-MAE of Hugging Face, or a function of images and masks."""
+"""Networks behind a masked image model: a Hugging Face ViT-MAE, or a function of images and masks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ A_VIT_MAE = "give a ViT-MAE (ViTMAEForPreTraining), such as facebook/vit-mae-bas
 
 
 def load_vit_mae(name: str, revision: str | None = None) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """Load a ViT-MAE with its decoder, weights in float32; see `MaskedImage.from_pretrained`.
+    """Load a ViT-MAE with its decoder and float32 weights; see `MaskedImage.from_pretrained`.
 
     Returns:
         The `ViTMAEForPreTraining`, the other arguments of `MaskedImage` for it (pixel_mean, pixel_std and
@@ -53,7 +53,7 @@ def save_vit_mae(
     pixel_std: list[float],
     density: PixelDensity | None,
 ) -> None:
-    """Write what `load_vit_mae` reads: the files of transformers, and the density if there is one."""
+    """Save a ViT-MAE, its preprocessing and its density, if any, for `load_vit_mae`."""
     path = Path(folder)
     size = network.config.image_size
     preprocessing = {
@@ -76,7 +76,7 @@ def save_vit_mae(
 def _preprocessing(
     transformers: Any, name: str, options: dict[str, Any]
 ) -> tuple[list[float], list[float], tuple[str, ...]]:
-    """Mean and standard deviation of (level / 255 - mean) / std, and notes on what was assumed."""
+    """Mean and standard deviation in (level / 255 - mean) / std, and notes on assumptions."""
     file = transformers.utils.cached_file(
         name,
         PREPROCESSING_FILE,
@@ -116,14 +116,14 @@ class ViTMAENetwork(nn.Module):
     def forward(
         self, pixels: Float[Tensor, "b C H W"], hidden: Bool[Tensor, "b D"]
     ) -> Float[Tensor, "b D K"]:
-        """Predictions of all patches, shape (b, D, K); only those of hidden patches have a meaning."""
+        """Predictions for all patches, shape (b, D, K); only those at hidden patches are meaningful."""
         return self.ask(self.model, pixels, hidden).logits
 
     @staticmethod
     def ask(
         model: Any, pixels: Float[Tensor, "b C H W"], hidden: Bool[Tensor, "b D"], through: Any = None
     ) -> Any:
-        """The model's whole output, with its own loss, for given hidden patches.
+        """Call the model with given hidden patches; return its whole output, with its own loss.
 
         ViT-MAE hides the fraction `mask_ratio` of the patches, those with the largest noise, and keeps the
         others in the order of their noise.
@@ -155,23 +155,23 @@ def _mask_ratio(config: Any, ratio: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PatchNetwork:
-    """A network that predicts hidden patches, and the images it reads."""
+    """A network that predicts hidden patches, and the size of its images."""
 
-    # a function or `torch.nn.Module` from images (b, C, H, W) and hidden patches (b, D), the same number in
-    # each row, to predictions (b, D, P·P·C)
+    # a function or `torch.nn.Module` from images (b, C, H, W) and hidden patches (b, D), equally many in each
+    # row, to predictions (b, D, P·P·C)
     predict: Callable[[Tensor, Tensor], Tensor]
     image_size: int  # H and W, in pixels
     patch_size: int  # P, in pixels
     channels: int  # C
     norm_pix_loss: bool = False  # whether it predicts normalised patches
-    conditionals: Conditionals = "learned"  # what its predictions of pixels are; see `MaskedModel`
+    conditionals: Conditionals = "learned"  # kind of the predictions; see `MaskedModel`
     transformer: Any = None  # the transformers model behind it; None for a function
 
     def __post_init__(self) -> None:
         check_patch_size(self.image_size, self.image_size, self.patch_size)
 
     def settings(self) -> dict[str, Any]:
-        """What decides the predictions besides the weights, as content for JSON."""
+        """The settings, besides the weights, that determine the predictions, as JSON values."""
         shape = {"image_size": self.image_size, "patch_size": self.patch_size, "channels": self.channels}
         if self.transformer is None:
             return shape
@@ -180,7 +180,7 @@ class PatchNetwork:
 
 
 def vit_mae_adapter(model: Any) -> PatchNetwork:
-    """A `ViTMAEForPreTraining` as a `PatchNetwork`."""
+    """Wrap a `ViTMAEForPreTraining` as a `PatchNetwork`."""
     config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", None) != "vit_mae" or not hasattr(model, "decoder"):
         raise InputError(f"{type(model).__name__} has no decoder that predicts patches; {A_VIT_MAE}")

@@ -1,4 +1,4 @@
-"""Calibration of a masked image model: a variance for each mask size, fitted to held-out images."""
+"""Calibrate a masked image model: fit a variance for each mask size to held-out images."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -17,9 +17,9 @@ from maskevidence.images.options import DensityName
 from maskevidence.images.patches import random_masks
 from maskevidence.images.pixel_density import PixelDensity, discretised_log_prob
 
-MASK_KEY = 0x76617269  # keeps the masks of the calibration apart from those of the scores
-# The likeliest variance of the discretised density is searched on this many pixels of each size: its
-# standard error is then 0.6 % of it.
+MASK_KEY = 0x76617269  # so that calibration and scoring use different masks
+# The best variance of the discretised density is searched on this many pixels per size, for a standard error
+# of 0.6 %.
 _SEARCHED_PIXELS = 2**16
 _SEARCH_STEPS = 40
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -30,7 +30,7 @@ def fit_variances(
     tokens: Tokens,
     density: PixelDensity,
 ) -> PixelDensity:
-    """The density with a variance for each of its sizes, from one random mask of that size for each image.
+    """Fit a variance for each size of the density, from one random mask per image and size.
 
     Args:
         predicted: from a mask to the hidden patches and their predictions, one call after the other.
@@ -59,11 +59,10 @@ def fit_variance(
     n_pixels: int,
     seed: int = 0,
 ) -> float:
-    """The variance under which predicted pixels are likeliest, from one batch of them after the other.
+    """The maximum-likelihood variance of predicted pixels, which arrive in batches.
 
-    For the Gaussian it is the mean squared error. For the discretised density there is no closed form: a
-    golden-section search over log v ends within 10⁻⁶ of it, on about 65,536 randomly chosen pixels if there
-    are more.
+    For the Gaussian it is the mean squared error. The discretised density has no closed form: a
+    golden-section search finds log v to 10⁻⁶, on about 65,536 randomly chosen pixels if there are more.
 
     Example:
         >>> fit_variance("gaussian", [(torch.tensor([1.0, 5.0]), torch.tensor([2.0, 2.0]))], n_pixels=2)
@@ -99,7 +98,7 @@ def fit_variance(
 
 
 def spread_sizes(n_patches: int, at_most: int = 32) -> tuple[int, ...]:
-    """The sizes 1..D, or `at_most` of them, evenly spread, with the first and the last.
+    """The sizes 1..D, or `at_most` evenly spread ones including both ends.
 
     Example:
         >>> spread_sizes(4), spread_sizes(196, at_most=4)
@@ -112,7 +111,7 @@ def spread_sizes(n_patches: int, at_most: int = 32) -> tuple[int, ...]:
 
 
 def _golden_section(loss: Callable[[float], float], low: float, high: float) -> float:
-    """The minimiser of a function with a single minimum between two points."""
+    """Minimise a function that has a single minimum between two points."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = loss(left), loss(right)
     for _ in range(_SEARCH_STEPS):

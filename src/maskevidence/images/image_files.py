@@ -1,6 +1,5 @@
-"""Images of one size, as grey or colour levels 0..255: from folders, Parquet files, and the hub."""
+"""Read images of one size as grey or colour levels 0..255, from folders, Parquet files and the hub."""
 
-import hashlib
 import io
 import os
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from jaxtyping import Int64, UInt8
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
 from maskevidence.core.support.checks import some_of, whole_number
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.sources import (
     HubSet,
@@ -36,17 +36,17 @@ _PREFERRED = ("image", "img")
 
 
 class _BadImage(Exception):
-    """Says why an image cannot be used, as the end of a sentence about it."""
+    """An image that cannot be used; its message completes a sentence about the image."""
 
 
-# Names and contents of image files; a path, of a file, is read when the image is decoded.
+# Names and contents of image files; a path is read when the image is decoded.
 _Content = bytes | Path | _BadImage
 _Encoded = list[tuple[str, _Content]]
 
 
 @dataclass(frozen=True)
 class Images:
-    """Images of one size.
+    """A set of images of one size.
 
     Attributes:
         name: where they come from, as the user named it.
@@ -71,14 +71,11 @@ class Images:
         return len(self.pixels)
 
     def fingerprint(self) -> str:
-        """A hash of sizes, pixels and positions: equal images have equal fingerprints."""
-        digest = hashlib.sha256(str(self.pixels.shape).encode())
-        digest.update(np.ascontiguousarray(self.ids).tobytes())
-        digest.update(np.ascontiguousarray(self.pixels).tobytes())
-        return digest.hexdigest()
+        """Hash sizes, pixels and positions; equal images have equal fingerprints."""
+        return digest(str(self.pixels.shape), self.ids, self.pixels)
 
     def select(self, rows: Int64[np.ndarray, " n"] | slice) -> "Images":
-        """The images at these positions."""
+        """Select images by position."""
         labels = None if self.labels is None else tuple(np.array(self.labels, dtype=object)[rows])
         return replace(self, pixels=self.pixels[rows], ids=self.ids[rows], labels=labels)
 
@@ -87,7 +84,7 @@ class Images:
         return self.select(slice(whole_number("limit", limit, 1)))
 
     def split(self, test_fraction: float, seed: int) -> tuple["Images", "Images"]:
-        """Split off a held-out part, chosen at random; both parts keep their order.
+        """Split off a random held-out part; both parts keep their order.
 
         Raises:
             InputError: a fraction outside (0, 1), or one that leaves a part empty.
@@ -96,9 +93,11 @@ class Images:
         return self.select(train), self.select(test)
 
     def table(self) -> Table:
-        """The pixels as columns in [0, 1], a row per image, in the order row, column, channel.
+        """The pixels as a table with values in [0, 1], one row per image, columns ordered by row, column,
+        channel.
 
-        A column is named r3c17 for row 3 and column 17 of a grey image, r3c17b2 for the blue of a colour one.
+        A column is named r3c17 for row 3 and column 17 of a grey image, r3c17b2 for the blue channel of a
+        colour image.
         """
         n, height, width, channels = self.pixels.shape
         ends = [""] if channels == 1 else [f"b{channel}" for channel in range(channels)]
@@ -116,7 +115,7 @@ def read_images(
     resize: tuple[int, int] | None = None,
     skip_bad: bool = False,
 ) -> Images:
-    """Read images, all of one size, as grey or colour levels 0..255.
+    """Read images of one size as grey or colour levels 0..255.
 
     Args:
         source: a folder of images, with subfolders for classes and, above these, for splits; a Parquet file
@@ -168,7 +167,7 @@ def read_images(
 def _decode_all(
     source: str, encoded: _Encoded, resize: tuple[int, int] | None, skip_bad: bool
 ) -> tuple[dict[int, UInt8[np.ndarray, "H W C"]], list[str], int]:
-    """The images by position, names of those that cannot be read, and the number of resized ones."""
+    """Decode all images: levels by position, names of unreadable images, and the number of resized ones."""
     decoded: dict[int, UInt8[np.ndarray, "H W C"]] = {}
     bad: list[str] = []
     n_resized = 0
@@ -198,7 +197,7 @@ def _decode_all(
 
 
 def _decode(content: _Content) -> UInt8[np.ndarray, "H W C"]:
-    """An image file's levels: one channel for modes without colour, otherwise three."""
+    """Decode an image file into levels: one channel for modes without colour, otherwise three."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     if isinstance(content, _BadImage):
@@ -235,7 +234,7 @@ def _by(pixels: UInt8[np.ndarray, "H W C"]) -> str:
 
 
 def is_image_source(source: str) -> bool:
-    """Whether a DATA word means images: a data set's name, a folder, "hub:", or a Parquet file with images.
+    """Whether DATA means images: a data set's name, a folder, "hub:...", or a Parquet file with images.
 
     Example:
         >>> is_image_source("mnist:test"), is_image_source("digits")
@@ -248,7 +247,7 @@ def is_image_source(source: str) -> bool:
 
 
 def _find_images(source: str, column: str | None, limit: int | None) -> _Encoded:
-    """Names and contents of the image files behind a source, in its order; see `read_images`."""
+    """Find the image files of a source, by name and content, in order; see `read_images`."""
     located = find_source(source, IMAGE_SETS, (".parquet",))
     if located is None:
         if Path(source).suffix or source.startswith((".", "/", "~")):
@@ -318,9 +317,9 @@ def _from_dataset(source: str, dataset: Any, column: str | None, limit: int | No
 
 
 def _entry(row: int, cell: Any, caches: Sequence[str | Path] = ()) -> tuple[str, _Content]:
-    """One cell of an image column: bytes, or a dictionary of bytes and path as the hub stores it.
+    """Read a cell of an image column: bytes, or the hub's dictionary of bytes and path.
 
-    A path is read inside of the hub's caches only: a table must not choose among the files of this machine.
+    Only paths within the hub's caches are read: a table must not choose among the files of this machine.
     """
     content: _Content
     if isinstance(cell, dict) and not cell.get("bytes") and cell.get("path"):
@@ -335,7 +334,7 @@ def _entry(row: int, cell: Any, caches: Sequence[str | Path] = ()) -> tuple[str,
 
 
 def _regular(file: Path) -> Path | _BadImage:
-    """A path if a file is there: reading a pipe or a device would wait for ever."""
+    """Return the path if it is a regular file: reading a pipe or a device would block forever."""
     if file.is_file():
         return file
     if file.is_symlink() and not file.exists():
@@ -344,7 +343,7 @@ def _regular(file: Path) -> Path | _BadImage:
 
 
 def _holds_images(file: Path) -> bool:
-    """Whether a Parquet file can be read and has a column that can hold images."""
+    """Whether a Parquet file is readable and has a column that can hold images."""
     from pyarrow import parquet
 
     try:
@@ -368,7 +367,7 @@ def _image_columns(schema: Any) -> list[str]:
 
 
 def _choose_column(source: str, column: str | None, names: list[str], images: list[str]) -> str:
-    """The column named, or the preferred or only one of those that hold images."""
+    """The named column, else the preferred or only column that holds images."""
     if column is not None:
         if column not in names:
             raise InputError(f"{source!r} has no column {column!r}; it has {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""Images: what commands ask of them, without torch until it is needed."""
+"""The kind "images"; imports torch only when needed."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from maskevidence.images.options import ImageOptions
 
 
 class ImageKind(Kind):
-    """Images, and masked image models."""
+    """Images and masked image models."""
 
     name = "images"
     nouns = "masked image models"

@@ -1,4 +1,4 @@
-"""Masked image models: ViT-MAE of Hugging Face, or any network that predicts hidden patches."""
+"""Masked image models: Hugging Face's ViT-MAE, or any network that predicts hidden patches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -45,25 +45,24 @@ from maskevidence.images.pixel_density import (
 
 _BATCH_TOKENS = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE = 2**15
-_BATCH_BYTES = 2**27  # of the pixels that are sorted by mask size together
+_BATCH_BYTES = 2**27  # of pixels sorted by mask size together
 
 
 class MaskedImage(HasPage, nn.Module):
-    """The conditionals of a masked autoencoder of images: a density around the prediction of a hidden patch.
+    """A masked autoencoder of images as a density of hidden patches given the visible ones.
 
     Tokens are patches, each a vector of its pixels' levels. Create a model with `from_pretrained` or
     `from_callable`; the constructor takes transformers' `ViTMAEForPreTraining` in memory. The network
     predicts pixels but knows no density: `calibrate` fits one (`PixelDensity`), after which the model can be
     scored.
 
-    The encoder sees only visible patches, at every mask size: the images of one call have the same number of
-    hidden patches, each with its own mask. Patches that are neither maskable nor context are hidden, too, and
-    not scored.
+    The encoder sees only visible patches: the images of one call have equally many hidden patches, each image
+    with its own mask. Patches that are neither maskable nor context are hidden, too, but not scored.
 
     A network trained with `norm_pix_loss` predicts patches normalised by their own mean and variance. These
-    belong to what is hidden, so bringing the prediction back to pixels with them would look at the answer.
-    Instead, the normalised patch itself is scored, with kind `pseudo`, or with `patch_statistics="visible"`
-    the pixels, brought back with the mean and variance of the visible patches.
+    depend on the hidden pixels, so converting the prediction to pixels with them would leak the answer.
+    Instead, the normalised patch itself is scored, with kind `pseudo`; or, with `patch_statistics="visible"`,
+    the pixels, converted with the mean and variance of the visible patches.
 
     Args:
         model: a `ViTMAEForPreTraining`, or a `PatchNetwork`.
@@ -82,7 +81,7 @@ class MaskedImage(HasPage, nn.Module):
         norm_pix_loss: whether the network predicts normalised patches.
         conditionals: "learned", or "transformed" if normalised patches are scored: their area is not an
             evidence of pixels.
-        base_measure: what the density is relative to, None before calibration; see `MaskedModel`.
+        base_measure: of the density, None before calibration; see `MaskedModel`.
         notes: what a user should know about the model, one sentence each.
 
     Raises:
@@ -118,14 +117,14 @@ class MaskedImage(HasPage, nn.Module):
         self.n_patches = (self.image_size // self.patch_size) ** 2
         self.norm_pix_loss = self._adapter.norm_pix_loss
         self.notes: tuple[str, ...] = ()
-        # buffers, because they change the numbers: the fingerprint of a model covers its buffers
+        # buffers, because they affect the numbers and fingerprints include buffers
         self.register_buffer("pixel_mean", _per_channel(pixel_mean, self.channels, "mean"))
         self.register_buffer("pixel_std", _per_channel(pixel_std, self.channels, "standard deviation"))
         self.batch_tokens = batch_tokens
         self.density = density
 
     def page(self) -> Page:
-        """What the model is."""
+        """A page that describes the model."""
         sizes = {"image_size": self.image_size, "patch_size": self.patch_size}
         return model_page(self, {"network": type(self.network).__name__, **sizes})
 
@@ -138,7 +137,7 @@ class MaskedImage(HasPage, nn.Module):
         batch_tokens: int | None = None,
         revision: str | None = None,
     ) -> "MaskedImage":
-        """Load a ViT-MAE from a folder or from the Hugging Face hub, with its density if it has one.
+        """Load a ViT-MAE, with its density if it has one, from a folder or the Hugging Face hub.
 
         Args:
             name_or_path: a folder that `save` or `save_pretrained` wrote, or OWNER/NAME on the hub.
@@ -178,7 +177,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         conditionals: Conditionals = "learned",
         batch_tokens: int | None = None,
     ) -> "MaskedImage":
-        """Use any network that predicts hidden patches, for models outside transformers.
+        """Wrap any network that predicts hidden patches, for models outside transformers.
 
         Args:
             fn: maps images (b, C, H, W), as (level / 255 - pixel_mean) / pixel_std, and hidden patches
@@ -239,7 +238,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     @property
     def n_pixels(self) -> int:
-        """Numbers in an image: H·W·C, the dimensions of bits per dimension."""
+        """Numbers per image, H·W·C; the dimensions of bits per dimension."""
         return self.image_size**2 * self.channels
 
     def tokens(
@@ -261,15 +260,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return Tokens(values, maskable, torch.zeros_like(maskable), numbers)
 
     def pixel_values(self, patches: Shaped[Tensor, "b D K"]) -> Float[Tensor, "b C H W"]:
-        """Patches of levels as images that the network reads: preprocessed, channels first."""
+        """Turn patches of levels into the network's input images: preprocessed, channels first."""
         pixels = self._in_model_units(patches.to(self.device))
         images = unpatchify(pixels, self.image_size, self.image_size, self.channels)
         return images.permute(0, 3, 1, 2)
 
     def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """Split pairs of image and mask into parts in which each mask size occurs often, of at most 128 MiB.
+        """Split pairs of image and mask into parts of at most 128 MiB, large enough to repeat each mask size.
 
-        `log_conditionals` sorts the pairs of a part by size and calls the network with images of one size.
+        `log_conditionals` sorts a part's pairs by mask size; each call of the network has pairs of one size.
 
         Args:
             n_present: shape (n_pairs,); not used, since all images have the same number of patches.
@@ -282,7 +281,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             yield np.arange(start, min(start + per_part, len(n_present)))
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """log p(x_j | x_visible) of patches in nats, shape (B, D), float64; 0 where not masked.
+        """log p(x_j | x_visible) of patches, nats, shape (B, D), float64; 0 where not masked.
 
         Differentiable. It is a density per level (0..255), a probability for the discretised density, or a
         density of the normalised patch if that is scored.
@@ -302,7 +301,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return put_in_place(self._calls(tokens, masked), log_prob, like=masked)
 
     def reconstruction_losses(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The mean squared error of each hidden patch, as ViT-MAE is trained by, shape (B, D); 0 elsewhere.
+        """The mean squared error of each hidden patch, ViT-MAE's training loss, shape (B, D); 0 elsewhere.
 
         The units are the network's own: squared preprocessed pixels, or squared standard deviations of the
         patch with `norm_pix_loss`. The mean over hidden patches is the loss of `ViTMAEForPreTraining`.
@@ -316,7 +315,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return put_in_place(self._calls(tokens, masked), loss, like=masked)
 
     def reconstruct(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D K"]:
-        """The patches with hidden ones replaced by their predictions, in levels (not rounded or clipped).
+        """Replace hidden patches by their predictions, in levels (not rounded or clipped).
 
         Raises:
             InputError: a network of normalised patches that is not calibrated with statistics of visible
@@ -390,7 +389,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self.density
 
     def save(self, folder: str | Path) -> None:
-        """Write a ViT-MAE as transformers saves it, with preprocessing and density, for `from_pretrained`."""
+        """Save a ViT-MAE as transformers does, with preprocessing and density, for `from_pretrained`."""
         network = self._adapter.transformer
         if network is None:
             raise InputError(
@@ -399,11 +398,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
         save_vit_mae(folder, network, self.pixel_mean.tolist(), self.pixel_std.tolist(), self.density)
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """What decides the numbers besides weights, buffers and density, as content for JSON."""
+        """The settings, besides weights, buffers and density, that determine the numbers, as JSON values."""
         return self._adapter.settings()
 
     def _calls(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Iterator[PatchCall]:
-        """The network's answers, in calls of images with the same number of hidden patches."""
+        """The network's predictions, in calls of images with equally many hidden patches."""
         shape = (self.n_patches, self.n_pixels // self.n_patches)
         if tuple(tokens.values.shape[1:]) != shape:
             raise InputError(
@@ -422,7 +421,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def _targets(
         self, call: PatchCall, patch_statistics: PatchStatistics | None, density: PixelDensity | None
     ) -> tuple[Shaped[Tensor, "n K"], Float[Tensor, "n K"]]:
-        """The scored patches and their predictions, in the units of the density."""
+        """The scored patches and their predictions, in the density's units."""
         levels, outputs = call.levels[call.scored], call.outputs[call.scored]
         if self.norm_pix_loss:
             if patch_statistics is None:
@@ -434,7 +433,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return levels, self._in_levels(outputs)
 
     def _mean_of_patches(self, tokens: Tokens) -> tuple[float, float]:
-        """Mean and variance of a patch, averaged over all patches of these images, in the network's units."""
+        """A patch's mean and variance, averaged over all patches of these images, in the network's units."""
         means, variances = [], []
         for rows in torch.split(tokens.values, 256):
             patches = self._in_model_units(rows.to(self.device))

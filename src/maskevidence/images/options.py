@@ -1,4 +1,4 @@
-"""The options of masked image models."""
+"""Options of masked image models."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -12,7 +12,7 @@ PatchStatistics = Literal["visible"]
 
 @dataclass(frozen=True)
 class ImageOptions(Sample):
-    """How a masked image model is loaded, the images that it scores, and the likelihood of pixels."""
+    """Options to load a masked image model, read the images to score, and choose the pixel density."""
 
     kind: ClassVar[str] = "images"
     panel: ClassVar[str] = "Images"

@@ -1,4 +1,4 @@
-"""Images as patches: the tokens of a masked image model, and back."""
+"""Cut images into patches, a masked image model's tokens, and put patches back together."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from maskevidence.core.tokens import Tokens
 
 
 class PatchCall(NamedTuple):
-    """One call of the network, for images with the same number of hidden patches."""
+    """One call of the network, on images with equally many hidden patches."""
 
     rows: Int64[Tensor, " b"]  # (b,), positions of the images in the batch
     scored: Bool[Tensor, "b D"]  # (b, D), the hidden patches to score
@@ -31,7 +31,7 @@ def calls_by_size(
     images_at_once: int,
     device: torch.device,
 ) -> Iterator[PatchCall]:
-    """The network's answers, one call after the other; images without a masked patch are left out.
+    """Call the network on images grouped by the number of hidden patches; skip images without masked patches.
 
     Args:
         predict: from patches (b, D, K) and hidden ones (b, D) to predictions (b, D, K).
@@ -53,7 +53,7 @@ def put_in_place(
     values_of: Callable[[PatchCall], Float[Tensor, " n"]],
     like: Bool[Tensor, "B D"],
 ) -> Float64[Tensor, "B D"]:
-    """The numbers of the scored patches of each call, row by row, put into zeros of the shape of `like`."""
+    """Compute numbers for each call's scored patches and place them into zeros of the shape of `like`."""
     result = torch.zeros(like.shape, dtype=torch.float64, device=like.device)
     numbers, row, column = [], [], []
     for call in calls:
@@ -90,7 +90,7 @@ def patchify(pixels: Shaped[Tensor, "N H W C"], patch_size: int) -> Shaped[Tenso
 
 
 def check_patch_size(height: int, width: int, patch_size: int) -> None:
-    """Raise an InputError unless patches of this size fill images of this height and width."""
+    """Check that patches of this size fill images of this height and width."""
     if patch_size < 1 or height % patch_size or width % patch_size:
         raise InputError(
             f"images of {size_in_words((height, width))} pixels cannot be cut into patches of "
@@ -101,7 +101,7 @@ def check_patch_size(height: int, width: int, patch_size: int) -> None:
 def unpatchify(
     patches: Shaped[Tensor, "N D K"], height: int, width: int, channels: int
 ) -> Shaped[Tensor, "N H W C"]:
-    """Put patches together to images: the inverse of `patchify`.
+    """Put patches back together into images, the inverse of `patchify`.
 
     Example:
         >>> import torch
@@ -121,7 +121,7 @@ def unpatchify(
 
 
 def random_masks(tokens: Tokens, size: int, seed: int) -> Bool[Tensor, "B D"]:
-    """A random mask of one size for each observation, keyed by seed and id like those of `EverySize`.
+    """A random mask of the given size for each observation, keyed by seed and id as in `EverySize`.
 
     Example:
         >>> tokens = Tokens.from_array(np.ones((3, 5)))
@@ -135,7 +135,7 @@ def random_masks(tokens: Tokens, size: int, seed: int) -> Bool[Tensor, "B D"]:
 
 
 def check_images(pixels: np.ndarray, image_size: int, channels: int) -> None:
-    """Raise an InputError unless a model of this size and colour reads the images.
+    """Check that a model of this size and number of channels can read the images.
 
     Example:
         >>> check_images(np.zeros((5, 32, 32, 3), dtype=np.uint8), 28, 3)
@@ -162,7 +162,7 @@ resize them (--resize 28), or give a model of their size
 
 
 def size_in_words(size: tuple[int, ...]) -> str:
-    """Height and width, joined with a multiplication sign.
+    """Height and width, joined by a multiplication sign.
 
     Example:
         >>> size_in_words((28, 32))

@@ -32,9 +32,9 @@ NORMALISED = "density of normalised patches"
 
 @dataclass(frozen=True)
 class PixelDensity:
-    """A density with its variances, fitted by maximum likelihood to held-out images.
+    """A pixel density with variances fitted by maximum likelihood to held-out images.
 
-    Between two fitted sizes log v is interpolated linearly in the size; beyond them the nearest is used.
+    Between two fitted sizes, log v is interpolated linearly in the size; outside, the nearest size is used.
 
     Example:
         >>> density = PixelDensity("gaussian", sizes=(1, 3), variances=(1.0, 4.0), n_patches=4)
@@ -43,17 +43,17 @@ class PixelDensity:
     """
 
     name: DensityName  # "gaussian" or "discretised"
-    sizes: tuple[int, ...]  # the numbers of hidden patches that a variance was fitted for, ascending
+    sizes: tuple[int, ...]  # numbers of hidden patches with a fitted variance, ascending
     variances: tuple[float, ...]  # one for each size, in levels², or in the units of a normalised patch
     n_patches: int  # D, the number of patches of an image
-    n_images: int | None = None  # the number of images that the variances were fitted to
-    seed: int | None = None  # seed of the masks that the variances were fitted with
-    # "visible" for a model of normalised patches whose predictions are brought back to pixels with mean and
-    # variance of the visible patches; None otherwise
+    n_images: int | None = None  # number of images in the fit
+    seed: int | None = None  # seed of the masks in the fit
+    # "visible" if predictions of normalised patches are converted to pixels with the mean and variance of the
+    # visible patches; None otherwise
     patch_statistics: PatchStatistics | None = None
-    # with "visible": the mean of a patch if none is visible, in the model's pixel units
+    # with "visible": a patch's mean when no patch is visible, in the model's pixel units
     patch_mean: float | None = None
-    patch_variance: float | None = None  # with "visible": its variance in that case
+    patch_variance: float | None = None  # with "visible": a patch's variance in that case
 
     def __post_init__(self) -> None:
         if self.name not in DENSITIES:
@@ -80,17 +80,17 @@ class PixelDensity:
         means: Float[Tensor, "n K"],
         variance: Float[Tensor, " n"],
     ) -> Float[Tensor, " n"]:
-        """log p of whole patches, the sum over their pixels, nats, shape (n,), float64."""
+        """log p of whole patches, summed over their pixels, nats, shape (n,), float64."""
         of_pixels = gaussian_log_prob if self.name == "gaussian" else discretised_log_prob
         return of_pixels(values, means, variance[:, None]).sum(1)
 
     def to_dict(self) -> dict[str, Any]:
-        """The content that is written to files."""
+        """The fields as JSON values."""
         return asdict(self) | {"sizes": list(self.sizes), "variances": list(self.variances)}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "PixelDensity":
-        """The density that `to_dict` described.
+        """Build the density from the result of `to_dict`.
 
         Example:
             >>> density = PixelDensity("discretised", (1,), (9.0,), n_patches=4)
@@ -105,7 +105,7 @@ class PixelDensity:
 
 
 def check_target(density: DensityName, patch_statistics: PatchStatistics | None, *, normalised: bool) -> None:
-    """Raise an InputError unless a network, of `normalised` patches or not, can have this density."""
+    """Check that a network, of `normalised` patches or not, can have this density."""
     if patch_statistics not in (None, "visible"):
         raise InputError(f"patch_statistics={patch_statistics!r}; give 'visible' or None")
     if patch_statistics is not None and not normalised:
@@ -153,10 +153,10 @@ def discretised_log_prob(
     means: Float[Tensor, "*pixels"],
     variance: Float[Tensor, "..."],
 ) -> Float[Tensor, "*pixels"]:
-    """log P of the levels 0..255 of a Gaussian rounded to them, elementwise, nats, float64.
+    """log P(level) of a Gaussian rounded to the levels 0..255, elementwise, nats, float64.
 
-    log(Φ(b) - Φ(a)) with a < b is computed in the tail in which both are small (mirrored if a > 0), as
-    log Φ(b) + log(1 - exp(log Φ(a) - log Φ(b))), so that far levels keep their digits.
+    log(Φ(b) - Φ(a)), a < b, is computed in the tail where both are small (mirrored if a > 0), as log Φ(b) +
+    log(1 - exp(log Φ(a) - log Φ(b))), so that levels far from the mean keep their digits.
 
     Example:
         >>> levels = torch.arange(256)
@@ -175,11 +175,11 @@ def discretised_log_prob(
     return log_b + torch.log1p(-torch.exp(log_a - log_b))
 
 
-_EPSILON = 1e-6  # ViT-MAE's own, under the root of a patch's variance
+_EPSILON = 1e-6  # ViT-MAE's constant under the root of a patch's variance
 
 
 def normalised(patches: Float[Tensor, "n K"]) -> Float[Tensor, "n K"]:
-    """Each patch with mean 0 and variance 1.
+    """Scale each patch to mean 0 and variance 1.
 
     Example:
         >>> normalised(torch.tensor([[1.0, 3.0]]))
@@ -192,16 +192,16 @@ def normalised(patches: Float[Tensor, "n K"]) -> Float[Tensor, "n K"]:
 def brought_back(
     outputs: Float[Tensor, "n K"], mean: Float[Tensor, " n"], variance: Float[Tensor, " n"]
 ) -> Float[Tensor, "n K"]:
-    """Normalised patches as patches with this mean and variance: the inverse of `normalised`."""
+    """Scale normalised patches to a given mean and variance, the inverse of `normalised`."""
     return outputs * (variance[:, None] + _EPSILON).sqrt() + mean[:, None]
 
 
 def visible_statistics(
     patches: Float[Tensor, "b D K"], hidden: Bool[Tensor, "b D"], density: PixelDensity
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-    """Mean and variance of a patch, averaged over the visible patches of each image.
+    """A patch's mean and variance, averaged over each image's visible patches.
 
-    If no patch is visible, they are those of the images of the calibration, which the density holds.
+    Without visible patches, the density's values from the calibration images are used.
     """
     visible = ~hidden
     count = visible.sum(1)

@@ -1,4 +1,4 @@
-"""Masked image models: how images are read, pixel variances fitted to some, and a run's images read again."""
+"""Load masked image models, fit pixel variances, and read a run's images again."""
 
 import math
 from pathlib import Path
@@ -20,7 +20,7 @@ from maskevidence.images.summary import DENSITY, N_PIXELS
 from maskevidence.runs import DataSource, RunDirectory
 from maskevidence.runs.prepared import Prepared
 
-CALIBRATION_FRACTION = 0.2  # of the images, to fit variances before the others are scored
+CALIBRATION_FRACTION = 0.2  # share of the images to fit variances to; the others are scored
 MAX_CALIBRATION_IMAGES = 512
 _CALIBRATION = 0x696D6167
 
@@ -52,7 +52,7 @@ def prepare(
     if options.test_fraction is not None:
         _, images = images.split(options.test_fraction, options.seed)
         notes.append(f"scored on the {len(images):,} images held out")
-    loaded.tokens(images.pixels[:1])  # raises now, not after the calibration, if the images do not fit
+    loaded.tokens(images.pixels[:1])  # refuses unsuitable images before the calibration
     if _asks_for_calibration(loaded, options):
         images, note = _calibrate(loaded, images, options, out)
         notes.append(note)
@@ -89,7 +89,7 @@ def read(data: str, reading: ImageFiles = ImageFiles(), *, limit: int | None = N
 
 
 def reopen(source: DataSource, seed: int) -> Images:
-    """The images of a run, read again by the name and with the options that run.json records.
+    """Read a run's images again, with the name and options in run.json.
 
     Args:
         seed: of the run, which also chose the images that variances were fitted to.
@@ -114,7 +114,7 @@ def _asks_for_calibration(model: MaskedImage, options: ImageOptions) -> bool:
 def _calibrate(
     model: MaskedImage, images: Images, options: ImageOptions, out: Path | None
 ) -> tuple[Images, str]:
-    """Give the model a density fitted to some of the images."""
+    """Fit a density to some of the images and set it as the model's; return the other images and a note."""
     seed = options.seed
     fraction = CALIBRATION_FRACTION if options.calibration_fraction is None else options.calibration_fraction
     if not 0 < fraction < 1 or len(images) < 2:
@@ -141,15 +141,15 @@ def _calibrate(
 
 
 def _parts(images: Images, n: int, seed: int) -> tuple[Images, Images]:
-    """The images that are scored, and the `n` images that variances are fitted to."""
+    """Split the images into those to score and `n` to fit variances to."""
     _, fitted = held_out_rows(len(images), n / len(images), int(keyed_bits(seed, _CALIBRATION)))
     return images.select(np.setdiff1d(np.arange(len(images)), fitted)), images.select(fitted)
 
 
 def _density_of_run(out: Path | None, model: str | None, scored: Images) -> PixelDensity | None:
-    """The density that a run directory holds for this model and these images, or None.
+    """The density stored in a run directory for this model and these images, or None.
 
-    A resumed run needs exactly the numbers of its first part, and does not have to compute them again.
+    A resumed run needs the same variances as its first part, and need not compute them again.
     """
     manifest = None if out is None else RunDirectory(out).manifest()
     if manifest is None or DENSITY not in manifest.details:
@@ -160,7 +160,7 @@ def _density_of_run(out: Path | None, model: str | None, scored: Images) -> Pixe
 
 
 def _what_is_scored(model: MaskedImage, density: PixelDensity) -> list[str]:
-    """Notes on the target, which is not always the pixels."""
+    """Notes on what is scored: normalised patches, or pixels and their units."""
     if model.conditionals == "transformed":
         return [
             "the model predicts normalised patches (norm_pix_loss), and these are scored: turning them back "

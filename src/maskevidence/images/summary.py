@@ -1,4 +1,4 @@
-"""Further results of an estimate on images: bits per dimension and reconstruction losses."""
+"""Further results for images: bits per dimension and reconstruction losses."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ from maskevidence.images.pixel_density import PixelDensity
 
 
 class ReconstructionLoss(nn.Module):
-    """Minus the reconstruction loss of a masked autoencoder, by mask size.
+    """A masked autoencoder's negative reconstruction loss, by mask size.
 
-    It is not a log-probability: `estimate_evidence` gives the curve of minus the mean squared error, with
-    kind `pseudo`.
+    It is not a log-probability: `estimate_evidence` returns minus the mean squared error as a curve over mask
+    sizes, with kind `pseudo`.
 
     Args:
         model: the masked autoencoder; it needs no density.
@@ -43,7 +43,7 @@ class ReconstructionLoss(nn.Module):
         return -self.model.reconstruction_losses(tokens, masked)
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """Those of the model."""
+        """The model's settings."""
         return self.model.fingerprint_settings()
 
 
@@ -51,7 +51,7 @@ DENSITY, N_PIXELS = "pixel_density", "n_pixels"
 
 
 def image_summary(details: Mapping[str, Any], log_evidence: float, curve: Curve) -> dict[str, Any]:
-    """Further entries of estimate.json for images, from the density and the curve.
+    """Further entries of estimate.json for images, computed from the density and the curve.
 
     There are none for texts.
 

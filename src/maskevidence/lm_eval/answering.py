@@ -1,4 +1,4 @@
-"""Answers to the harness's three kinds of requests; all choices of a document are one question."""
+"""Answer the harness's three kinds of requests; all choices of a document form one question."""
 
 import math
 import warnings
@@ -32,24 +32,24 @@ from maskevidence.texts.masked_lm import MaskedLM
 
 _DECISION = "decision"
 _CONFIDENCE = 0.995
-_WAVE = 64  # questions, texts or contexts that are worked on together; a kill loses at most their work
-_Pairs = tuple[tuple[str, str], ...]  # contexts and continuations, the arguments of requests
-ScoredContinuation = tuple[ScoredValue, bool]  # the value of a continuation, and whether it is greedy
+_WAVE = 64  # questions, texts or contexts per batch; an interrupted run loses at most one batch
+_Pairs = tuple[tuple[str, str], ...]  # contexts and continuations, as in the requests
+ScoredContinuation = tuple[ScoredValue, bool]  # a continuation's value, and whether it is greedy
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How answers are estimated."""
+    """Settings of the estimates."""
 
     score: str  # the score of a continuation; see `design_of`
-    race: Race  # the looks and the confidence of decisions
-    racing: bool  # whether decisions are raced
-    n_masks: int  # the largest number of masks of a continuation
+    race: Race  # looks and confidence of races
+    racing: bool  # whether to race decisions
+    n_masks: int  # largest number of masks per continuation
     seed: int  # seed of the masks
 
     @classmethod
     def parse(cls, *, score: str, target: object, masks: object, seed: object) -> "Settings":
-        """Settings from the words of --model_args.
+        """Parse the words of --model_args.
 
         Example:
             >>> Settings.parse(score="evidence", target="decision:0.99", masks=64, seed=0).race.confidence
@@ -68,13 +68,13 @@ class Settings:
         return cls(score, race, racing, n_masks, _whole("seed", seed, 0))
 
     def described(self) -> dict[str, str]:
-        """The settings that decide the answers, as text."""
+        """The settings that determine the answers, as text."""
         target = f"decision:{self.race.confidence:g}" if self.racing else str(self.n_masks)
         return {"score": self.score, "target": target, "masks": str(self.n_masks), "seed": str(self.seed)}
 
 
 def _whole(name: str, value: object, least: int, words: str = "") -> int:
-    """A whole number of `least` or more."""
+    """Parse a whole number of `least` or more."""
     try:
         number = int(str(value))
     except ValueError:
@@ -95,7 +95,7 @@ def _probability(text: str) -> float:
 
 
 class Answerer:
-    """Answers requests with a masked language model.
+    """Answers the harness's requests with a masked language model.
 
     Args:
         max_length: the longest text that the model reads, special tokens included; None if there is no limit.
@@ -103,7 +103,7 @@ class Answerer:
     Attributes:
         cache: where finished answers are written.
         n_cut: how many contexts were cut from the left, because the text was too long.
-        n_without_token: how many choices have no token, and lose to the others of their questions.
+        n_without_token: how many choices have no token, and lose to the other choices.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Answerer:
         self.n_without_token = 0
 
     def continuations(self, requests: Sequence[Any], tasks: Mapping[str, Any]) -> list[ScoredContinuation]:
-        """The value of each continuation after its context, and whether it is greedy."""
+        """Each continuation's value given its context, and whether it is greedy."""
         questions, chosen = self._asked(requests, tasks)
         asked = list(questions.items())
         answers: dict[_Pairs, list[ScoredContinuation]] = {}
@@ -144,7 +144,7 @@ class Answerer:
     def _asked(
         self, requests: Sequence[Any], tasks: Mapping[str, Any]
     ) -> tuple[dict[_Pairs, Question], list[tuple[_Pairs, int]]]:
-        """The distinct questions by their texts, and for each request its question and its choice."""
+        """The distinct questions by their texts; and each request's question and choice."""
         documents: dict[tuple[Any, Any], list[int]] = defaultdict(list)
         for index, request in enumerate(requests):
             documents[request.task_name, request.doc_id].append(index)
@@ -153,7 +153,7 @@ class Answerer:
         for (name, _), indices in documents.items():
             task = tasks.get(name)
             greedy = task is None or reads_greedy(task)
-            # several requests can share a number: as those of one choice do, and of a task that counts none
+            # requests may share a number, such as those of one choice, or of a task that does not count
             pairs = sorted({(requests[index].idx, tuple(requests[index].args[:2])) for index in indices})
             together = tuple(pair for _, pair in pairs)
             contests: tuple[Contest, ...] = ()
@@ -175,13 +175,13 @@ class Answerer:
         return questions, chosen
 
     def _question(self, pairs: _Pairs) -> Question:
-        """A question as tokens."""
+        """Encode a question."""
         choices = tuple(self.encoder.pair(*pair) for pair in pairs)
         self.n_cut += sum(choice.n_cut > 0 for choice in choices)
         return Question(key_of_texts(context for context, _ in pairs), choices)
 
     def _contests(self, task: Any, doc: Any, n_requests: int) -> tuple[Contest, ...]:
-        """The raced decisions between the requests of a document; empty if its task reads the values."""
+        """The decisions to race between a document's requests; empty if the task reads the values."""
         if not self.settings.racing or getattr(task, "OUTPUT_TYPE", None) != "multiple_choice":
             return ()
         choices = choices_of(task, doc)
@@ -199,12 +199,12 @@ class Answerer:
             scored.append(list(zip(answer, flags, strict=True)))
             if question.rivals:
                 for choice, text in enumerate(question.choices):
-                    if not text.scored:  # log p = 0 of nothing would win
+                    if not text.scored:  # an empty continuation's log p = 0 would win
                         scored[-1][choice] = ScoredValue(-math.inf), False
         return scored
 
     def _answers(self, questions: Sequence[Question]) -> list[list[ScoredValue]]:
-        """Compute the values of short continuations, and estimate the others by masks."""
+        """Compute the values of short continuations exactly, and estimate the others by masks."""
         choices = [
             (number, choice)
             for number, question in enumerate(questions)
@@ -239,7 +239,7 @@ class Answerer:
         return [values[request.args[0]] for request in requests]
 
     def written(self, requests: Sequence[Any], decoding: Decoding) -> list[str]:
-        """The text that the model writes after each context, up to the first stop sequence."""
+        """Generate text after each context, up to the first stop sequence."""
         by_options: dict[Decoding, list[int]] = defaultdict(list)
         for index, request in enumerate(requests):
             by_options[asked_decoding(decoding, request.args[1])].append(index)

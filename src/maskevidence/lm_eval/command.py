@@ -17,16 +17,15 @@ _EVIDENCE = "evidence.json"
 def lm_eval(context: typer.Context) -> None:
     """Evaluate a masked or diffusion language model in EleutherAI's lm-evaluation-harness.
 
-    All arguments are those of `lm_eval`, and are handed on: --tasks, --limit, --num_fewshot, --output_path,
-    --log_samples, --use_cache, --apply_chat_template, --device ... Added to them are --model maskevidence and
-    --batch_size auto. --model_args takes pretrained=, and among others target=decision:0.995, masks=64,
-    seed=0, score=evidence|mixture|pll|llada, dtype=, mask_id=, steps=, block_length=.
+    All arguments of `lm_eval` are passed on: --tasks, --limit, --num_fewshot, --output_path, --log_samples,
+    --use_cache, --apply_chat_template, --device ... The defaults are --model maskevidence and --batch_size
+    auto. --model_args takes pretrained=, and among others target=decision:0.995, masks=64, seed=0,
+    score=evidence|mixture|pll|llada, dtype=, mask_id=, steps=, block_length=.
 
-    The Monte-Carlo errors of the metrics and the ties are printed below the harness's table, and with
-    --output_path written to evidence.json beside the results, or the second time to evidence-2.json. lm-eval
-    0.4.13 loads no models by entry point: `lm_eval --model maskevidence` does not find this one, which later
-    releases may.
-    `maskevidence lm-eval run --help` lists the arguments of the harness.
+    Below the harness's table, the Monte-Carlo errors of the metrics and the ties are printed; with
+    --output_path, they are also written to evidence.json in that folder, or evidence-2.json the second time.
+    lm-eval 0.4.13 loads no models by entry point, so `lm_eval --model maskevidence` does not find this model;
+    later releases may. `maskevidence lm-eval run --help` lists the arguments of the harness.
 
     Examples:
 
@@ -41,7 +40,7 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _run_harness(words: Sequence[str]) -> None:
-    """Run the harness's command line with this package's model class, and print its errors below."""
+    """Run the harness's command line with this package's model class, then print the metrics' errors."""
     import_extra("lm_eval", "lm-eval", "maskevidence lm-eval")
     from lm_eval._cli import HarnessCLI
     from rich.console import Console
@@ -66,7 +65,7 @@ def _run_harness(words: Sequence[str]) -> None:
 
 
 def _complete(arguments: Any) -> None:
-    """Fill in the defaults of this package."""
+    """Fill in this package's defaults."""
     if not hasattr(arguments, "batch_size"):
         arguments.batch_size = "auto"
     if arguments.device is None:
@@ -77,7 +76,7 @@ def _complete(arguments: Any) -> None:
     if arguments.output_path is not None and "evidence" not in model_args:
         path = Path(arguments.output_path)
         folder = path.parent if path.suffix == ".json" else path
-        names = (_EVIDENCE, *(f"evidence-{k}.json" for k in range(2, 10_000)))  # as often as it is run
+        names = (_EVIDENCE, *(f"evidence-{k}.json" for k in range(2, 10_000)))  # the first free name
         model_args["evidence"] = str(next(folder / name for name in names if not (folder / name).exists()))
     arguments.model_args = model_args
 
@@ -88,7 +87,7 @@ def _refuse(message: str) -> NoReturn:
 
 @contextmanager
 def _program(words: Sequence[str]) -> Iterator[None]:
-    """Put the words into `sys.argv`, where the harness reads them."""
+    """Set `sys.argv` for the harness."""
     before = sys.argv
     sys.argv = ["lm-eval", *words]
     try:
@@ -99,7 +98,7 @@ def _program(words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _as_input_errors() -> Iterator[None]:
-    """Turn errors of the harness into one line; errors of this package pass."""
+    """Turn the harness's exceptions into one-line errors; pass on this package's exceptions."""
     try:
         yield
     except (MaskEvidenceError, MemoryError):

@@ -1,9 +1,9 @@
-"""The inside of the harness: which answers its tasks read, its cache of answers, and errors of its metrics.
+"""Access to the harness's internals: the metrics of its tasks, its cache, and Monte-Carlo errors of metrics.
 
-The harness gives a model requests without their tasks. This module looks the tasks up in the frame of the
-evaluation that calls the model. If a task is not found, all masks are scored for each of its values.
+The harness passes requests to a model without their tasks. This module finds the tasks in the stack frame of
+the calling evaluation. If a task is not found, all masks are scored for each of its values.
 
-The Monte-Carlo error of a metric is its spread over other masks.
+The Monte-Carlo error of a metric is its standard deviation over redrawn masks.
 """
 
 import math
@@ -19,27 +19,28 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, UntrustedFileWarning
 from maskevidence.core.show.parts import Page, Table
+from maskevidence.core.support.provenance import differences
 from maskevidence.lm_eval.values import ScoredValue
 
 _EVALUATOR = "lm_eval.evaluator"
-# Metrics of a multiple choice that read only which choice has the largest value.
+# Multiple-choice metrics that depend only on which choice has the largest value.
 BY_LARGEST_VALUE = {"acc": "sum", "f1": "sum", "mcc": "sum", "acc_norm": "characters", "acc_bytes": "bytes"}
 _GREEDY_METRIC = "exact_match"
 _KEY = "maskevidence: what the answers depend on"
 _REDRAWS = 64
-_EQUAL = 1e-5  # relative: the rounding of equal choices in different calls
-_own_files: set[Path] = set()  # caches that were empty when this process opened them
+_EQUAL = 1e-5  # relative rounding error between equal choices in different calls
+_own_files: set[Path] = set()  # caches that this process created
 
 
 class Contest(NamedTuple):
-    """A decision between choices: the largest of scale · log evidence."""
+    """A decision between choices: the largest scale · log evidence wins."""
 
-    name: str  # the metric that reads it
+    name: str  # the metric decided
     scale: Float64[np.ndarray, " n_choices"]  # 1 over the choice's length for a normalised metric
 
 
 def calling_tasks() -> dict[str, Any]:
-    """The tasks by name of the evaluation that calls the model; empty outside an evaluation."""
+    """The tasks of the evaluation that calls the model, by name; empty outside an evaluation."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__") == _EVALUATOR:
@@ -62,7 +63,7 @@ def metrics_of(task: Any) -> tuple[str, ...] | None:
 
 
 def reads_greedy(task: Any) -> bool:
-    """Whether a task reads which continuations are greedy; True if its metrics are unknown."""
+    """Whether a task uses the greedy flags; True if its metrics are unknown."""
     metrics = metrics_of(task)
     if metrics is None:
         return True
@@ -70,7 +71,7 @@ def reads_greedy(task: Any) -> bool:
 
 
 def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[Contest]:
-    """The decisions that metrics of a multiple choice read; empty if a metric reads the values.
+    """The decisions that multiple-choice metrics depend on; empty if a metric needs the values.
 
     Example:
         >>> [contest.name for contest in contests_of(["acc", "acc_norm"], ["yes", "no"])]
@@ -93,7 +94,7 @@ def contests_of(metrics: Sequence[str] | None, choices: Sequence[str]) -> list[C
 
 
 def choices_of(task: Any, doc: Any) -> list[str] | None:
-    """The texts of the choices of a document; None if the task does not list them."""
+    """The texts of a document's choices; None if the task does not list them."""
     try:
         return [str(choice) for choice in task.doc_to_choice(doc)]
     except (AttributeError, TypeError, KeyError, ValueError):
@@ -101,10 +102,10 @@ def choices_of(task: Any, doc: Any) -> list[str] | None:
 
 
 class AnswerCache:
-    """Writes finished answers into the harness's cache, several at once as one transaction.
+    """Write finished answers into the harness's cache, several in one transaction.
 
-    The harness reads Python pickles from the cache, which can run any code: a file that this process did not
-    write is named in a warning before anything is read from it.
+    The harness reads Python pickles from the cache, which can run any code: a warning names a file that this
+    process did not write, before it is read.
     """
 
     def __init__(self, hook: Any, settings: Mapping[str, str]) -> None:
@@ -126,16 +127,16 @@ class AnswerCache:
             raise InputError(
                 "the cache of --use_cache holds answers of another kind of model; give a new name"
             )
-        if stored is not None and stored != dict(settings):
-            names = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
-            raise InputError(
-                f"the cache of --use_cache holds answers with another {' and '.join(names)}; give a new name"
-            )
         if stored is None:
             self.database[_KEY] = dict(settings)
+        elif different := differences(stored, settings):
+            raise InputError(
+                f"the cache of --use_cache holds answers of another run ({'; '.join(different)}); "
+                "give a new name"
+            )
 
     def add(self, method: str, answers: Sequence[tuple[tuple[Any, ...], Any]]) -> None:
-        """Write answers under the arguments of their requests, in one transaction."""
+        """Store answers by their requests' arguments, in one transaction."""
         if self.database is None:
             return
         from lm_eval.api.model import hash_args
@@ -144,7 +145,7 @@ class AnswerCache:
 
 
 class _Document(NamedTuple):
-    """A document of a task with its requests, and the model's answers to them."""
+    """A task's document with its requests and the model's answers."""
 
     doc: Any
     requests: list[Any]
@@ -158,7 +159,7 @@ class _Document(NamedTuple):
 
 
 def task_errors(task: Any) -> dict[str, Any]:
-    """The errors of a task's metrics.
+    """The Monte-Carlo errors of a task's metrics.
 
     The values are redrawn 64 times within their errors, jointly for each document, and the harness's
     functions compute the metrics of each redraw. `mask_se` of a metric is its standard deviation over the
@@ -191,13 +192,13 @@ def _with_error(task: Any, metric: str, items: list[Any], redrawn: list[list[Any
     moves = min(totals) < max(totals)
     value, mask_se = float(aggregate(items)), float(np.std(totals, ddof=1)) if moves else 0.0
     of_metric = {"value": value, "mask_se": mask_se}
-    if metric.endswith("perplexity") and mask_se > value > 0:  # exp of a sum: its logarithm has an error
+    if metric.endswith("perplexity") and mask_se > value > 0:  # useful only on the log scale
         of_metric |= {"log_value": math.log(value), "log_mask_se": float(np.std(np.log(totals), ddof=1))}
     return of_metric
 
 
 def _documents(task: Any) -> Iterator[_Document]:
-    """The documents of a task with answers, in their order."""
+    """A task's documents that have answers, in order."""
     by_number = defaultdict(list)
     for request in task.instances:
         if request.resps:
@@ -231,7 +232,7 @@ def _replaced(answer: Any, value: float) -> Any:
 
 
 def _ties(task: Any, document: _Document) -> list[set[str]]:
-    """For each answer, the metrics for which it is in a tie: of the race, or of equal numbers that lead."""
+    """For each answer, the metrics in which it ties: after a race, or with equal leading values."""
     values = document.values
     tied = [set() if value is None else set(value.ties) for value in values]
     choices = choices_of(task, document.doc) or []
@@ -247,7 +248,7 @@ def _ties(task: Any, document: _Document) -> list[set[str]]:
 
 
 def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str, Any]) -> dict[str, Any]:
-    """The errors of all tasks, as content for JSON."""
+    """The errors of all tasks, as JSON values."""
     return {
         **model,
         "passes": answerer.scorer.n_passes,
@@ -258,9 +259,9 @@ def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str,
 
 
 def errors_page(tasks: Mapping[str, Any]) -> Page:
-    """The errors of metrics over masks and the number of ties, as a table below that of the harness.
+    """A page with the metrics' Monte-Carlo errors and the number of ties, to print below the harness's table.
 
-    A perplexity whose error is larger than itself is shown on the log scale, where its error is symmetric.
+    A perplexity with an error larger than itself is shown on the log scale, where the error is symmetric.
 
     Example:
         >>> metrics = {"acc": {"value": 0.5, "mask_se": 0.01}}
@@ -277,7 +278,7 @@ def errors_page(tasks: Mapping[str, Any]) -> Page:
             decided = metric in BY_LARGEST_VALUE and "ties" in entry
             ties = f"{entry['ties'].get(metric, 0):,} of {entry['documents']:,}" if decided else ""
             rows.append([task, name, f"{value:.4g}", f"{error:.2g}", ties])
-    words = "mask_se is the standard error over masks; the Stderr above is that of the documents"
+    words = "mask_se is the standard error due to the masks; Stderr above is due to the documents"
     return Page(
         "",
         "Errors of the masks",
@@ -287,7 +288,7 @@ def errors_page(tasks: Mapping[str, Any]) -> Page:
 
 
 def write_errors(tasks: Mapping[str, Any]) -> None:
-    """Append the error of each value to the answers that the harness logs."""
+    """Append each value's error to the answers that the harness logs."""
     for task in tasks.values():
         for document in _documents(task):
             for request, value, tied in zip(

@@ -1,4 +1,4 @@
-"""The command of EleutherAI's lm-evaluation-harness."""
+"""The kind that adds the lm-eval command."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from maskevidence.core.kind import Kind
 
 
 class Harness(Kind):
-    """The command of EleutherAI's lm-evaluation-harness."""
+    """The lm-eval command."""
 
     commands: Mapping[str, str] = {"lm-eval": "maskevidence.lm_eval.command:lm_eval"}
 

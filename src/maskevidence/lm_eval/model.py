@@ -1,4 +1,4 @@
-"""The model class that the lm-evaluation-harness calls."""
+"""The model class for the lm-evaluation-harness."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,9 +32,9 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
 
     The value of a continuation is the log evidence of its tokens given the context, which is visible and
     never scored: a lower bound on the log-probability of the mixture over orders, in nats. A decision between
-    choices is made with as few masks as it takes (see `maskevidence.lm_eval.race`), and the
-    values have Monte-Carlo errors (`ScoredValue`). A continuation is greedy if unmasking the most confident
-    token first, one by one, gives it.
+    choices uses as few masks as possible (see `maskevidence.lm_eval.race`), and values have Monte-Carlo
+    errors (`ScoredValue`). A continuation is greedy if unmasking the most confident token first, one by one,
+    reproduces it.
 
     Args:
         pretrained: a folder, OWNER/NAME on the hub, or a `MaskedLM`.
@@ -102,7 +102,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         self._tasks: dict[str, Any] = {}
 
     def loglikelihood(self, requests: Sequence[Any], **_: Any) -> list[ScoredContinuation]:
-        """The value of each continuation after its context, and whether it is greedy."""
+        """Each continuation's value given its context, and whether it is greedy."""
         self._tasks |= calling_tasks()
         return self.answerer.continuations(requests, self._tasks)
 
@@ -112,12 +112,12 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         return self.answerer.texts(requests)
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
-        """The text that the model writes after each context, up to the first stop sequence."""
+        """Generate text after each context, up to the first stop sequence."""
         self._tasks |= calling_tasks()
         return self.answerer.written(requests, self.decoding)
 
     def set_cache_hook(self, cache_hook: Any) -> None:
-        """Take the harness's cache of answers, unless its answers are of another model, score or seed.
+        """Use the harness's answer cache; refuse it if its answers are from another model, score or seed.
 
         Raises:
             InputError: it does.
@@ -126,7 +126,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         self.answerer.cache = AnswerCache(cache_hook, self._depends_on())
 
     def _depends_on(self) -> dict[str, str]:
-        """The model and the settings that decide the answers."""
+        """The model and settings that determine the answers."""
         return {
             "model": fingerprint(self.model) or "",
             **self.settings.described(),
@@ -137,7 +137,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """A conversation as text, by the tokenizer's own template.
+        """Format a conversation as text by the tokenizer's template.
 
         Raises:
             InputError: the tokenizer has none.
@@ -154,7 +154,7 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
         )
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """The tokenizer's template, for the harness's record; of several the one with this name."""
+        """The tokenizer's template, for the harness's record; selected by name if there are several."""
         templates = getattr(self.tokenizer, "chat_template", None)
         if isinstance(templates, dict):
             return templates.get(chat_template if isinstance(chat_template, str) else "default")
@@ -162,11 +162,11 @@ class MaskedEvidenceLM(_harness.LM):  # type: ignore[misc]
 
     @property
     def tokenizer_name(self) -> str:
-        """The tokenizer's name, which keys the harness's cache of requests."""
+        """The tokenizer's name, part of the key of the harness's request cache."""
         return str(getattr(self.tokenizer, "name_or_path", "")).replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """The errors of the metrics, which the harness writes into its results."""
+        """The metrics' errors, to be written into the harness's results."""
         self._tasks |= calling_tasks()
         network = type(self.model.network).__name__
         report = evidence_report(
@@ -197,7 +197,7 @@ def _load(name: Any, loading: dict[str, Any]) -> MaskedLM:
 
 
 def _batch_size(size: int | str | None, largest: int | None) -> int | None:
-    """The number of texts in a call; None leaves it to the model."""
+    """Texts per call; None leaves the choice to the model."""
     if size is None or str(size).startswith("auto"):
         return largest
     try:

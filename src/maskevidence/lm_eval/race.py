@@ -1,18 +1,18 @@
-"""A race: which of several choices has the largest value, decided with as few masks as possible.
+"""A race: find the choice with the largest value with as few masks as possible.
 
 The choices of a question share their masks. After 8, 12, 16, 24, ... masks, the choice with the largest mean
 leads. Another choice is out if its paired differences d_1..d_m to the leader pass Student's t-test:
 
     mean(d) > t_{m-1}(1 - ε / (L·(C - 1))) · sd(d) / √m
 
-for C choices and L looks. By Bonferroni, the best choice is lost with a probability of at most ε, as far as
-the mean of independent differences follows Student's t; benchmarks/race.py counts losses where it follows
-least. Masks of one order are negatively correlated, so the race overestimates the variance and stops later
-than it could. Small masks seldom hide the one wrong token of a choice, so its differences can vary too
-little: if the sample variance is below `least_variance`, that is used.
+for C choices and L looks. By Bonferroni, the probability of losing the best choice is at most ε if the mean
+of independent differences follows Student's t; benchmarks/race.py counts losses where it deviates most. Masks
+of one order are negatively correlated, so the race overestimates the variance and stops later than it could.
+Small masks seldom hide the one wrong token of a choice, so the sample variance of its differences can be too
+small: `least_variance` is a lower limit for it.
 
 The race ends when one choice is left, or in a tie: from a quarter of the masks on, if the nearest rival would
-still be left after the last mask, were its distance in standard errors to grow like √m.
+still be left after the last mask, assuming that its distance in standard errors grows like √m.
 """
 
 import itertools
@@ -36,7 +36,7 @@ Choices = Bool[np.ndarray, " n_choices"]
 
 @dataclass(frozen=True)
 class Race:
-    """When a race looks at its values, and how sure it has to be.
+    """When a race looks at its values, and with which confidence it decides.
 
     Args:
         confidence: the probability that the best choice is kept.
@@ -60,7 +60,7 @@ class Race:
     def look(
         self, values: ChoiceValues, running: Choices, least: Float64[np.ndarray, "n_choices n_choices"]
     ) -> tuple[Choices, bool]:
-        """Which of the running choices are left, at least the leader, and whether the race ends.
+        """The running choices that stay, at least the leader; and whether the race ends.
 
         Args:
             values: shape (n_masks, n_choices); the columns of choices that do not run are not read.
@@ -79,18 +79,18 @@ class Race:
             ahead = np.where(distance > 0, distance / np.sqrt(variance / n_masks), 0.0)  # in standard errors
         left = running.copy()
         left[among[ahead > self._threshold(n_masks, len(running))]] = False
-        nearest = np.sort(ahead)[1] * math.sqrt(cap / n_masks)  # the leader is 0 ahead of itself
+        nearest = np.sort(ahead)[1] * math.sqrt(cap / n_masks)  # index 0 is the leader itself
         is_tie = 4 * n_masks >= cap and nearest <= self._threshold(cap, len(running))
         return left, bool(left.sum() == 1 or is_tie)
 
     def _threshold(self, n_masks: int, n_choices: int) -> float:
-        """The number of standard errors that a choice has to be behind to be out."""
+        """How many standard errors a choice must be behind to drop out."""
         tests = len(self.looks) * (n_choices - 1)
         return student_t_quantile(1 - (1 - self.confidence) / tests, n_masks - 1)
 
 
 def looks_up_to(n_masks: int) -> tuple[int, ...]:
-    """After how many masks a race looks: after 8, at each doubling and half-way to it, up to whole orders.
+    """The numbers of masks at which a race looks: 8, each doubling and the half-way points, in whole orders.
 
     Example:
         >>> looks_up_to(22), looks_up_to(64)
@@ -107,24 +107,24 @@ class Question:
 
     key: int  # the key of the masks
     choices: tuple[Continuation, ...]  # the continuations with their contexts
-    # the decisions between the choices; without one, all masks are scored for every choice
+    # decisions between the choices; without any, all masks are scored for every choice
     contests: tuple[Contest, ...] = ()
     greedy: bool = False  # whether the task reads which choices are greedy
-    rivals: bool = False  # whether the document has other continuations, which these are compared with
+    rivals: bool = False  # whether the document compares these continuations with others
 
 
 @dataclass
 class _State:
-    """A question under way."""
+    """A question in progress."""
 
     question: Question  # its choices and contests
-    exact: dict[int, ScoredValue]  # the choices whose value has no error, with that value
-    # n times the score of each mask, NaN once a choice is out
+    exact: dict[int, ScoredValue]  # values known without error, by choice
+    # n times the score of each mask; NaN after a choice drops out
     values: ChoiceValues = field(init=False)
-    # of each choice, shape (2, n): the sum of each token's log-probabilities, and their number
+    # for each choice, shape (2, n): each token's sum of log-probabilities, and their number
     tokens: list[Float64[np.ndarray, "2 n"]] = field(init=False)
-    running: list[Choices] = field(init=False)  # which choices run in each contest
-    finished: list[bool] = field(init=False)  # for each contest, whether it is decided or a tie
+    running: list[Choices] = field(init=False)  # for each contest, the choices still running
+    finished: list[bool] = field(init=False)  # for each contest, whether it is decided or tied
 
     def __post_init__(self) -> None:
         n = len(self.question.choices)
@@ -143,7 +143,7 @@ class _State:
         return np.array([choice not in self.exact for choice in range(self.values.shape[1])]) & needed
 
     def add(self, values: ChoiceValues) -> None:
-        """Add the values of further masks of the open choices."""
+        """Add the open choices' values for further masks."""
         exact = [self.exact.get(choice, np.nan) for choice in range(values.shape[1])]
         self.values = np.concatenate([self.values, np.where(self.open(), values, exact)])
 
@@ -159,10 +159,10 @@ class _State:
     def least_variance(self, scale: Float64[np.ndarray, " C"]) -> Float64[np.ndarray, "C C"]:
         """The variance of differences if each token had its mean log-probability s_j in every mask.
 
-        The value n/M Σ_{j masked} s_j of a mask of uniform size then has the variance
-        n·(H_n - 1)/(n - 1) · Σ_j (s_j - mean(s))², where H_n = 1 + 1/2 + ... + 1/n; the j-th
-        tokens of all choices are hidden together. Each draw hides every token, so the s_j are known early,
-        while the small masks, which weigh most, have seldom hidden a wrong token.
+        The value n/M Σ_{j masked} s_j of a mask of uniform size then has variance n·(H_n - 1)/(n - 1) · Σ_j
+        (s_j - mean(s))², where H_n = 1 + 1/2 + ... + 1/n; the j-th tokens of all choices are hidden together.
+        Each draw hides every token, so the s_j are known early, whereas the small masks, which have the
+        largest weights, have seldom hidden a wrong token.
         """
         spread = np.zeros((len(scale), max(map(np.size, self.tokens)) // 2))
         for row, (total, count) in zip(spread, self.tokens, strict=True):
@@ -178,9 +178,9 @@ class _State:
     def answer(self) -> list[ScoredValue]:
         """The value of each choice.
 
-        A choice that left the race early is compared with the choice that has the most masks: its value is
-        that choice's mean plus the mean difference on the masks of both. This keeps the ranking of the race,
-        and the part that both share has the smaller error.
+        A choice that dropped out early is compared with the choice with the most masks: its value is that
+        choice's mean plus the mean difference on their common masks. This keeps the race's ranking, and the
+        common part has the smaller error.
         """
         n_masks = (~np.isnan(self.values)).sum(0)
         n_masks[list(self.exact)] = 0
@@ -191,7 +191,7 @@ class _State:
         ]
 
     def _value(self, choice: int, n_masks: int, longest: Float64[np.ndarray, " n_most"]) -> ScoredValue:
-        """The value of a choice that had n masks."""
+        """The value of a choice that was scored on `n_masks` masks."""
         contests = zip(self.question.contests, self.running, strict=True)
         ties = tuple(contest.name for contest, running in contests if running.sum() > 1 and running[choice])
         own = self.values[:n_masks, choice]
@@ -208,14 +208,14 @@ class _State:
 def _mean_over_orders(
     values: Float64[np.ndarray, " n_masks"],
 ) -> tuple[float, Float64[np.ndarray, " n_orders"]]:
-    """The mean of the masks, and the contribution of each order to its error."""
+    """The mean over masks, and each order's contribution to its error."""
     orders = values.reshape(-1, PER_ORDER).mean(1)
     mean = float(orders.mean())
     return mean, (orders - mean) / len(orders)
 
 
 class Decider:
-    """Estimates the values of many questions together, so that the model's calls are full.
+    """Estimates the values of many questions together, to fill the model's calls.
 
     Args:
         race: when decisions are made, with looks after whole orders; the last look is the largest number of
@@ -229,7 +229,7 @@ class Decider:
     def answers(
         self, questions: Sequence[Question], exact: Sequence[dict[int, ScoredValue]]
     ) -> list[list[ScoredValue]]:
-        """The values of the choices of each question.
+        """The values of each question's choices.
 
         Args:
             exact: for each question, the choices whose value is computed without error.
@@ -262,7 +262,7 @@ class Decider:
 
 
 def _by_token(table: ScoreTable, texts: Sequence[Continuation]) -> Iterator[Float64[np.ndarray, "2 n"]]:
-    """For each text, the sum of each token's log-probabilities over its masks, and their number."""
+    """For each text, each token's sum of log-probabilities over its masks, and their number."""
     assert table.hidden is not None
     n_entries = table.size.reshape(len(texts), -1).sum(1)
     ends = np.cumsum(n_entries)

@@ -1,6 +1,5 @@
-"""Values of continuations with their Monte-Carlo errors, and the masks that choices of a question share."""
+"""Values of continuations with Monte-Carlo errors, and mask designs shared by a question's choices."""
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,20 +12,21 @@ from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, MaskKey, Policy
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.masks.design import BoolMatrix, Integers, Plan, Positions, Summation
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks, scaled
 from maskevidence.lm_eval.texts import Continuation, TextScorer
 from maskevidence.texts.published import LLaDA
 
-PER_ORDER = 4  # masks, with sizes a quarter of the number of tokens apart
-_SIZE = -1  # where the key of a place would be: the key of the sizes
-SHORT = 6  # tokens: up to here, every mask is scored
+PER_ORDER = 4  # masks per order, with sizes a quarter of the tokens apart
+_SIZE = -1  # key of the sizes, in place of an order's position
+SHORT = 6  # up to this many tokens, every mask is scored
 _LONGEST_MIXTURE = 12
 
 
 class ScoredValue(float):
     """A log-probability in nats, with its Monte-Carlo error.
 
-    For the harness, its caches and JSON it is a float.
+    The harness, its caches and JSON see a float.
 
     Args:
         value: the estimate, nats.
@@ -75,7 +75,7 @@ class ScoredValue(float):
 
     @property
     def mask_se(self) -> float | None:
-        """The Monte-Carlo standard error, nats: 0 if there is none, None for a single draw."""
+        """The Monte-Carlo standard error, nats: 0 for exact values, None for a single draw."""
         if not self.n_draws:
             return 0.0
         if self.n_draws == 1:
@@ -83,13 +83,13 @@ class ScoredValue(float):
         return float(np.sqrt((self.deviations**2).sum() * self.n_draws / (self.n_draws - 1)))
 
     def errors(self) -> dict[str, Any]:
-        """The error, its degrees of freedom and the cost, as content for JSON."""
+        """The error, its degrees of freedom and the number of passes, as JSON values."""
         df = max(0, self.n_draws - 1) or None
         return {"mask_se": self.mask_se, "mask_df": df, "passes": self.n_passes}
 
 
 def summed(values: Sequence[ScoredValue]) -> ScoredValue:
-    """The sum of values with independent masks.
+    """Add values with independent masks.
 
     Example:
         >>> a, b = ScoredValue(-3.0, np.array([0.3, -0.3])), ScoredValue(-2.0, np.array([0.4, -0.4]))
@@ -108,21 +108,20 @@ def summed(values: Sequence[ScoredValue]) -> ScoredValue:
 
 
 def key_of_texts(texts: Iterable[str]) -> int:
-    """The key of the masks of a question: a hash of the set of the contexts of its choices.
+    """The key of a question's masks: a hash of the set of its choices' contexts.
 
     Example:
         >>> key_of_texts(["a", "b"]) == key_of_texts(["b", "a", "b"])
         True
     """
-    joined = "\x1f".join(sorted(set(texts))).encode(errors="replace")
-    return int.from_bytes(hashlib.sha256(joined).digest()[:7])
+    return int(digest("\x1f".join(sorted(set(texts))).encode(errors="replace"))[:14], 16)
 
 
 @dataclass(frozen=True)
 class QuestionKey(MaskKey):
-    """The key of masks that depend on the question that an observation belongs to."""
+    """A key for masks that depend on the observation's question."""
 
-    questions: tuple[int, ...] = ()  # the key of the question of each observation, by its id
+    questions: tuple[int, ...] = ()  # the question's key for each observation id
 
     def columns(self, ids: Integers, *draw: Integers) -> Int64[np.ndarray, "B n"]:
         return np.stack([np.array(self.questions)[ids], *draw], axis=1)
@@ -182,7 +181,7 @@ class Windows(MaskDesign):
 
 
 def _shares(seed: int, key: Integers, draw: Integers) -> UInt64[np.ndarray, " B"]:
-    """u of each mask, in units of 2^-64."""
+    """Each mask's u, in units of 2^-64."""
     order, window = np.divmod(draw, PER_ORDER)
     with np.errstate(over="ignore"):
         step = np.uint64(2**64 // PER_ORDER) * window.astype(np.uint64)
@@ -190,21 +189,21 @@ def _shares(seed: int, key: Integers, draw: Integers) -> UInt64[np.ndarray, " B"
 
 
 def _places(n_tokens: Integers) -> Bool[np.ndarray, "B n"]:
-    """The positions 0..n-1 of the tokens within each continuation."""
+    """Which positions 0..n-1 exist in each continuation."""
     return np.arange(n_tokens.max()) < n_tokens[:, None]
 
 
 def _of_places(
     hidden: Bool[np.ndarray, "B n"], places: Bool[np.ndarray, "B n"], maskable: BoolMatrix
 ) -> BoolMatrix:
-    """Masks of positions as masks of the columns of the rows."""
+    """Turn masks over positions into masks over the rows' columns."""
     masked = np.zeros_like(maskable)
     masked[maskable] = hidden[places]
     return masked
 
 
 def design_of(score: str, n_masks: int) -> MaskDesign:
-    """The design that a score names.
+    """The mask design of a score.
 
     Args:
         score: "evidence", the log evidence of a short continuation given its context; "mixture", the log of
@@ -230,7 +229,7 @@ def design_of(score: str, n_masks: int) -> MaskDesign:
 
 
 class Valuer:
-    """Values of continuations without a race."""
+    """Computes values of continuations without a race."""
 
     def __init__(self, scorer: TextScorer, score: str, seed: int, n_masks: int) -> None:
         self.scorer, self.score, self.seed = scorer, score, seed

@@ -1,1 +1,1 @@
-"""Scores of mutants of a sequence under a masked language model."""
+"""Proteins: scores of mutants under a masked language model."""

@@ -1,4 +1,4 @@
-"""The conventions for scores of mutants: the contexts that each one needs, and the sum over their answers.
+"""Conventions for scores of mutants: the contexts to ask for, and the sum over the model's answers.
 
 For mutated sites j = 1..m with the residues w_j of the wild type and b_j of the mutant:
 
@@ -35,11 +35,11 @@ _MASKS = 0x76617269616E74
 
 
 class Score(NamedTuple):
-    """A score in nats, and the standard error of its masks; 0 where none were drawn."""
+    """A score in nats and its Monte-Carlo standard error, 0 without random masks."""
 
     value: float
     mask_se: float = 0.0
-    per_residue: float = 0.0  # of whole sequences: the mean over the mutant's residues minus the wild type's
+    per_residue: float = 0.0  # for whole sequences: the mutant's mean over residues minus the wild type's
     per_residue_se: float = 0.0
 
 
@@ -48,20 +48,19 @@ Reduce = Callable[[Answers], Score]
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """A sequence as token ids, or a window of one."""
+    """A sequence or a window of it, as token ids."""
 
     ids: Int64[np.ndarray, " m"]  # special tokens included, -2 where there is no token
-    column: Int64[np.ndarray, " n"]  # the column of each letter
+    column: Int64[np.ndarray, " n"]  # column of each letter
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison, the mutant or the wild type."""
+    """One side of a comparison: the mutant or the wild type."""
 
     base: Base  # its sequence
-    filled: Mapping[int, int]  # the tokens that differ from it, by site
-    # shape (n,); numbers that are equal for letters that belong together on both sides; None for the numbers
-    # of the sites
+    filled: Mapping[int, int]  # substituted tokens by site
+    # shape (n,); equal numbers for corresponding letters of both sides; None for the site numbers
     columns: _Letters | None = None
 
     def __len__(self) -> int:
@@ -89,7 +88,7 @@ class Pair:
 
     @property
     def same(self) -> bool:
-        """Whether the mutant is the wild type itself."""
+        """Whether the mutant equals the wild type."""
         return not self.sites and self.mutant.base is self.wild_type.base
 
     @property
@@ -100,13 +99,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Asking:
-    """Asks for log-probabilities of letters on behalf of one convention."""
+    """Requests log-probabilities of letters for one convention."""
 
-    reads: Reads  # all contexts, and the letters to read in each
-    design: RandomSize  # how masks are drawn if they cannot be enumerated
+    reads: Reads  # all contexts and the letters to read in them
+    design: RandomSize  # mask design where masks cannot be enumerated
     seed: int  # the seed of the masks
-    used: set[int]  # the numbers of the contexts of this convention
-    shared: dict[Any, Any]  # the reads of the wild type, which all mutants share
+    used: set[int]  # contexts used by this convention
+    shared: dict[Any, Any]  # the wild type's reads, shared by all mutants
 
     def read(
         self,
@@ -115,7 +114,7 @@ class Asking:
         hidden: Sequence[int] | Int64[np.ndarray, " k"],
         *letters: tuple[int, int],
     ) -> slice:
-        """The places of log p of some letters, each a site and its token, in one context.
+        """Request log p of (site, token) letters in one context; return their positions in the answers.
 
         Args:
             letters: the sites and tokens to read; by default the ids at the hidden sites.
@@ -130,7 +129,7 @@ class Asking:
         return places
 
     def once(self, name: str, side: Side, ask: Callable[[Side], list[Any]]) -> list[Any]:
-        """The reads of a side; the wild type is asked for once and shared by all mutants."""
+        """The reads of a side; the wild type's are requested once and shared by all mutants."""
         if side.filled:
             return ask(side)
         key = name, side.base
@@ -190,7 +189,7 @@ def pll(pair: Pair, asking: Asking) -> Reduce:
 
 
 def _leave_one_out(side: Side, asking: Asking, sites: Iterable[int]) -> list[int]:
-    """The places of log p of the letter at each site, with only that site hidden."""
+    """Request log p of the letter at each site with only that site hidden; return the positions."""
     visible = side.ids()
     return [asking.read(side.base, visible, (site,)).start for site in sites]
 
@@ -208,7 +207,7 @@ def joint_mixture(pair: Pair, asking: Asking) -> Reduce:
 
 
 def _of_all_masks(pair: Pair, asking: Asking, value: Callable[[Any], float]) -> Reduce:
-    """The difference, mutant minus wild type, of a function of all masks of the mutated sites."""
+    """The difference, mutant minus wild type, of `value` over all masks of the mutated sites."""
     if not pair.sites:
         return lambda _: Score(0.0)
     mutant, wild_type = (_of_every_subset(side, pair.sites, asking) for side in pair.both)
@@ -226,7 +225,9 @@ Tables = Float64[np.ndarray, "n_subsets n"]
 
 
 def _of_every_subset(side: Side, sites: tuple[int, ...], asking: Asking) -> Slots:
-    """The places of log p of each hidden site; bit i of a row's number says whether site i is hidden."""
+    """Positions of log p for every subset of hidden sites; bit i of a row number means that site i is
+    hidden.
+    """
     n, visible = len(sites), side.ids()
     slots = np.full((2**n, n), -1)
     for row in range(1, 2**n):
@@ -258,10 +259,10 @@ def _mixture(log_conditionals: Tables) -> float:
 
 
 def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) -> Reduce:
-    """The difference of two log evidences, with its error, by masks of random sizes that both sides share.
+    """The difference of two log evidences and its error, by masks of random sizes shared by both sides.
 
-    Both sides draw their sizes from the same uniform numbers and hide letters in the same random order; an
-    inserted letter has its own place in that order.
+    Both sides draw sizes from the same uniform numbers and hide letters in the same random order; an inserted
+    letter has its own place in that order.
     """
     design, n_draws = asking.design, asking.design.draws
     slots, lengths = [], []
@@ -288,7 +289,7 @@ def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) 
 def _drawn(
     side: Side, allowed: _Letters, asking: Asking
 ) -> tuple[list[slice], Float64[np.ndarray, " draws"]]:
-    """The places of log p of the hidden letters for each draw, and the sizes."""
+    """Positions of log p of the hidden letters of each draw, and the sizes."""
     n = np.full(asking.design.draws, len(allowed))
     zero, index = np.zeros_like(n), np.arange(len(n))
     position = np.stack([zero, zero + 1], axis=1)
@@ -320,6 +321,6 @@ _FUNCTIONS = (
 CONVENTIONS: dict[str, Callable[[Pair, Asking], Reduce]] = dict(
     zip(get_args(Convention), _FUNCTIONS, strict=True)
 )
-PER_RESIDUE = "-per-residue"  # behind the name of a convention of whole sequences
+PER_RESIDUE = "-per-residue"  # suffix of conventions of whole sequences
 OF_WHOLE_SEQUENCES: tuple[str, ...] = ("pll", "whole")
 FEW_PASSES: tuple[str, ...] = tuple(name for name in CONVENTIONS if name not in OF_WHOLE_SEQUENCES)

@@ -1,4 +1,4 @@
-"""Mutants of proteins: a command and its page."""
+"""The kind that adds the variants command and its page."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from maskevidence.core.kind import Kind
 
 
 class Mutants(Kind):
-    """Mutants of proteins: a command and its page."""
+    """The variants command and its page."""
 
     commands: Mapping[str, str] = {"variants": "maskevidence.proteins.variants:variants_command"}
     folders: Mapping[str, tuple[str, str]] = {

@@ -1,4 +1,4 @@
-"""The mutants of a table, their wild type, and the columns that their scores are compared with."""
+"""Read tables of mutants, their wild type, and columns of numbers to compare scores with."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class MutantTable:
     """The mutants of a table."""
 
     mutants: list[str]
-    sequences: list[str] | None  # whole sequences beside the mutants; None if there are none
+    sequences: list[str] | None  # full sequences, if the table has them as well as mutants
     numbers: dict[str, Float64[np.ndarray, " N"]]  # by column
-    lines: Sequence[int] | None  # the line of each mutant in its file; None if that has no lines
+    lines: Sequence[int] | None  # the line of each mutant in its file, if the file has lines
 
 
 def read_wild_type(word: str) -> tuple[str, list[str]]:
-    """The letters of a wild type, from a FASTA file with one record or as they are, and notes on them.
+    """Read a wild type's letters from a FASTA file with one record or from the word itself; with notes.
 
     Example:
         >>> read_wild_type("MKT A")
@@ -53,7 +53,7 @@ def read_wild_type(word: str) -> tuple[str, list[str]]:
 
 
 def conventions_of(names: str | None) -> tuple[str, ...]:
-    """The conventions that are named between commas; by default those of few passes.
+    """Split the names of conventions at commas; by default, the conventions of few passes.
 
     Example:
         >>> conventions_of("joint, pll")
@@ -74,7 +74,7 @@ def read_mutants(
     numbers_in: Sequence[str] = (),
     limit: int | None = None,
 ) -> MutantTable:
-    """Read the mutants of a table.
+    """Read a table of mutants.
 
     Args:
         numbers_in: columns of numbers, such as measured effects.
@@ -113,7 +113,7 @@ def read_mutants(
 
 
 def column_beside(name: str, taken: Collection[str]) -> str:
-    """The name of a given column in the table of scores, none of whose columns it hides.
+    """Rename a given column if the table of scores has a column of this name.
 
     Example:
         >>> column_beside("joint", ("joint", "pll"))
@@ -132,7 +132,7 @@ def _texts(data: str, columns: TextColumns, name: str, limit: int | None) -> lis
 
 
 def _numbers(data: str, columns: TextColumns, name: str, limit: int | None) -> Float64[np.ndarray, " N"]:
-    """A column of numbers; empty cells are NaN."""
+    """Read a column of numbers; empty cells are NaN."""
     if name not in columns.names:
         raise InputError(f"{data!r} has no column {name!r}; it has {', '.join(columns.names)}")
     values: Sequence[Any] = columns.column(name)[:limit]

@@ -1,4 +1,4 @@
-"""Mutants of a wild type: substitutions such as "A1P:D2N", and whole sequences; as one token per letter.
+"""Parse mutants of a wild type (substitutions such as "A1P:D2N", or whole sequences) into tokens.
 
 Sequences that are longer than the model reads are cut into windows.
 """
@@ -23,8 +23,8 @@ _OF_HGVS = re.compile(r"(?:p\.)?\(?([A-Za-z]{3})(-?\d+)([A-Za-z]{3})\)?")  # p.L
 _NAMES = "AlaCysAspGluPheGlyHisIleLysLeuMetAsnProGlnArgSerThrValTrpTyr"
 _THREE_LETTERS = {_NAMES[3 * k : 3 * k + 3].lower(): x for k, x in enumerate("ACDEFGHIKLMNPQRSTVWY")}
 _BASES = "ACGTUN"
-_SEVERAL = "BJXZ"  # letters of an unknown residue, or of one of two
-_INSERTED = 2**32  # above every position of a wild type
+_SEVERAL = "BJXZ"  # letters for an unknown or ambiguous residue
+_INSERTED = 2**32  # larger than every position of a wild type
 WILD_TYPE = ("WT", "wt", "_wt")
 
 
@@ -32,10 +32,10 @@ WILD_TYPE = ("WT", "wt", "_wt")
 class Mutant:
     """A mutant of a wild type."""
 
-    name: str  # the text of the user
-    sites: tuple[int, ...]  # the positions that differ from the wild type, from 0, in ascending order
-    residues: str  # the letters of the mutant there
-    # the whole sequence if letters were inserted or deleted, which has no sites; otherwise None
+    name: str  # as the user wrote it
+    sites: tuple[int, ...]  # positions that differ from the wild type, from 0, ascending
+    residues: str  # the mutant's letters at these sites
+    # the whole sequence of an insertion or deletion, which has no sites; otherwise None
     sequence: str | None = None
 
 
@@ -46,11 +46,11 @@ def parse_mutants(
     sequences: Sequence[str] | None = None,
     lines: Sequence[int] | None = None,
 ) -> list[Mutant]:
-    """Read mutants as substitutions, or as whole sequences.
+    """Parse mutants: substitutions or whole sequences.
 
     A substitution is a letter of the wild type, its number and the new letter, or HGVS's p.Lys2Arg; several
-    are joined by colons. Small letters are read as capitals where the wild type has the capital.
-    A sequence of the wild type's length is a set of substitutions, one of another length is an insertion or
+    are joined by colons. Small letters are read as capitals where the wild type has the capital. A sequence
+    of the wild type's length is parsed into substitutions; a sequence of another length is an insertion or
     deletion. "WT" is the wild type. Substitutions that change nothing are left out.
 
     Args:
@@ -90,7 +90,7 @@ the number of its first letter by --start (start=)
 
 
 def mutated(wild_type: str, mutant: Mutant) -> str:
-    """The letters of a mutant.
+    """The full sequence of a mutant.
 
     Example:
         >>> mutated("MKTA", Mutant("K2R", (1,), "R"))
@@ -133,7 +133,7 @@ def _from_substitutions(wild_type: str, text: str, start: int, where: str) -> Mu
 
 
 def _as_letters(text: str) -> tuple[str, str, str]:
-    """The old letter, the number and the new letter of a substitution; nothing of another text."""
+    """Split a substitution into old letter, number and new letter; empty strings for other text."""
     match = _SUBSTITUTION.fullmatch(text)
     if match is not None:
         return match[1], match[2], match[3]
@@ -165,10 +165,10 @@ def _short(text: str) -> str:
 
 
 def _tokens_of_letters(model: Any, letters: str) -> dict[str, int]:
-    """The token of each letter that the tokenizer knows."""
+    """Map each letter that the tokenizer knows to its token."""
     found: dict[str, int] = {}
     for letter in sorted(set(letters)):
-        with suppress(InputError):  # unknown tokens are refused
+        with suppress(InputError):  # unknown tokens raise
             tokens = model.tokens([letter])
             own = tokens.values[0][tokens.maskable[0]].tolist()
             found |= {letter: own[0]} if len(own) == 1 else {}
@@ -187,7 +187,7 @@ def _check_letters(token: Mapping[str, int], letters: str, where: str) -> None:
 
 
 def _as_base(model: Any, token: Mapping[str, int], sequence: str) -> Base:
-    """A sequence as tokens."""
+    """Encode a sequence; refuse tokens other than single letters."""
     tokens = model.tokens([sequence])
     column = np.flatnonzero(tokens.maskable[0].cpu().numpy())
     own = tokens.values[0].cpu().numpy()[column]
@@ -201,13 +201,13 @@ def _as_base(model: Any, token: Mapping[str, int], sequence: str) -> Base:
 
 
 def _room_of(model: Any, wild_type: str) -> int | None:
-    """How many letters the model reads, without special tokens; None if there is no limit."""
+    """The number of letters that the model reads, without special tokens; None if unlimited."""
     limit = getattr(model, "max_tokens", None)
     return None if limit is None else int(limit - model.tokens([wild_type[0]]).context.sum())
 
 
 def window(position: int, n: int, room: int | None) -> tuple[int, int]:
-    """The window of a sequence of n letters around a position, as ProteinGym cuts it: start and stop.
+    """Start and stop of ProteinGym's window around a position in a sequence of n letters.
 
     Example:
         >>> [window(position, 100, 20) for position in (3, 50, 97)]
@@ -226,7 +226,7 @@ def window(position: int, n: int, room: int | None) -> tuple[int, int]:
 
 
 def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
-    """Pair each mutant with the wild type, in a window if the model cannot read all; and notes on windows."""
+    """Pair each mutant with the wild type, in a window if the sequence is too long; add notes on windows."""
     letters = [mutant.sequence or mutant.residues for mutant in mutants]
     every = "".join([wild_type, *letters])
     token = _tokens_of_letters(model, every + every.upper())
@@ -271,13 +271,13 @@ def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[lis
 
 
 def _notes_on(mutants: Sequence[Mutant], wild_type: str) -> list[str]:
-    """Notes on letters that are no residue, and on mutants that are listed again."""
+    """Notes on letters that are no residue, and on repeated mutants."""
     notes = []
     unclear = [each.name for each in mutants if set(each.sequence or each.residues) & {*_SEVERAL}]
     if unclear and set(wild_type) - {*_BASES}:
         notes.append(
-            f"{count(len(unclear), 'mutant')} with B, J, X or Z, an unknown residue or one of two (first: "
-            f"{_short(unclear[0])!r}): the score is that of the letter, not of a mutation"
+            f"{count(len(unclear), 'mutant')} with B, J, X or Z, unknown or ambiguous residues (first: "
+            f"{_short(unclear[0])!r}): their scores are scores of letters, not of mutations"
         )
     first: dict[object, int] = {}
     keys = [(each.sites, each.residues, each.sequence) for each in mutants]
@@ -295,13 +295,13 @@ def _named(row: int, mutant: Mutant) -> str:
 
 
 def _of_indel(wild_type: Base, mutant: Base, letters: str, indel: Mutant) -> Pair:
-    """An insertion or deletion and its wild type, aligned at their equal beginnings and ends."""
+    """Pair an insertion or deletion with the wild type, aligned at their common prefix and suffix."""
     columns = _aligned(letters, mutated(letters, indel))
     return Pair((), Side(mutant, {}, columns), Side(wild_type, {}))
 
 
 def _aligned(wild_type: str, mutant: str) -> Int64[np.ndarray, " n"]:
-    """Numbers of the mutant's letters: those of the wild type in the common beginning and end.
+    """Number the mutant's letters; those in the common prefix and suffix get the wild type's numbers.
 
     Example:
         >>> _aligned("MKTA", "MKGTA").tolist() == [0, 1, 2 + 2**32, 2, 3]

@@ -1,4 +1,4 @@
-"""The options of scores of mutants."""
+"""Options of `variants`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
@@ -21,7 +21,7 @@ Convention = Literal[
 
 @dataclass(frozen=True)
 class VariantOptions:
-    """Which mutants are scored, and how."""
+    """Options of `variants`."""
 
     wild_type: Annotated[
         str, Option("The wild type: a FASTA file with one sequence, or its letters.", "FILE|LETTERS")

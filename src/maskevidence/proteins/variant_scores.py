@@ -1,4 +1,4 @@
-"""Scores of mutants by several conventions, and their rank correlations; each context is computed once."""
+"""Score mutants by several conventions, computing each context once, and correlate the scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ from maskevidence.proteins.conventions import (
 from maskevidence.proteins.mutants import pairs_of, parse_mutants
 
 _MAX_DRAWS = 10_000
-_MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants of the page, and characters of their names
-RESAMPLES, MIN_PAIRS = 1000, 3  # of the bootstrap; mutants of a rank correlation
-_ROWS = 1024  # rows that the model gets at a time and packs into its calls
+_MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants shown on the page, and characters of their names
+RESAMPLES, MIN_PAIRS = 1000, 3  # bootstrap resamples; fewest mutants for a rank correlation
+_ROWS = 1024  # rows passed to the model at a time, to be packed into calls
 
 
 @dataclass(frozen=True)
 class VariantPlan:
-    """How many passes of the model the scores of mutants took.
+    """The number of model passes for the scores of mutants.
 
     Attributes:
         asked: contexts that each convention asks for, one mutant at a time.
@@ -47,7 +47,7 @@ class VariantPlan:
     passes: int
 
     def table(self) -> Table:
-        """Contexts of each convention, and of all together."""
+        """The number of contexts per convention and in total."""
         rows = [[name, f"{self.asked[name]:,}", f"{self.distinct[name]:,}"] for name in self.asked]
         rows.append(["all", f"{sum(self.asked.values()):,}", f"{self.passes:,}"])
         return Table(["convention", "contexts asked for", "distinct"], rows, "passes of the model")
@@ -85,7 +85,7 @@ class VariantScores(Shown):
         return self.scores[convention]
 
     def agreement(self) -> dict[tuple[str, str], float]:
-        """Spearman's rank correlation of every two conventions that rank these mutants."""
+        """Spearman's rank correlation for every two conventions that rank these mutants."""
         return {(a, b): spearman(self.scores[a], self.scores[b]) for a, b in combinations(self.ranking(), 2)}
 
     def ranking(self) -> dict[str, Float64[np.ndarray, " N"]]:
@@ -93,7 +93,7 @@ class VariantScores(Shown):
         return {name: values for name, values in self.scores.items() if name not in self.unranked}
 
     def page(self) -> Page:
-        """The scores of the first mutants, and the passes that all took."""
+        """A page with the first mutants' scores and the number of passes."""
         names, n = ", ".join(self.scores), count(len(self), "mutant")
         shown = [_shortened(name) for name in self.mutants[:_MOST_SHOWN]]
         title = "mutant minus wild type, nats; the first mutants"
@@ -110,13 +110,13 @@ class VariantScores(Shown):
         )
 
     def picture(self) -> tuple[Histogram, str]:
-        """The distribution of the scores by the first convention."""
+        """The distribution of the first convention's scores."""
         name, values = next(iter(self.ranking().items()))
         title = f"{count(len(self), 'mutant')}, scored by {name}"
         return Histogram(values[~np.isnan(values)], f"{name}  (nats)", "number of mutants", zero=True), title
 
     def columns(self) -> Columns:
-        """The scores and their errors by mutant."""
+        """Scores and errors, one row per mutant."""
         values: dict[str, Sequence[object]] = {}
         for name, scores in self.scores.items():
             values[name] = scores.tolist()
@@ -125,7 +125,7 @@ class VariantScores(Shown):
         return Columns(values, self.mutants, "mutant")
 
     def rows(self) -> list[dict[str, object]]:
-        """The mutants with their scores, as content for JSON: None where a convention has no score."""
+        """One dictionary per mutant for JSON; None where a convention has no score."""
         columns = {"mutant": self.mutants, **self.columns().values}
         return [
             {name: None if value != value else value for name, value in zip(columns, cells, strict=True)}
@@ -133,7 +133,7 @@ class VariantScores(Shown):
         ]
 
     def to_csv(self, given: Mapping[str, Sequence[object]] | None = None) -> str:
-        """CSV text with a row per mutant: its name, and a column per convention.
+        """CSV text with one row per mutant: its name, then a column per convention.
 
         Args:
             given: further columns by name, such as the measured effect, which stand after the mutants.
@@ -162,9 +162,9 @@ def variants(
 ) -> VariantScores:
     """Score mutants of a wild type by the conventions of protein, DNA and RNA language models.
 
-    The conventions differ in which sites are hidden and which letters stay visible; docs/proteins.md has the
-    formulas. A distinct context is a set of hidden sites and mutated letters. It is computed once for
-    all mutants and conventions: all single mutants of a site need one pass.
+    The conventions differ in the hidden sites and the visible letters; docs/proteins.md has the formulas.
+    Each distinct context (a set of hidden sites and mutated letters) is computed once for all mutants and
+    conventions: all single mutants of a site need one pass.
 
     Args:
         model: a masked language model whose tokens are single letters, with its tokenizer.
@@ -212,7 +212,7 @@ def variants(
             "and joint-mixture is not computed"
         )
     lengths = [len(pair.mutant) - len(pair.wild_type) for pair in pairs]
-    of_sums = tuple(conventions) if any(lengths) else ()  # which indels alone leave in the list
+    of_sums = tuple(conventions) if any(lengths) else ()  # indels leave only these in the list
     if of_sums:
         notes.append(
             f"{count(sum(map(bool, lengths)), 'mutant')} of {len(pairs):,} shorter or longer than the wild "
@@ -238,7 +238,7 @@ def variants(
 def _pairs(
     model: Any, wild_type: str, mutants: Sequence[str], conventions: Sequence[str], start: int
 ) -> tuple[list[Pair], list[str]]:
-    """The mutants as tokens, each with the wild type, and notes; refuses what cannot be scored."""
+    """Check the arguments and encode each mutant with the wild type; with notes."""
     wild_type = "".join(wild_type.split())
     if isinstance(mutants, str) or not len(mutants):
         raise InputError("there is no list of mutants; give one with a mutant or more, such as ['A1P']")
@@ -281,13 +281,13 @@ class Correlation(NamedTuple):
     value: float  # the correlation
     low: float  # the lower end of its interval
     high: float  # the upper end
-    n: int  # how many mutants have both numbers
+    n: int  # mutants with both numbers
 
 
 def spearman(a: Float64[np.ndarray, " N"], b: Float64[np.ndarray, " N"]) -> float:
-    """Spearman's rank correlation, the correlation of the ranks; ties get the mean of their ranks.
+    """Spearman's rank correlation; ties get the mean of their ranks.
 
-    Pairs with a NaN are left out. The answer is NaN if all values of `a` or all values of `b` are equal.
+    Pairs with a NaN are left out. The result is NaN if all values of `a` or all values of `b` are equal.
 
     Example:
         >>> round(spearman(np.array([1.0, 2.0, 3.0, np.nan]), np.array([5.0, 9.0, 8.0, 1.0])), 4)
@@ -305,7 +305,7 @@ def spearman(a: Float64[np.ndarray, " N"], b: Float64[np.ndarray, " N"]) -> floa
 def spearman_interval(
     a: Float64[np.ndarray, " N"], b: Float64[np.ndarray, " N"], seed: int = 0
 ) -> Correlation:
-    """Spearman's rank correlation with a 95 % percentile interval of the bootstrap over pairs.
+    """Spearman's rank correlation with a 95 % percentile interval from the bootstrap over pairs.
 
     Source:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, Section 13.3.
@@ -322,7 +322,7 @@ def spearman_interval(
         raise InputError(f"{n} mutants have both numbers; a rank correlation needs {MIN_PAIRS} or more")
     a, b = a[both], b[both]
     if np.isnan(spearman(a, b)):
-        raise InputError(f"of the {n} mutants with both numbers, one of the two is always the same")
+        raise InputError(f"for the {n} mutants with both numbers, one of the numbers never varies")
     rng = np.random.default_rng(seed)
     resampled = [spearman(a[rows], b[rows]) for rows in (rng.integers(n, size=n) for _ in range(RESAMPLES))]
     low, high = np.nanquantile(resampled, [0.025, 0.975])

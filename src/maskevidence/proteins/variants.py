@@ -1,4 +1,4 @@
-"""maskevidence variants: mutants of a protein scored by every convention."""
+"""maskevidence variants: score mutants of a protein by several conventions."""
 
 import math
 from dataclasses import replace
@@ -28,10 +28,11 @@ def variants_command(
 ) -> Result:
     """Score MUTANTS of a wild type under MODEL by every convention, each distinct context in one pass.
 
-    A score above 0 says that the model prefers the mutant to the wild type. `wild-type-fill` and `unmasked`
-    are known as masked marginals and wild-type marginals; docs/proteins.md says what each convention hides,
-    and why they fall apart where mutated sites are neighbours. With `--measured`, each has Spearman's rank
-    correlation with the measured effect, and its bootstrap interval over the mutants.
+    A score above 0 means that the model prefers the mutant to the wild type. `wild-type-fill` and `unmasked`
+    are also known as masked marginals and wild-type marginals; docs/proteins.md explains which sites each
+    convention hides, and why conventions disagree when mutated sites are neighbours. With `--measured`, each
+    convention gets Spearman's rank correlation with the measured effect, and its bootstrap interval over the
+    mutants.
 
     Examples:
 
@@ -61,7 +62,7 @@ def variants_command(
         numbers_in=measured,
         limit=options.limit,
     )
-    # before the model is loaded
+    # refuses wrong mutants before the model is loaded
     parse_mutants(wild_type, table.mutants, options.start, table.sequences, table.lines)
     loaded = load_text_model(model, checkpoint)
     scores = variants(
@@ -85,7 +86,7 @@ def variants_command(
 
 
 def _check(model: str, options: VariantOptions, checkpoint: CheckpointOptions) -> None:
-    """Refuse another kind of model, and options that mean nothing, before anything is read."""
+    """Refuse other kinds of models and useless options before anything is read."""
     from maskevidence.core.support.hub import check_revision
 
     if kind_of_model(model).name != "texts":
@@ -109,7 +110,7 @@ def _folder(out: Path) -> "ResultFolder":
 def _summary(
     scores: "VariantScores", correlations: "dict[str, Correlation]", notes: list[str], measured: str | None
 ) -> dict[str, Any]:
-    """Content for JSON, without the scores of single mutants."""
+    """The results as JSON values, without the scores of single mutants."""
     from maskevidence.core.support.provenance import origin
 
     summary = {"plan": vars(scores.plan), "notes": notes, "n_mutants": len(scores)}
@@ -127,7 +128,7 @@ def _summary(
 def _correlations(
     scores: "VariantScores", numbers: dict[str, Any], options: VariantOptions
 ) -> "tuple[dict[str, Correlation], list[str]]":
-    """Spearman with the measured effect by name, and a note on each score that has none."""
+    """Each score's rank correlation with the measured effect, and a note on each score without one."""
     from maskevidence.proteins.variant_scores import spearman_interval
 
     correlations: dict[str, Correlation] = {}
@@ -148,7 +149,7 @@ def _correlations(
 
 
 def _write(summary: dict[str, Any], scores: "VariantScores", given: dict[str, Any], out: Path) -> list[str]:
-    """The summary marks the folder; the table is written last and marks it as finished."""
+    """Write the summary first, to claim the folder, and the table last, to mark it as complete."""
     from maskevidence.core.support.files import write_atomic
     from maskevidence.proteins.mutant_tables import SUMMARY, TABLE, column_beside
     from maskevidence.runs.folder import write_sealed

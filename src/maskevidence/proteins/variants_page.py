@@ -1,4 +1,4 @@
-"""The page of scored mutants: sites by residues as colours, and the agreement with what was measured."""
+"""The page of scored mutants: heat maps of sites by residues, and correlations with a measurement."""
 
 import csv
 import math
@@ -21,11 +21,11 @@ from maskevidence.runs.folder import read_sealed
 
 _ONE_SITE = re.compile(r"(\w)(\d+)(\w)")
 _REMEDY = "score again with --overwrite"
-_LABELS, _LOWEST = 60, 20  # named sites, and mutants in the table
+_LABELS, _LOWEST = 60, 20  # labelled sites, and mutants in the table
 
 
 def read_variants(folder: Path) -> Page:
-    """Read a folder that `variants --out` wrote, as a page."""
+    """Build the page of a folder that `variants --out` wrote."""
     summary = read_sealed(folder / SUMMARY, _REMEDY)
     with reading(folder / TABLE), (folder / TABLE).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -43,13 +43,13 @@ def read_variants(folder: Path) -> Page:
 
 
 def _ranked(summary: Mapping[str, Any]) -> list[str]:
-    """The scores that rank the mutants: sums do not where lengths differ."""
+    """The scores that rank the mutants; sums do not if lengths differ."""
     return list(summary.get("ranked", summary["plan"]["asked"]))
 
 
 def correlation_table(summary: Mapping[str, Any]) -> Table:
-    """Spearman's rank correlations with what was measured, from a variants.json."""
-    alike: dict[tuple[float, ...], list[str]] = {}  # one score, where one site is mutated
+    """The table of Spearman's rank correlations with the measured effect, from a variants.json."""
+    alike: dict[tuple[float, ...], list[str]] = {}  # merges equal rows, as for single mutants
     for name, each in summary["correlations"].items():
         numbers = tuple(round(each[part], 6) for part in ("value", "low", "high", "n"))
         alike.setdefault(numbers, []).append(name)
@@ -64,7 +64,7 @@ def correlation_table(summary: Mapping[str, Any]) -> Table:
 def _page(
     summary: Mapping[str, Any], mutants: Sequence[str], values: Mapping[str, Float64[np.ndarray, " N"]]
 ) -> Page:
-    """The heat maps of the first convention and of the measured effect, and the lowest mutants."""
+    """A page with heat maps of the first convention and the measured effect, and the lowest mutants."""
     conventions, measured = _ranked(summary), summary.get("measured")
     names = [conventions[0], *(name for name in values if name not in conventions)]
     parts: list[Part] = []
@@ -83,7 +83,7 @@ def _page(
 def _heat_maps(
     mutants: Sequence[str], columns_of: Mapping[str, Float64[np.ndarray, " N"]], convention: str
 ) -> list[Part]:
-    """Grids of the substitutions at one site, and a sentence on each; nothing without any."""
+    """A heat map of single substitutions for each column; empty if there are none."""
     sites = {k: match for k, mutant in enumerate(mutants) if (match := _ONE_SITE.fullmatch(mutant))}
     if not sites:
         return []

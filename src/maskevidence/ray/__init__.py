@@ -1,4 +1,4 @@
-"""The blocks of a run, scored by the workers of a Ray cluster.
+"""Score the blocks of a run on a Ray cluster.
 
 The public names are declared in `__init__.pyi`, and each is imported when it is first used.
 """

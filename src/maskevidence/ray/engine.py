@@ -1,12 +1,12 @@
 """Score the blocks of a run by workers of a Ray cluster, or of a Ray started on this machine.
 
-This process hands out the blocks, writes the parts and holds the lock of the run directory, so that a run is
-the same whichever engine computes it.
+This process hands out the blocks, writes the parts and holds the lock of the run directory, so that every
+engine produces the same run.
 
-Each worker is a process that holds the model and scores one block after the other; the next one waits at the
-worker, which does not stand idle while this process writes. A worker that dies is replaced, and its blocks
-are scored again. The workers are plain actors: Ray Data would for ever restart a worker that dies at the same
-block.
+Each worker is a process that holds the model and scores one block after the other; its next block already
+waits, so that it does not idle while this process writes. A worker that dies is replaced, and its blocks are
+scored again. The workers are plain actors, because Ray Data would forever restart a worker that keeps dying
+at the same block.
 """
 
 import importlib
@@ -38,12 +38,12 @@ from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.progress import Advance, silent
 from maskevidence.runs.blocks import Done, Scorer, Work
 
-MAX_DEATHS = 3  # of workers at the same block, or one after the other while they load the model
+MAX_DEATHS = 3  # deaths allowed at the same block, or in a row while the model is loaded
 CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 30.0  # a process that imports Ray and connects takes about 2, many more on a busy machine
-# A Ray started here sends no reports to its makers, and its workers have the priority of this process.
+ANSWER_SECONDS = 30.0  # importing Ray and connecting takes about 2 s, many more on a busy machine
+# A Ray started here sends no usage reports, and its workers run at this process's priority.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {  # of a word: argument and type
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {  # argument and type of each option
     "workers": ("workers", lambda text: int(re.fullmatch("-?[0-9]+", text)[0])),  # type: ignore[index]
     "gpus": ("gpus_per_worker", plain_number),
     "address": ("address", str),
@@ -54,11 +54,11 @@ _CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """An `Engine` of workers that each hold the model; for `Recording`.
+    """An `Engine` whose workers each hold the model; for `Recording`.
 
-    The scores are those of a run in one process with the same number of threads, to the last bit on equal
-    processors. If this process is already connected to Ray (`ray.init`), it uses that connection, and leaves
-    it open.
+    The scores equal those of a run in one process with the same number of threads, to the last bit on equal
+    processors. If this process is already connected to Ray (`ray.init`), that connection is used and left
+    open.
 
     Args:
         address: address of a cluster, "HOST:PORT" or "auto"; None starts Ray on this machine and stops it
@@ -66,8 +66,7 @@ class RayEngine:
         workers: number of workers; by default as many as the cluster, or this machine, has room for.
         gpus_per_worker: GPUs of each worker; with 0.5, two workers share one.
         threads: threads of each worker, which takes as many processors.
-        load: loads the model in a worker; its weights must be those of the model in this process. None sends
-            that model.
+        load: loads the model in a worker; its weights must equal this process's model. None sends that model.
 
     Raises:
         InputError: the address has another form, or a number of workers, GPUs or threads is not possible.
@@ -104,7 +103,7 @@ class RayEngine:
             InputError: no cluster answers at the address, or no machine has room for a worker; while scoring,
                 workers cannot load the model, die repeatedly at the same block, or run out of memory.
         """
-        # Ray reports each worker that died on the standard output, which is for results alone.
+        # Ray reports dead workers on standard output, which is reserved for results.
         with redirect_stdout(io.StringIO()), self._connected() as ray:
             room = self._room(ray)
 
@@ -150,7 +149,7 @@ class RayEngine:
             ray.shutdown()
 
     def _room(self, ray: Any) -> int:
-        """The number of workers that all machines of the cluster hold together."""
+        """The number of workers that fit on all machines of the cluster."""
         max_cpus, max_gpus, room = 0.0, 0.0, 0
         for node in ray.nodes():
             if node["Alive"]:
@@ -168,7 +167,7 @@ class RayEngine:
 
 
 def parse_engine(word: str) -> RayEngine:
-    """Turn the word of an engine into the engine.
+    """Parse the word of an engine.
 
     Args:
         word: "ray", with options after a colon: first the number of workers, then `gpus=` for each of them,
@@ -204,10 +203,10 @@ def parse_engine(word: str) -> RayEngine:
 
 @contextmanager
 def _loopback_only() -> Iterator[None]:
-    """Let the Ray that is started listen on 127.0.0.1 alone.
+    """Make the Ray that is started listen on 127.0.0.1 only.
 
-    By default it listens on all interfaces, and `ray.init` replaces a node's address of 127.0.0.1 by that of
-    an interface. Where a Ray of several machines is switched off, as on macOS, it does neither.
+    By default Ray listens on all interfaces, and `ray.init` replaces a node address of 127.0.0.1 by the
+    address of an interface. It does neither if multi-node Ray is switched off, as on macOS.
     """
     constants = importlib.import_module("ray._private.ray_constants")
     before = getattr(constants, "ENABLE_RAY_CLUSTER", True)
@@ -220,8 +219,8 @@ def _loopback_only() -> Iterator[None]:
 
 @contextmanager
 def _sigterm_kept() -> Iterator[None]:
-    """Keep the handler of SIGTERM: the one that Ray sets prints traces of the stack."""
-    if threading.current_thread() is not threading.main_thread():  # other threads cannot set it, nor can Ray
+    """Keep the SIGTERM handler, because Ray's handler prints stack traces."""
+    if threading.current_thread() is not threading.main_thread():  # only it may set handlers
         yield
         return
     before = signal.getsignal(signal.SIGTERM)
@@ -232,7 +231,7 @@ def _sigterm_kept() -> Iterator[None]:
 
 
 def _check_answer(address: str) -> None:
-    """Check that a cluster answers, because Ray itself tries for minutes and has no timeout."""
+    """Check that a cluster answers, because Ray itself retries for minutes without a timeout."""
     try:
         if address != "auto":
             host, _, port = address.rpartition(":")
@@ -251,10 +250,10 @@ def _no_answer(address: str) -> InputError:
 
 
 class Worker:
-    """A process that holds a model and scores blocks with it."""
+    """A process that holds a model and scores blocks."""
 
     def load(self, load: Callable[[], Any], expected: str | None, threads: int) -> str:
-        """Load the model, and refuse it unless it has the fingerprint `expected`, if that is given.
+        """Load the model; refuse it if its fingerprint differs from `expected`.
 
         Returns:
             What the model's code printed.
@@ -264,19 +263,21 @@ class Worker:
             self.model = load()
         if expected is not None and fingerprint(self.model) != expected:
             raise InputError(
-                "its weights are not those that the run began with; give every machine the same files"
+                "its weights differ from those of the run's model; give every machine the same files"
             )
         return printed.getvalue()
 
     def score(self, work: Work, scoring: Scoring) -> tuple[ScoreTable, int, str]:
-        """The scores of a piece, how many times the model was called, and what its code printed."""
+        """Score a block: the scores, the number of model calls, and the output printed by the model's
+        code.
+        """
         with redirect_stdout(io.StringIO()) as printed:
             answer = work.score(self.model, scoring, silent)
         return *answer, printed.getvalue()
 
 
 class WorkerPool:
-    """Workers that each have up to two pieces, one to score and the next; a worker that dies is replaced."""
+    """Workers with up to two blocks each, one in progress and the next; dead workers are replaced."""
 
     def __init__(
         self, ray: Any, start: Callable[[], Any], loading: tuple[Any, str | None, int], option: str
@@ -285,7 +286,7 @@ class WorkerPool:
         self.start = start
         self.loading = loading
         self.option = option
-        # of each worker: its pending answers and their pieces, the oldest first
+        # for each worker, its pending answers and their blocks, oldest first
         self.asked: list[tuple[Any, deque[tuple[Any, Work | None]]]] = []
         self.deaths: Counter[Any] = Counter()
         self.n_replaced = 0
@@ -293,7 +294,7 @@ class WorkerPool:
     def score(
         self, n_workers: int, work: Iterable[Work], scoring: Scoring, advance: Advance, done: Done
     ) -> None:
-        """Score every piece once with at most `n_workers` workers, then stop the workers."""
+        """Score every block once with at most `n_workers` workers, then stop the workers."""
         coming = iter(work)
         waiting = deque(islice(coming, n_workers))
         advance(0, "starting workers")
@@ -310,7 +311,7 @@ class WorkerPool:
                     waiting.extendleft(lost)
                     self._start_worker()
                     continue
-                # What waits at the end goes to the worker that is ready first.
+                # The last blocks go to whichever worker is ready first.
                 while waiting and (not asked or (len(asked) < 2 and len(waiting) >= n_workers)):
                     asked.append(self._ask(worker, waiting.popleft(), scoring))
                     waiting.extend(islice(coming, max(0, n_workers - len(waiting))))
@@ -328,7 +329,7 @@ class WorkerPool:
         return worker.score.remote(with_own_memory(block), scoring), block
 
     def _answered(self) -> tuple[Any, deque[tuple[Any, Work | None]]]:
-        """A worker whose oldest answer is there: it answers in turn, and dies at the oldest piece."""
+        """Wait for a worker's oldest answer: workers answer in order, and die at the oldest block."""
         pending = [answer for _, asked in self.asked for answer, _ in asked]
         (ready,), _ = self.ray.wait(pending, num_returns=1)
         return next(each for each in self.asked if any(answer == ready for answer, _ in each[1]))
@@ -338,13 +339,13 @@ class WorkerPool:
         self.asked.append((worker, deque([(worker.load.remote(*self.loading), None)])))
 
     def _answer(self, pending: Any, work: Work | None) -> Any:
-        """The answer of a worker, or _DIED."""
+        """A worker's answer, or _DIED."""
         errors = self.ray.exceptions
         try:
             answer = self.ray.get(pending)
         except errors.RayTaskError as error:
             raise self._explain(error, work) from error
-        except errors.RayError as error:  # the worker, its machine, or the answer on its way was lost
+        except errors.RayError as error:  # the worker, its machine or the answer was lost
             self.count_death(error, work)
             return _DIED
         if work is None:
@@ -352,7 +353,7 @@ class WorkerPool:
         return answer if work is not None else (answer,)
 
     def count_death(self, error: Exception, work: Work | None) -> None:
-        """Count the death of a worker at a block, or while it loaded the model."""
+        """Count a worker's death, at a block or while loading the model; give up after `MAX_DEATHS`."""
         piece = None if work is None else work.piece
         self.deaths[piece] += 1
         self.n_replaced += 1
@@ -367,7 +368,7 @@ class WorkerPool:
         ) from error
 
     def _explain(self, error: Any, work: Work | None) -> Exception:
-        """The error of the worker itself, in one line if it is an expected one."""
+        """Turn a worker's exception into a one-line error if it is of an expected kind."""
         cause = error.cause
         if _is_out_of_memory(cause):
             return InputError(f"a worker ran out of memory ({last_line(cause)}); {self._advice()}")
@@ -385,7 +386,7 @@ class WorkerPool:
 
 
 def with_own_memory(work: Work) -> Work:
-    """The same work with a copy of its rows: with a slice, all rows that it was cut from would be sent."""
+    """Copy the rows of a block, because a slice would send all rows of its source."""
     return work._replace(rows=work.rows[torch.arange(len(work.rows))])
 
 
@@ -397,7 +398,7 @@ def _is_out_of_memory(error: object) -> bool:
 
 
 def last_line(error: object) -> str:
-    """The line of an error that says what happened, without the traces before it."""
+    """The last line of an error's message, without the traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     line = lines[-1] if lines else type(error).__name__
     is_clear = isinstance(error, MaskEvidenceError | OSError) or len(lines) > 1

@@ -1,4 +1,4 @@
-"""Ray, as an engine of scores."""
+"""The kind that adds Ray as an engine."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from maskevidence.core.kind import Kind
 
 
 class RayWorkers(Kind):
-    """Ray, as an engine of scores."""
+    """The Ray engine."""
 
     engines: Mapping[str, str] = {"ray": "maskevidence.ray.engine:parse_engine"}
 

@@ -1,4 +1,4 @@
-"""Run directories: what decides the numbers of a run, its scores, and its estimate.
+"""Run directories: the settings of a run, its scores, and its estimate.
 
 The public names are declared in `__init__.pyi`, and each is imported when it is first used.
 """

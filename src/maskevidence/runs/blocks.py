@@ -1,4 +1,4 @@
-"""How a run is divided, into blocks of rows and shards of whole blocks, and the engines that score blocks.
+"""Divide a run into blocks of rows and shards of blocks; engines that score blocks.
 
 The model is always called in the same way for a block. So a run that was killed and resumed, or scored in
 shards, has the same scores to the last bit. An engine is this process, or workers elsewhere.
@@ -19,12 +19,12 @@ from maskevidence.core.tokens import Tokens
 
 MIN_BLOCKS = 32
 _MASKS_PER_BLOCK = 8192
-_MASKS_PER_SLOW_BLOCK = 1024  # of a model that makes its own batches
+_MASKS_PER_SLOW_BLOCK = 1024  # for a model that makes its own batches
 _MIN_SHARED_ROWS = 256
 
 
 class Piece(NamedTuple):
-    """Scores that are saved together: blocks first..last-1, repeats of the design first..last-1."""
+    """Scores saved together: blocks first..last-1, repeats of the design first..last-1."""
 
     first_block: int
     last_block: int
@@ -36,12 +36,12 @@ class Piece(NamedTuple):
         return range(self.first_block, self.last_block)
 
     def repeats(self) -> range:
-        """The repeats of the mask design that the piece has."""
+        """The repeats of the mask design in the piece."""
         return range(self.first_repeat, self.last_repeat)
 
 
 def rows_per_block(model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey) -> int:
-    """Choose the number of rows of a block: few, because a kill loses a block, but enough to be fast.
+    """Choose the number of rows per block: few, since a kill loses a block, but enough to be fast.
 
     A block has about 8192 masks, or 1024 if the model makes its own batches, which is slow. Rows with shared
     masks also share work, so that at least 256 of them make a block. A small data set is divided into 32
@@ -61,7 +61,7 @@ def rows_per_block(model: MaskedModel, tokens: Tokens, design: MaskDesign, key: 
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Read a shard: the k-th of n shares of the rows.
+    """Parse a shard "k/n", the k-th of n parts of the rows.
 
     Example:
         >>> parse_shard("3/8")
@@ -76,7 +76,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def shard_blocks(n_rows: int, rows_of_block: int, shard: tuple[int, int]) -> range:
-    """The blocks of a shard; every block is in exactly one shard.
+    """The blocks of a shard; each block belongs to exactly one shard.
 
     Example:
         >>> [shard_blocks(100, 10, (k, 3)) for k in (1, 2, 3)]
@@ -92,12 +92,12 @@ def shard_blocks(n_rows: int, rows_of_block: int, shard: tuple[int, int]) -> ran
 
 
 def block_rows(block: int, rows_of_block: int, n_rows: int) -> slice:
-    """The rows of a block, by position among all rows that are scored."""
+    """The positions of a block's rows among all scored rows."""
     return slice(block * rows_of_block, min((block + 1) * rows_of_block, n_rows))
 
 
 def missing_pieces(done: Iterable[Piece], blocks: range, n_repeats: int) -> Iterator[Piece]:
-    """The pieces that are left to score, one block at a time.
+    """Yield the pieces still to be scored, one block at a time.
 
     Example:
         >>> [tuple(piece) for piece in missing_pieces([Piece(0, 2, 0, 8)], range(3), 16)]
@@ -121,25 +121,25 @@ Done = Callable[[Piece, ScoreTable, int], None]
 
 
 class Work(NamedTuple):
-    """A piece of a run, with its rows."""
+    """A piece of a run with its rows."""
 
     piece: Piece
     rows: Tokens
 
     def score(self, model: MaskedModel, scoring: Scoring, advance: Advance) -> tuple[ScoreTable, int]:
-        """The scores of the piece, and how many times the model was called."""
+        """Score the piece; return the scores and the number of model calls."""
         return score_repeats(model, self.rows, scoring, self.piece.repeats(), advance)
 
 
-# Scores every missing piece of a run once, in any order and anywhere.
+# Scores each missing piece of a run once, in any order, in any process.
 Scorer = Callable[[MaskedModel, Iterable[Work], Scoring, Advance, Done], None]
-# A context that provides what scoring needs. It is entered before anything is written.
+# A context that sets up scoring, entered before anything is written.
 Engine = Callable[[], AbstractContextManager[Scorer]]
 
 
 @contextmanager
 def local_engine() -> Iterator[Scorer]:
-    """The engine that scores in this process, one piece after the other."""
+    """The engine that scores piece by piece in this process."""
     yield _score_in_turn
 
 
@@ -152,7 +152,7 @@ def _score_in_turn(
 
 @contextmanager
 def kept_open(engine: Engine) -> Iterator[Engine]:
-    """The same engine for several runs, one after the other: entered once, by the first one that scores."""
+    """Share an engine among several runs: the first run that scores enters it."""
     with ExitStack() as stack:
         entered: list[Scorer] = []
 

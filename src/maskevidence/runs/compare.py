@@ -1,4 +1,4 @@
-"""Several runs side by side: their names, and the comparison of runs on the same observations."""
+"""Compare runs on the same observations, and name them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from maskevidence.runs.summary import Run
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names as given; a repeated name gets a number.
+    """Number repeated names.
 
     Example:
         >>> distinct(["a", "b", "a"])
@@ -25,7 +25,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def compare_runs(runs: Mapping[str, Run]) -> Comparison:
-    """Rank runs on the same observations; texts in different tokens are compared per byte.
+    """Rank runs on the same observations; compare texts in different tokens per byte.
 
     The single masks of both runs are subtracted where the runs share them. They are read part after part, and
     only sums of each observation are kept. The scores of hidden tokens (per-token, log-sizes), order mixtures
@@ -50,7 +50,7 @@ def compare_runs(runs: Mapping[str, Run]) -> Comparison:
 
 
 def are_two_sets(runs: Mapping[str, Run]) -> bool:
-    """Whether two runs are of one model on different data, such as real and shuffled sentences."""
+    """Whether two runs score different data by one model, such as real and shuffled sentences."""
     if len(runs) != 2:
         return False
     first, second = (run.manifest for run in runs.values())
@@ -59,7 +59,7 @@ def are_two_sets(runs: Mapping[str, Run]) -> bool:
 
 
 def _with_versions(difference: Difference, runs: Mapping[str, Run]) -> Difference:
-    """The difference, with a note if two versions of maskevidence computed the scores."""
+    """Add a note if two versions of maskevidence computed the scores."""
     first, second = (runs[name].manifest.version for name in (difference.first, difference.second))
     if first == second:
         return difference
@@ -71,9 +71,14 @@ def _with_versions(difference: Difference, runs: Mapping[str, Run]) -> Differenc
 
 
 def _identified(run: Run) -> EvidenceEstimate:
-    """The estimate with the fingerprints of the run's data, which exist for runs of all versions."""
+    """Add the fingerprints of the run's data to the estimate; runs of all versions have them."""
     data = run.manifest.data
-    return replace(run.estimate, data_fingerprint=data.fingerprint, text_fingerprint=data.text_fingerprint)
+    return replace(
+        run.estimate,
+        data_fingerprint=data.fingerprint,
+        text_fingerprint=data.text_fingerprint,
+        spelled_fingerprint=data.spelled_fingerprint,
+    )
 
 
 def _check_same_data(first_name: str, first: Manifest, name: str, other: Manifest) -> None:

@@ -1,4 +1,4 @@
-"""A run directory: run.json is written first, then the model, the scores, and the summary last."""
+"""A run directory: run.json is written first, then model and scores, the summary last."""
 
 import json
 import math
@@ -27,26 +27,26 @@ _OF_DATA = b"data"
 
 
 def write_labels(folder: Path, manifest: Manifest, labels: Mapping[int, str]) -> None:
-    """Write the names of the observations of all shards, unless the folder has the same ones."""
+    """Write the labels of the observations of all shards, unless the folder has the same labels."""
     _write(folder / LABELS, manifest, "label", labels)
 
 
 def write_closed_form(folder: Path, manifest: Manifest, values: Mapping[int, float]) -> None:
-    """Write the log evidence of the run's own observations by the model itself, nats, likewise.
+    """Write the closed-form log evidence of the run's own observations, nats, unless the folder has it.
 
     Args:
-        manifest: what decides the numbers of the run; its `closed_form` is the mean of these values.
+        manifest: the content of run.json; its `closed_form` is the mean of these values.
     """
     _write(folder / CLOSED_FORM, manifest, "closed_form", values)
 
 
 def read_labels(folder: Path, manifest: Manifest) -> dict[int, str]:
-    """The names of a run's observations by id; empty if they have none."""
+    """The labels of a run's observations by id; {} if they have none."""
     return _read(folder / LABELS, manifest, "label")
 
 
 def read_closed_form(folder: Path, manifest: Manifest) -> dict[int, float]:
-    """The log evidence in closed form by id, nats; empty if the model has none."""
+    """The closed-form log evidence by id, nats; {} if the model has none."""
     values = _read(folder / CLOSED_FORM, manifest, "closed_form")
     mean = manifest.closed_form
     if values and (mean is None or not math.isclose(sum(values.values()) / len(values), mean, rel_tol=1e-9)):
@@ -99,16 +99,17 @@ ESTIMATE = "estimate.json"
 CURVE = "curve.csv"
 CURVE_PICTURE = "curve.png"
 OBSERVATIONS = "observations.csv"
+MANY_OBSERVATIONS = "observations.parquet"  # instead, for as many as `summary.MANY`
 TOKENS = "tokens.csv"
 MODEL = "model"
-_SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, OBSERVATIONS, TOKENS)
+_SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, OBSERVATIONS, MANY_OBSERVATIONS, TOKENS)
 _ALL = (MANIFEST, *_SUMMARY, LABELS, CLOSED_FORM, SCORES, MODEL)
 _UNREADABLE = "is not a run.json that this version can read; give another folder"
 _RESTORE = "restore it, or score again with --overwrite"
 
 
 class RunDirectory(ResultFolder):
-    """The folder of one run.
+    """The directory of one run.
 
     Args:
         path: the folder; it need not exist yet.
@@ -124,7 +125,7 @@ class RunDirectory(ResultFolder):
         self.scores = self.path / SCORES
 
     def manifest(self) -> Manifest | None:
-        """Read run.json; None if the folder has none.
+        """Read run.json; None if there is none.
 
         Raises:
             InputError: the file cannot be read, has another format, or was changed since.
@@ -154,7 +155,7 @@ class RunDirectory(ResultFolder):
         return manifest
 
     def existing_manifest(self) -> Manifest:
-        """Read run.json of a folder that must hold a run.
+        """Read run.json, which must exist.
 
         Raises:
             InputError: the folder holds no run, or run.json cannot be read.
@@ -165,10 +166,10 @@ class RunDirectory(ResultFolder):
         return manifest
 
     def parts(self, manifest: Manifest) -> list[Part]:
-        """The parts of the run, damaged ones included, after a check of the seals.
+        """Check the seals, and list the parts of the run, damaged ones included.
 
         Args:
-            manifest: what run.json holds.
+            manifest: the content of run.json.
 
         Raises:
             InputError: a part does not belong to the run, or the kept model was changed.
@@ -186,11 +187,11 @@ class RunDirectory(ResultFolder):
         return parts
 
     def has_begun(self) -> bool:
-        """Whether there are scores or a kept model to go on with."""
+        """Whether the directory holds scores or a model to continue with."""
         return bool(list_parts(self.scores)) or (self.path / MODEL).is_dir()
 
     def check(self, manifest: Manifest, *, overwrite: bool) -> None:
-        """Refuse a folder that holds anything but this run, or this run with fewer masks.
+        """Refuse a directory that holds anything but this run, or this run with fewer masks.
 
         Args:
             manifest: the run to write.
@@ -211,7 +212,7 @@ class RunDirectory(ResultFolder):
             )
 
     def begin(self, manifest: Manifest, save: Callable[[Path], object] | None = None) -> Manifest:
-        """Remove an earlier run and write run.json and the model; this process must hold the lock.
+        """Remove an earlier run, and write run.json and the model; this process must hold the lock.
 
         A kill or a full disk at any moment leaves a folder that `check` accepts. The scores are removed
         before the model, so that no scores of another model are left.
@@ -245,7 +246,7 @@ class RunDirectory(ResultFolder):
         return manifest
 
     def extend(self, manifest: Manifest) -> None:
-        """Ask for more masks: remove the summary, write run.json again, and keep the scores."""
+        """Prepare for more masks: remove the summary, rewrite run.json, keep the scores."""
         self.remove(*_SUMMARY)
         self._write(manifest)
 
@@ -254,12 +255,12 @@ class RunDirectory(ResultFolder):
         write_sealed(self.path / MANIFEST, content)
 
     def remove_temporaries(self) -> None:
-        """Remove the temporary files of a killed write."""
+        """Remove the temporary files of a killed process."""
         super().remove_temporaries()
         remove_temporaries(self.scores)
 
     def estimate(self) -> dict[str, Any] | None:
-        """Read estimate.json; None if the run is not finished.
+        """Read estimate.json; None for an unfinished run.
 
         Raises:
             InputError: the file cannot be read.

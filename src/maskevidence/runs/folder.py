@@ -1,9 +1,8 @@
-"""The folder of one result: one process at a time writes it, it holds nothing else, and kills do no harm.
+"""The folder of one result: one process at a time writes, nothing else is in it, and kills do no harm.
 
 Seals show whether a file was changed since.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
@@ -25,12 +25,12 @@ from maskevidence.core.support.files import (
 )
 
 LOCK = ".lock"
-HOLDER = ".lock.pid"  # a file of its own: Windows lets nobody read a file that is locked
+HOLDER = ".lock.pid"  # a separate file, since Windows lets nobody read a locked file
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; the system releases it when the process ends, however it ends.
+    """Hold a folder for this process; the system releases it whenever and however the process ends.
 
     A folder that is new and still empty after an error is removed.
 
@@ -54,7 +54,7 @@ def locked(folder: Path) -> Iterator[None]:
             ) from error
     try:
         with writing(holder):
-            holder.unlink(missing_ok=True)  # a symbolic link would be written through
+            holder.unlink(missing_ok=True)  # writing would follow a symbolic link
         write_atomic(holder, f"{os.getpid()}\n")
         yield
     except Exception:
@@ -73,7 +73,7 @@ class ResultFolder:
 
     Args:
         path: the folder; it need not exist yet.
-        noun: what it holds, such as "selection".
+        noun: the noun for the result, such as "selection".
         files: its files in the order in which they are written; the last one shows that it is complete.
         signs: patterns of file names; a folder with files must match one of them. By default the first and
             the last of `files`.
@@ -100,7 +100,7 @@ class ResultFolder:
         self.signs = (files[0], files[-1]) if signs is None else signs
 
     def refuse_unrelated(self) -> None:
-        """Refuse a folder that holds other files and no such result.
+        """Refuse a folder that holds other files but no result of this kind.
 
         A lock and temporary files, which a kill at the very start leaves, do not count.
         """
@@ -116,7 +116,7 @@ class ResultFolder:
             )
 
     def refuse(self, *, overwrite: bool) -> None:
-        """Refuse a folder that holds other files, or without `overwrite` a complete result."""
+        """Refuse a folder that holds other files or, without `overwrite`, a complete result."""
         self.refuse_unrelated()
         if not overwrite and (self.path / self.files[-1]).exists():
             raise InputError(
@@ -126,18 +126,18 @@ class ResultFolder:
 
     @contextmanager
     def rewritten(self) -> Iterator[None]:
-        """Hold the folder while a result is written into it, in the place of an earlier one."""
+        """Hold the folder while a new result replaces an earlier one."""
         with locked(self.path):
             self.remove_temporaries()
             self.remove(*reversed(self.files))
             yield
 
     def remove_temporaries(self) -> None:
-        """Remove the temporary files of a killed write."""
+        """Remove the temporary files of a killed process."""
         remove_temporaries(self.path)
 
     def remove(self, *patterns: str) -> None:
-        """Remove files and folders, one pattern after the other; this process must hold the folder.
+        """Remove files and folders in the order of the patterns; this process must hold the folder.
 
         Each is renamed first, because a kill may leave half of a folder.
         """
@@ -147,37 +147,37 @@ class ResultFolder:
                 remove_temporaries(self.path)
 
     def written(self, missing: str | None = None) -> list[str]:
-        """The lines that say where the result is.
+        """Lines that say where the result is.
 
         Args:
-            missing: a line on what could not be drawn.
+            missing: a line on a picture that could not be drawn.
         """
         held = [name for name in self.files if (self.path / name).exists()]
         lines = [] if missing is None else [missing]
         return [*lines, f"Written to {self.path}: {', '.join(held)}"]
 
     def finished_before(self, again: str) -> list[str]:
-        """The line on a folder that holds the finished result already; `again` is what --overwrite does."""
+        """Say that the folder already holds the finished result; `again` says what --overwrite does."""
         return [f"This {self.noun} in {self.path} was finished before; --overwrite {again}."]
 
 
 def seal(content: Any) -> str:
-    """The SHA-256 of a JSON value, which does not depend on spaces and on the order of keys.
+    """SHA-256 of a JSON value, regardless of spaces and key order.
 
     Example:
         >>> seal({"seed": 0, "masks": "own"}) == seal({"masks": "own", "seed": 0})
         True
     """
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest(json.dumps(content, sort_keys=True))
 
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file with its own seal."""
+    """Write a JSON file with its seal."""
     write_json(path, content | {"seal": seal(content)})
 
 
 def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
-    """The content of a JSON file without its seal; a file that was changed is refused with the remedy."""
+    """Read a sealed JSON file and remove the seal; a changed file raises an InputError with the remedy."""
     content = read_json(path, remedy)
     if not isinstance(content, dict) or content.pop("seal", None) != seal(content):
         raise InputError(f"{str(path)!r} was changed after it was written; {remedy}")
@@ -185,15 +185,15 @@ def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def seal_of_files(folder: Path) -> str:
-    """The SHA-256 of the names and contents of all files below a folder, except for hidden ones."""
+    """SHA-256 of names and contents of all files below a folder, except hidden files."""
     with reading(folder):
         files = [path.relative_to(folder) for path in folder.rglob("[!.]*") if path.is_file()]
         contents = {path.as_posix(): (folder / path).read_bytes() for path in files}
-    return seal({name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
+    return seal({name: digest(content) for name, content in contents.items()})
 
 
 def _release(lock: FileLock, holder: Path) -> None:
-    with suppress(OSError):  # a file that is left does no harm: the next holder replaces it
+    with suppress(OSError):  # a leftover file is harmless: the next holder replaces it
         holder.unlink(missing_ok=True)
     lock.release()
 

@@ -1,6 +1,5 @@
-"""run.json: what decides the numbers of a run, and how the run came about."""
+"""run.json: the settings behind the numbers of a run, and where the run came from."""
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -11,12 +10,12 @@ from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.masks.by_name import design_from_settings
 from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.core.model import Conditionals
-from maskevidence.core.support.provenance import command, versions
+from maskevidence.core.support.provenance import command, differences, versions
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks
 from maskevidence.runs.folder import seal
 
 SCHEMA = 3
-# Fields that tell how a run came about, or that follow from the others: two runs that differ in these alone
+# Fields on the origin of a run, or that follow from other fields: runs that differ in these alone
 # are the same run.
 _INCIDENTAL = {
     "schema_version",
@@ -31,12 +30,11 @@ _INCIDENTAL = {
     "model_words",
 }
 _INCIDENTAL_DATA = {"name", "columns", "options", "notes", "text_fingerprint", "kind", "noun", "token"}
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
-_MAX_SHOWN = 60  # characters of a value in an error
+_INCIDENTAL_DATA |= {"spelled_fingerprint"}
 
 
 class DataSource(BaseModel):
-    """The rows that are scored.
+    """The scored rows and their origin.
 
     Attributes:
         name: the data as the user named them.
@@ -45,13 +43,14 @@ class DataSource(BaseModel):
         n_observations: the number of scored rows, over all shards.
         columns: the scored columns.
         text_fingerprint: SHA-256 of the texts before they were cut into tokens; None for other data.
+        spelled_fingerprint: SHA-256 of the texts that the tokens spell; None where it is unknown.
         test_fraction: the share of rows that was held out and is scored; None if all rows are.
         options: the options that the data were read with (limit, column, resize, skip_bad, binarise,
             block_size, context_field), as far as they were given.
         notes: changes of the data, one sentence each.
         kind: the name of the kind that reads them again for a report; None if none does.
-        noun: what an observation is: a protein, a block of text, a text, an image or a row.
-        token: what a token is: a token or a residue.
+        noun: the noun for an observation: protein, block of text, text, image or row.
+        token: the noun for a token: token or residue.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -62,6 +61,7 @@ class DataSource(BaseModel):
     n_observations: int
     columns: list[str]
     text_fingerprint: str | None = None
+    spelled_fingerprint: str | None = None
     test_fraction: float | None = None
     options: dict[str, str | int | bool] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
@@ -71,13 +71,13 @@ class DataSource(BaseModel):
 
 
 def common_noun(manifests: "Iterable[Manifest]") -> str:
-    """What an observation of several runs is; "observation" if they differ."""
+    """The noun for one observation of several runs; "observation" if they differ."""
     nouns = {manifest.data.noun for manifest in manifests}
     return nouns.pop() if len(nouns) == 1 else "observation"
 
 
 class Manifest(BaseModel):
-    """What decides the numbers of a run, and how the run came about.
+    """The content of run.json: the settings behind a run's numbers, and its origin.
 
     Attributes:
         schema_version: version of the file format.
@@ -101,7 +101,7 @@ class Manifest(BaseModel):
         kept_model: SHA-256 of the files of a model that was fitted for this run; None if no model was.
         closed_form: the log evidence of these rows by the model itself, nats per observation; None if the
             model has no closed form.
-        details: what else decides the numbers, such as the density of images.
+        details: other settings that affect the numbers, such as the density of images.
         dtype: the precision of the model; None if unknown. A run is not resumed in another one.
         devices: where the scores were computed: a device for each that the run was begun or resumed on.
         versions: versions of the packages that began the run.
@@ -142,21 +142,21 @@ class Manifest(BaseModel):
 
     @property
     def named(self) -> str:
-        """The model as the user named it, with its revision if one was given."""
+        """The model as the user named it, with its revision if given."""
         return self.model if self.revision is None else f"{self.model} (revision {self.revision})"
 
     @property
     def key(self) -> MaskKey:
-        """The seed of the masks, and whether rows share them."""
+        """Seed of the masks, and whether rows share them."""
         return MaskKey(self.seed, self.masks)
 
     @property
     def version(self) -> str:
-        """The version of maskevidence that computes the scores."""
+        """The version of maskevidence that computed the scores."""
         return self.versions.get("maskevidence", "of an unknown version")
 
     def identity(self) -> str:
-        """The SHA-256 of everything that decides a score.
+        """SHA-256 of everything that affects a score.
 
         All shards of a run have the same identity, and so has the run with more masks.
         """
@@ -165,13 +165,13 @@ class Manifest(BaseModel):
         return seal([deciding, self.rows_per_block, self.kept_model, self.version])
 
     def holds(self, piece: Piece) -> bool:
-        """Whether all blocks and repeats of a piece belong to this run."""
+        """Whether all blocks and repeats of a piece are in this run."""
         blocks = self.blocks()
         of_blocks = blocks.start <= piece.first_block < piece.last_block <= blocks.stop
         return of_blocks and piece.first_repeat < piece.last_repeat <= self.mask_design().n_repeats
 
     def mask_design(self) -> MaskDesign:
-        """The mask design.
+        """The run's mask design.
 
         Raises:
             InputError: this version does not know the design.
@@ -182,13 +182,13 @@ class Manifest(BaseModel):
             raise InputError(f"run.json has a design that this version cannot read: {self.design}") from error
 
     def target(self) -> Precise | None:
-        """The `Precise` that found the number of draws; None if it was given."""
+        """The `Precise` that chose the number of draws; None if the user chose it."""
         if self.precise is None:
             return None
         return Precise(**self.precise)  # type: ignore[arg-type]  # a whole max_passes
 
     def blocks(self) -> range:
-        """The blocks of rows of this run.
+        """The blocks of this run's rows.
 
         Raises:
             InputError: there are more shards than blocks.
@@ -196,11 +196,11 @@ class Manifest(BaseModel):
         return shard_blocks(self.data.n_observations, self.rows_per_block, self.shard)
 
     def missing(self, done: Iterable[Piece]) -> list[Piece]:
-        """The pieces that are left to score, one block at a time, when the pieces `done` are scored."""
+        """The pieces still to be scored, one block at a time, when the pieces in `done` are scored."""
         return list(missing_pieces(done, self.blocks(), self.mask_design().n_repeats))
 
     def resuming(self, existing: "Manifest | None") -> "Manifest":
-        """This manifest with the blocks, the kept model and the closed form of a run that is resumed."""
+        """Take blocks, kept model, closed form and precision from the run that is resumed."""
         if existing is None:
             return self
         kept = ("rows_per_block", "kept_model", "closed_form", "dtype")
@@ -208,21 +208,22 @@ class Manifest(BaseModel):
         return self.model_copy(update={name: getattr(existing, name) for name in kept} | {"devices": devices})
 
     def differences(self, other: "Manifest", *, but: tuple[str, ...] = ()) -> list[str]:
-        """How this run differs from another, one phrase each, such as "seed 1 instead of 0"; empty if equal.
+        """List the differences to another run, such as "seed 1 instead of 0"; [] if there are none.
 
         Args:
             other: the run that is asked for; its values come first.
             but: names of fields to ignore.
         """
-        mine, theirs = dict(_flat(self)), dict(_flat(other))
-        return [
-            f"{name} {_short(theirs.get(name))} instead of {_short(mine.get(name))}"
-            for name in mine | theirs
-            if name not in but and not _equal(name, mine.get(name), theirs.get(name))
-        ]
+        mine, theirs = (
+            {name: value for name, value in _flat(each) if name not in but} for each in (self, other)
+        )
+        if None in (self.dtype, other.dtype):  # an unknown precision equals any
+            mine |= {"dtype": other.dtype}
+            theirs |= {"dtype": other.dtype}
+        return differences(theirs, mine)
 
     def extended_by(self, other: "Manifest") -> bool:
-        """Whether `other` is this run with more masks, as `random-size:16` is after `random-size:8`."""
+        """Whether `other` is this run with more masks, as random-size:16 is of random-size:8."""
         option = self.mask_design().extended_by
         if option is None or self.design["name"] != other.design["name"]:
             return False
@@ -230,22 +231,10 @@ class Manifest(BaseModel):
 
 
 def _flat(manifest: Manifest) -> Iterator[tuple[str, Any]]:
-    """Name and value of everything that makes a run another run."""
+    """Yield names and values of all settings that distinguish runs."""
     content = manifest.model_dump(mode="json", exclude=_INCIDENTAL)
     design, data = content.pop("design"), content.pop("data")
     yield from content.items()
     yield "design", design.pop("name")
     yield from design.items()
     yield from ((name, value) for name, value in data.items() if name not in _INCIDENTAL_DATA)
-
-
-def _equal(name: str, value: Any, other: Any) -> bool:
-    """Whether two values are equal; an unknown precision equals any."""
-    return value == other or (name == "dtype" and None in (value, other))
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, str) and _FINGERPRINT.fullmatch(value):
-        return "-".join(part[:12] for part in value.split("-"))
-    text = "none" if value is None else str(value)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

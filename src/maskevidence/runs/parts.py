@@ -1,9 +1,8 @@
-"""The scores of a run on disk: Parquet files, named by blocks, repeats and checksum.
+"""The scores of a run on disk: Parquet files named by blocks, repeats and checksum.
 
 Each carries the seal of its run, so that the parts of another run are recognised.
 """
 
-import hashlib
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from jaxtyping import Int64
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MASKS_AT_ONCE, compact
 from maskevidence.core.scores.record import HiddenTokens, Scores, ScoreTable
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading, write_atomic
 from maskevidence.runs.blocks import Piece
 from maskevidence.runs.folder import seal
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 def list_parts(folder: Path) -> list[Part]:
-    """List the parts in a `scores` folder by their names; none if there is no folder."""
+    """List the parts in a `scores` folder by name; [] if there is no folder."""
     if not folder.is_dir():
         return []
     with reading(folder):
@@ -49,21 +49,21 @@ def list_parts(folder: Path) -> list[Part]:
 
 
 def is_whole(part: Part) -> bool:
-    """Whether a part still has the checksum in its name."""
+    """Whether a part's content matches the checksum in its name."""
     with reading(part.path):
         return _checksum(part.path.read_bytes()) == part.checksum
 
 
 def is_of(part: Part, identity: str) -> bool:
-    """Whether a part was written by a run, and under its present name; True if that cannot be read."""
+    """Whether a run wrote the part under its present name; True if that cannot be read."""
     from pyarrow import ArrowException, parquet
 
-    if not part.path.is_file():  # which reading it tells
+    if not part.path.is_file():  # reading it reports the error
         return True
     try:
         with part.path.open("rb") as file:
             written = (parquet.read_metadata(file).metadata or {}).get(_SEAL)
-    except (OSError, ArrowException):  # the file is damaged, which its checksum tells
+    except (OSError, ArrowException):  # the file is damaged; its checksum shows that
         return True
     return bool(written == seal([identity, *part.piece]).encode())
 
@@ -97,7 +97,7 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
 
 
 def read_part(part: Part) -> tuple[ScoreTable, int]:
-    """Read the scores of a part, and how many times the model was called for them."""
+    """Read a part; return its scores and the number of model calls behind them."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -119,7 +119,7 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
 
 
 def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
-    """The scores of parts, read part after part, and how many times the model was called for them.
+    """Read parts one by one; return their scores and the number of model calls behind them.
 
     Few scores stay in memory. Parts that have observations in common, as those of a run that was extended,
     are read together.
@@ -137,7 +137,7 @@ def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
         ranges.append((int(table.id[0]), int(table.id[-1]), part))
         if n_masks <= MASKS_AT_ONCE or table.hidden is not None or table.log_mixture is not None:
             tables.append(table)
-    if len(tables) == len(parts):  # few enough to be kept, or needed all at once
+    if len(tables) == len(parts):  # all tables were kept: few masks, or needed at once
         return Scores.of(ScoreTable.merged(tables)), n_calls
     ids, n_tokens = (np.concatenate(column) for column in list(zip(*rows, strict=True))[:2])
     n_bytes = None if any(each[2] is None for each in rows) else np.concatenate([each[2] for each in rows])
@@ -160,7 +160,7 @@ def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
 
 
 def _lists(hidden: HiddenTokens) -> dict[str, Any]:
-    """Columns with the places and the scores of the hidden tokens of each mask."""
+    """Columns with the places and scores of each mask's hidden tokens."""
     import pyarrow as pa
 
     ends = pa.array(np.append(hidden.start, len(hidden.column)).astype(np.int32))
@@ -169,10 +169,10 @@ def _lists(hidden: HiddenTokens) -> dict[str, Any]:
 
 
 def _hidden(content: Any, size: Int64[np.ndarray, " n_masks"]) -> HiddenTokens:
-    """The scores of hidden tokens from those columns."""
+    """Read the scores of hidden tokens from those columns."""
     column, log_prob = (content[n].combine_chunks().flatten().to_numpy() for n in (_PLACES, _LOG_PROBS))
     return HiddenTokens(np.cumsum(size) - size, column, log_prob)
 
 
 def _checksum(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+    return digest(data)[:16]

@@ -22,42 +22,44 @@ from maskevidence.runs.manifest import DataSource, Manifest
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model that is ready, and the observations to score it on."""
+    """A fitted or loaded model, and the observations to score."""
 
-    model: Any  # fitted or loaded
+    model: Any  # the model
     tokens: Tokens  # the observations
-    # where they come from, as run.json says it, with notes on what was done to prepare them
+    # origin of the observations as in run.json, with notes on the preparation
     source: DataSource
     fitted: bool = False  # whether the model was fitted for this score
-    # what else decides the numbers and is stored with them, such as the density of pixels
+    # other settings that affect the numbers and are stored with them, such as the density of pixels
     details: dict[str, Any] = field(default_factory=dict)
-    code: str | None = None  # SHA-256 of the user's file that made the model; None for other models
-    revision: str | None = None  # branch, tag or commit of a model on the hub, if it was given
-    # loads the same model in another process; None if the model itself can be sent
+    code: str | None = None  # SHA-256 of the user's code; None for other models
+    revision: str | None = None  # branch, tag or commit of a model on the hub, if given
+    # loads the model in another process; None if the model itself can be sent there
     load: Callable[[], Any] | None = None
-    tokenizer: Any = None  # of a masked language model; None for other models
-    # the texts that are scored, one or two for each observation unless they were split or joined; None for
+    # loads the model in float32, if it computes in half precision and memory holds both; otherwise None
+    in_float32: Callable[[], Any] | None = None
+    tokenizer: Any = None  # for masked language models; None for others
+    # the scored texts, one or two per observation unless they were split or joined; None for
     # other models
     texts: tuple[tuple[str, ...], ...] | None = None
-    labels: tuple[str, ...] | None = None  # a name for each observation; None if they have none
+    labels: tuple[str, ...] | None = None  # label of each observation; None if they have none
 
     @property
     def notes(self) -> list[str]:
-        """What was done to prepare the model and the data, one sentence each."""
+        """Notes on the preparation of model and data, one sentence each."""
         return self.source.notes
 
     def with_note(self, note: str) -> "Prepared":
-        """The same with one more note."""
+        """Add a note."""
         return replace(self, source=self.source.model_copy(update={"notes": [*self.notes, note]}))
 
     def read_with(self, data: str, options: dict[str, Any]) -> "Prepared":
-        """Record the DATA word, and the options that the data were read with; None and False are left out."""
+        """Record the DATA word and the options for reading it, except options that are None or False."""
         chosen = {name: value for name, value in options.items() if value}
         return replace(self, source=self.source.model_copy(update={"name": data, "options": chosen}))
 
 
 def recorded(model: Any) -> dict[str, str | None]:
-    """The names of a model's precision and device; None for a model without parameters.
+    """Names of a model's precision and device; None for a model without parameters.
 
     Example:
         >>> import maskevidence as me
@@ -98,37 +100,34 @@ def score_prepared(
         masks=key.masks,
         batch_size=scoring.batch_size,
         per_token=scoring.per_token,
-        refine=False,  # `prepare` has refined the model, and its note is among those of the data
+        refine=False,  # `prepare` refined the model and noted it
     )
-    result = estimate.to_dict()
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
             tokens = to_device_of(prepared.model, prepared.tokens)
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()
-        result["closed_form"] = float(values.mean())
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
-        result["closed_form_se"] = estimate.closed_form_se
-    if prepared.details:
-        result |= prepared.details | summaries(prepared.details, estimate)
-    of_rows = prepared.model.notes_on(prepared.tokens) if isinstance(prepared.model, HasNotesOn) else ()
-    noted = (*of_rows, *prepared.notes)  # by `prepare`, which knows the words of the table
-    more = [note for note in result["notes"] if note not in noted]
-    result["notes"] = [*prepared.notes, *more]
-    return result, estimate
+    if isinstance(prepared.model, HasNotesOn):  # `prepare`, which knows the words of the table, noted these
+        noted = prepared.model.notes_on(prepared.tokens)
+        estimate = replace(estimate, notes=tuple(note for note in estimate.notes if note not in noted))
+    return content_of(estimate, prepared.source, prepared.details), estimate
 
 
-def summaries(details: Mapping[str, Any], estimate: EvidenceEstimate) -> dict[str, Any]:
-    """What the kinds add to estimate.json for runs with these details."""
-    added: dict[str, Any] = {}
-    for kind in kinds():
-        added |= kind.summary(details, estimate.log_evidence, estimate.curve)
-    return added
+def content_of(estimate: EvidenceEstimate, source: DataSource, details: Mapping[str, Any]) -> dict[str, Any]:
+    """What estimate.json holds: the estimate, notes on the data first, and what kinds add to the details."""
+    content = estimate.to_dict()
+    content["notes"] = list(dict.fromkeys([*source.notes, *estimate.notes]))
+    if details:
+        content |= details
+        for kind in kinds():
+            content |= kind.summary(details, estimate.log_evidence, estimate.curve)
+    return content
 
 
 def manifest_of(
     model: str, prepared: Prepared, scoring: Scoring, rows_per_block: int, **others: Any
 ) -> Manifest:
-    """What run.json says of a score."""
+    """Make the manifest of a score."""
     where = recorded(prepared.model)
     return Manifest(
         model=model,
@@ -151,6 +150,6 @@ def manifest_of(
 
 
 def _fingerprint(prepared: Prepared) -> str | None:
-    """What decides the numbers of the model: its weights, settings and code; None if it was fitted."""
+    """Fingerprint of the model's weights, settings and code; of a fitted model, its code's or None."""
     own = None if prepared.fitted else fingerprint(prepared.model)
     return own if prepared.code is None else seal([own, prepared.code])

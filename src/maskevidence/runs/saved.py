@@ -1,10 +1,11 @@
-"""Estimates that were computed in Python, saved as runs; what needs pydantic is imported when one is."""
+"""Save estimates that were computed in Python as runs; pydantic is imported on first use."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
+from maskevidence.core.model import check_conditionals
 from maskevidence.core.table import Table, as_table, with_levels_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def save_run(
         overwrite: replace another run in the folder.
 
     Returns:
-        One line on what could not be drawn, or None.
+        One line on a picture that could not be drawn, or None.
 
     Raises:
         InputError: the estimate is of other rows, of moments or of a design of your own, or the folder holds
@@ -57,6 +58,8 @@ def save_run(
     from maskevidence.runs.summary import read_run, write_summary
 
     name = Path(folder).name if name is None else name
+    if model is not None:
+        check_conditionals(model)
     table = None if data is None else getattr(model, "table", as_table)(data)
     tokens = None
     if table is not None:
@@ -67,7 +70,7 @@ def save_run(
                 f"the estimate of {name!r} is not of the rows of {table.name!r}; give those rows{with_model}"
             )
     if len(estimate.ids) != estimate.n_observations:
-        raise InputError("an estimate of moments knows no observations; make it of the rows")
+        raise InputError("an estimate from moments knows no observations; estimate from the rows")
     manifest = Manifest(
         model=name,
         conditionals=estimate.conditionals,
@@ -79,7 +82,7 @@ def save_run(
         seed=estimate.seed,
         rows_per_block=estimate.n_observations,
     )
-    manifest.mask_design()  # refuses a design of the user's own
+    manifest.mask_design()  # raises for a user's own design
     directory = RunDirectory(folder)
     directory.check(manifest, overwrite=overwrite)
     with locked(directory.path):
@@ -94,7 +97,7 @@ def save_run(
 
 
 def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
-    """Where the observations come from, as run.json says it."""
+    """The origin of the observations, as in run.json."""
     from maskevidence.core.table import are_pixels
     from maskevidence.runs.manifest import DataSource
 
@@ -106,6 +109,7 @@ def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":
         n_observations=estimate.n_observations,
         columns=[] if data is None else list(data.columns),
         text_fingerprint=estimate.text_fingerprint,
+        spelled_fingerprint=estimate.spelled_fingerprint,
         notes=[*(() if data is None else data.notes), *estimate.notes],
         kind=None if data is None else data.kind,
         noun=noun,

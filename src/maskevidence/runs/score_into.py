@@ -1,4 +1,4 @@
-"""Score into a run directory: scores that exist are kept, missing ones are computed and saved."""
+"""Score into a run directory: keep existing scores, compute and save missing ones."""
 
 import os
 import time
@@ -28,7 +28,7 @@ SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 
 
 def _seconds() -> float:
-    """Seconds between two saves: 10, unless the environment sets them, as tests of kills do."""
+    """Seconds between saves: 10, or the value of an environment variable, which tests of kills set."""
     word = os.environ.get(SAVE_EVERY, "10")
     try:
         return float(word)
@@ -38,12 +38,12 @@ def _seconds() -> float:
 
 @dataclass(frozen=True)
 class Recording:
-    """How a run is recorded; its numbers do not depend on this.
+    """How to record a run; this does not change its numbers.
 
     Attributes:
         batch_size: number of masks in one call of the model, within a block; it changes the last bits only.
         save_every: seconds of scoring between two saves; a kill loses at most this and a block.
-        engine: what calls the model, by default this process. Any engine can resume a run of any other.
+        engine: the engine that calls the model, by default in this process. Any engine can resume any run.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
         verify: score a sample of the stored rows again before a run is extended, and refuse a model that
@@ -67,11 +67,11 @@ def record_run(
     *,
     fitted: bool = False,
 ) -> int:
-    """Begin or resume a run: score what is missing in its folder.
+    """Begin or resume a run: score all that its folder lacks.
 
     Args:
         folder: the run directory; it is created if it does not exist.
-        manifest: what decides the numbers of the run.
+        manifest: the content of run.json.
         model: the model to score.
         tokens: all rows, over all shards, in the order of their source.
         recording: how the run is recorded.
@@ -90,14 +90,14 @@ def record_run(
     tokens = tokens.scored_together()
     existing = _existing(folder, manifest, recording)
     manifest = manifest.resuming(existing)
-    rows = _rows(manifest, tokens)  # refuses more shards than blocks before anything is written
+    rows = _rows(manifest, tokens)  # raises for more shards than blocks, before anything is written
     n_draws = manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy())
-    check_n_masks(np.sort(n_draws)[-manifest.rows_per_block :])  # of a block, which are scored at once
+    check_n_masks(np.sort(n_draws)[-manifest.rows_per_block :])  # a block is scored at once
     if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
     _check_version(folder, existing)
     with recording.engine() as score_all, locked(folder.path):
-        existing = _existing(folder, manifest, recording)  # another process may have begun the run
+        existing = _existing(folder, manifest, recording)  # another process may have begun the run meanwhile
         _check_version(folder, existing)
         manifest = manifest.resuming(existing)
         if existing is None:
@@ -122,7 +122,7 @@ def record_run(
 
 
 def _verify(folder: RunDirectory, manifest: Manifest, model: Any, tokens: Tokens, batch_size: int) -> None:
-    """Refuse to extend a run by a model that gives other scores of rows from all over the stored blocks."""
+    """Score a sample of stored rows again, and refuse to extend the run if the scores differ."""
     stored: dict[range, list[Part]] = {}
     for part in filter(is_whole, folder.parts(manifest)):
         stored.setdefault(part.piece.repeats(), []).append(part)
@@ -152,7 +152,7 @@ def begin_run(
     exact: Mapping[int, float] | None,
     save: Callable[[Path], object] | None,
 ) -> Manifest:
-    """Write run.json, the fitted model and the log evidence in closed form; return what run.json holds."""
+    """Write run.json, the fitted model and the closed-form log evidence; return the manifest as written."""
     mean = None if exact is None else float(np.mean(list(exact.values())))
     manifest = folder.begin(manifest.model_copy(update={"closed_form": mean}), save)
     if exact is not None:
@@ -168,7 +168,7 @@ def _score_missing(
     recording: Recording,
     score_all: Scorer,
 ) -> int:
-    """Score and save the pieces that the folder lacks; return their number of masks."""
+    """Score and save missing pieces; return their number of masks."""
     design, per_token = manifest.mask_design(), manifest.token_scores
     scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
     pieces, cut = _missing(folder, manifest), manifest.rows_per_block
@@ -191,7 +191,7 @@ def _score_missing(
 
 
 def _existing(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Manifest | None:
-    """The manifest of the run to resume; None without a run, and for a run that has a manifest alone."""
+    """The manifest of the run to resume; None without a run, or if there is only a manifest."""
     folder.check(manifest, overwrite=recording.overwrite)
     existing = None if recording.overwrite else folder.manifest()
     return existing if folder.has_begun() else None
@@ -207,7 +207,7 @@ def _check_version(folder: RunDirectory, existing: Manifest | None) -> None:
 
 
 def _kept(folder: RunDirectory, like: Any) -> Any:
-    """The model that a run has kept, on the device of the one that was given for it."""
+    """Load the model kept in a run, onto the device of the model given for it."""
     if not (folder.path / MODEL).is_dir():
         raise InputError(
             f"the model of the run in {str(folder.path)!r} is missing; restore the folder {MODEL}, or score "
@@ -218,13 +218,13 @@ def _kept(folder: RunDirectory, like: Any) -> Any:
 
 
 def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
-    """Whether a run has all its scores, undamaged."""
+    """Whether all scores of a run exist undamaged."""
     parts = folder.parts(manifest)
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
 def closed_form_by_row(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
-    """The log evidence of each row of this shard by the model itself, by id; None without a closed form.
+    """The closed-form log evidence of each row of this shard by id; None if the model has none.
 
     It is computed block by block, so that it is the same over shards to the last bit.
     """
@@ -246,7 +246,7 @@ def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:
 
 
 def _missing(folder: RunDirectory, manifest: Manifest) -> list[Piece]:
-    """The pieces that are left to score; damaged parts are removed."""
+    """The pieces still to be scored; removes damaged parts."""
     done = []
     for part in folder.parts(manifest):
         if is_whole(part):
@@ -257,7 +257,7 @@ def _missing(folder: RunDirectory, manifest: Manifest) -> list[Piece]:
 
 
 class _Pending:
-    """Scores that wait to be saved; the scores of consecutive blocks are saved as one part."""
+    """Scores not yet saved; consecutive blocks are saved as one part."""
 
     def __init__(self, folder: RunDirectory, manifest: Manifest, save_every: float) -> None:
         self.folder = folder
@@ -272,7 +272,7 @@ class _Pending:
             self.save()
 
     def save(self) -> None:
-        """Write the parts; several workers finish their blocks in any order."""
+        """Write the pending scores; workers may have finished their blocks in any order."""
         self.scored.sort(key=lambda part: (part[0].first_repeat, part[0].last_repeat, part[0].first_block))
         while self.scored:
             n = next((k for k in range(1, len(self.scored)) if not self._follows(k)), len(self.scored))
@@ -288,7 +288,7 @@ class _Pending:
 
 
 def write_scores(folder: RunDirectory, manifest: Manifest, scores: ScoreTable, n_model_calls: int) -> None:
-    """Write all scores of a run that was computed in memory, as one part."""
+    """Write all scores of a run computed in memory as one part."""
     blocks = manifest.blocks()
     piece = Piece(blocks.start, blocks.stop, 0, manifest.mask_design().n_repeats)
     write_part(folder.scores, piece, scores, n_model_calls, manifest.identity())

@@ -1,4 +1,4 @@
-"""The estimate of a run, computed from its scores; the shards of a run give the estimate of the run."""
+"""Compute a run's estimate from its scores, and read all shards of a run as one run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
     ESTIMATE,
+    MANY_OBSERVATIONS,
     OBSERVATIONS,
     RunDirectory,
     read_closed_form,
@@ -27,7 +28,9 @@ from maskevidence.runs.directory import (
 )
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import Part, scores_of
-from maskevidence.runs.prepared import summaries
+from maskevidence.runs.prepared import content_of
+
+MANY = 10**7  # observations, from which on they are written as Parquet
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Run:
     """A finished run.
 
     Attributes:
-        manifest: what decides the numbers of the run.
+        manifest: the content of run.json.
         estimate: the estimate of the log evidence.
         parts: the files of the scores.
     """
@@ -45,14 +48,13 @@ class Run:
     parts: tuple[Part, ...]
 
     def observations(self) -> ObservationTable:
-        """The content of observations.csv: the observations one by one."""
+        """The content of observations.csv, one row per observation."""
         return observation_table(self.estimate, self.manifest.mask_design())
 
     def result(self) -> dict[str, Any]:
         """The content of estimate.json."""
         manifest, estimate = self.manifest, self.estimate
-        notes = list(dict.fromkeys([*manifest.data.notes, *estimate.notes]))
-        k, n = manifest.shard
+        notes, (k, n) = list[str](), manifest.shard
         if n > 1:
             notes.append(
                 f"shard {k} of {n}: {estimate.n_observations:,} of "
@@ -60,19 +62,16 @@ class Run:
             )
         if len(manifest.devices) > 1:
             notes.append(f"scored on {' and '.join(manifest.devices)}, which agree up to rounding")
-        result = estimate.to_dict()
-        result |= {"versions": manifest.versions, "command": manifest.command, "notes": notes}
-        if manifest.details:
-            details = manifest.details
-            result |= details | summaries(details, estimate)
-        if manifest.closed_form is not None:
-            result["closed_form"] = manifest.closed_form
-            result["closed_form_se"] = estimate.closed_form_se
+        estimate = replace(estimate, notes=(*estimate.notes, *notes))
+        result = content_of(estimate, manifest.data, manifest.details)
+        result |= {"versions": manifest.versions, "command": manifest.command}
+        if manifest.closed_form is not None:  # to the last bit as when the run began
+            result |= {"closed_form": manifest.closed_form, "closed_form_se": estimate.closed_form_se}
         return result
 
 
 def agrees(answer: Any, expected: Any) -> bool:
-    """Whether two contents of estimate.json are equal up to rounding.
+    """Whether two contents of estimate.json agree up to rounding.
 
     Example:
         >>> agrees({"log_evidence": -1.0 - 1e-12}, {"log_evidence": -1.0}), agrees([1.0], [1.1])
@@ -141,7 +140,7 @@ def read_run(*folders: str | Path) -> Run:
 def beside_masks(
     estimate: EvidenceEstimate, labels: Mapping[int, str], exact: Mapping[int, float]
 ) -> EvidenceEstimate:
-    """The estimate of a run with the names and the log evidence in closed form of its observations."""
+    """Add the labels and closed-form log evidence of the observations to a run's estimate."""
     closed_form = np.array([exact[key] for key in estimate.ids.tolist()]) if exact else None
     estimate = replace(estimate, closed_form=closed_form)
     return replace(estimate, labels=tuple(labels[key] for key in estimate.ids.tolist()) if labels else None)
@@ -160,13 +159,13 @@ def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence
         len(manifest.blocks()) * manifest.mask_design().n_repeats
     ):
         raise InputError(
-            f"{str(directory.scores)!r} holds scores twice, as copied files would; run the command again "
+            f"{str(directory.scores)!r} holds scores twice, perhaps copied files; run the command again "
             "into a new folder"
         )
 
 
 def _whole(names: Sequence[str], manifests: Sequence[Manifest], n_rows: Sequence[int]) -> Manifest:
-    """The manifest of the whole run, from the manifests of its shards and their numbers of rows."""
+    """Merge the manifests of all shards into the manifest of the whole run."""
     first = manifests[0]
     for name, other in zip(names, manifests, strict=True):
         differences = first.differences(other, but=("shard",))
@@ -194,7 +193,7 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], n_rows: Sequence
 
 
 def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> str | None:
-    """Write curve.csv, curve.png, observations.csv and, last, estimate.json.
+    """Write curve.csv, curve.png, observations.csv or .parquet and, last, estimate.json.
 
     The caller holds the folder (`locked`).
 
@@ -204,17 +203,22 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         result: the content of estimate.json.
 
     Returns:
-        One line on what could not be drawn, or None.
+        One line on a picture that could not be drawn, or None.
 
     Raises:
         InputError: the folder cannot be written.
     """
     manifest, curve, missing = run.manifest, run.estimate.curve, None
-    for name in (CURVE, CURVE_PICTURE, OBSERVATIONS, ESTIMATE):
+    observations = run.observations()
+    many = len(observations) >= MANY
+    for name in (CURVE, CURVE_PICTURE, MANY_OBSERVATIONS if many else OBSERVATIONS, ESTIMATE):
         check_place(folder.path / name)
     folder.remove_temporaries()
     write_atomic(folder.path / CURVE, curve.to_csv())
-    write_atomic(folder.path / OBSERVATIONS, run.observations().csv_in_parts())
+    if many:
+        write_atomic(folder.path / MANY_OBSERVATIONS, observations.parquet_in_parts())
+    else:
+        write_atomic(folder.path / OBSERVATIONS, observations.csv_in_parts())
     try:
         picture = image(curve_lines({manifest.named: curve}), _title(manifest, run.estimate))
         write_atomic(folder.path / CURVE_PICTURE, picture)
@@ -225,6 +229,6 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
 
 
 def _title(manifest: Manifest, estimate: EvidenceEstimate) -> str:
-    """The model, the data, and the answer with its errors."""
+    """Model, data, and the log evidence with its errors."""
     answer = estimate.picture()[1].replace("nats per observation", f"nats per {manifest.data.noun}")
     return f"{manifest.named} on {manifest.data.name}: {answer[0].lower()}{answer[1:]}"

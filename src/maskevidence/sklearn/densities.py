@@ -1,4 +1,4 @@
-"""Models of rows with a closed form as estimators: PPCA, factor analysis, Gaussians, Bernoulli PCA."""
+"""Densities of rows as estimators: PPCA, factor analysis, Gaussians, Bernoulli PCA."""
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
@@ -60,7 +60,7 @@ class PPCA(_LowRank):
         mean_: μ, shape (D,).
         noise_variance_: σ².
         explained_variance_: the K largest eigenvalues of the covariance, shape (K,); scikit-learn's `PCA`
-            divides them by N - 1 in place of N.
+            divides by N - 1, not N.
         model_: the fitted `maskevidence.models.PPCA`.
 
     Source:
@@ -140,9 +140,9 @@ class FactorAnalysis(_LowRank):
 
 @dataclass(eq=False, repr=False)
 class GaussianDensity(TableDensity):
-    """A Gaussian with any covariance, of tables with missing values.
+    """A Gaussian with a full covariance, for tables with missing values.
 
-    It has no latent variables, and so no `transform`.
+    It has no latent variables, hence no `transform`.
 
     Args:
         tol: where the fit iterates, it ends at this tolerance of the log evidence.
@@ -173,8 +173,8 @@ class GaussianDensity(TableDensity):
 class KernelGaussianDensity(TableDensity):
     """A Gaussian with a kernel around each training row, for tables with missing values.
 
-    It lies between a Gaussian whose correlations are shrunk and the rows themselves; `MaskedImputer` uses it
-    by default.
+    It interpolates between a Gaussian with shrunk correlations and the rows themselves; `MaskedImputer` uses
+    it by default.
 
     Args:
         shrinkage: λ in (0, 1], by which the correlations are shrunk; None chooses it by cross-validation.

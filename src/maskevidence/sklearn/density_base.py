@@ -1,4 +1,4 @@
-"""The base classes of the densities: fit, scores and log evidence of rows; transforms of latent variables."""
+"""Base classes of the densities: fit, scores and log evidence of rows; transforms to latent variables."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 
 from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.evidence.estimate import labels_of
+from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table
 from maskevidence.core.tokens import without_mask
 from maskevidence.tables.base import TableModel
@@ -25,7 +26,8 @@ _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
 
 
 def seed_from(random_state: Any) -> int:
-    """A seed of this package from scikit-learn's `random_state`: None, a whole number or a `RandomState`.
+    """Turn scikit-learn's `random_state` (None, a whole number or a `RandomState`) into a seed of this
+    package.
 
     Example:
         >>> seed_from(7) == seed_from(7)
@@ -34,20 +36,10 @@ def seed_from(random_state: Any) -> int:
     return int(_utils.check_random_state(random_state).randint(2**31 - 1))
 
 
-def with_values(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
-    """Which rows have an observed value.
-
-    Example:
-        >>> with_values(np.array([[np.nan, 1.0], [np.nan, np.nan]])).tolist()
-        [True, False]
-    """
-    return ~np.isnan(table).all(axis=1)
-
-
 def checked_table(
     estimator: Any, X: Any, *, reset: bool, min_features: int = 1, named: bool = True
 ) -> Float64[np.ndarray, "N D"]:
-    """Rows as scikit-learn's `validate_data` checks them, in float64 with NaN where a value is missing.
+    """Check rows by scikit-learn's `validate_data`; return float64 with NaN for missing values.
 
     Args:
         estimator: whose `n_features_in_` and `feature_names_in_` are set or compared.
@@ -72,9 +64,9 @@ def checked_table(
 
 
 def with_names(X: Any) -> Any:
-    """A `Table` as a data frame, whose names scikit-learn keeps, with its words as words.
+    """Turn a `Table` into a data frame, so that scikit-learn keeps its names and words.
 
-    A masked array, whose mask scikit-learn would drop, gets NaN.
+    A masked array gets NaN, because scikit-learn would drop its mask.
 
     Example:
         >>> with_names([[1.0, 2.0]])
@@ -86,7 +78,7 @@ def with_names(X: Any) -> Any:
 
 
 def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:
-    """A property of a density: an array of its fitted model, in float64."""
+    """A property that reads an array of the density's fitted model, in float64."""
 
     def read(density: Any) -> Float64[np.ndarray, "*shape"]:
         array = getattr(density.model_, name).detach().cpu().double().numpy()
@@ -98,8 +90,8 @@ def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:
 class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[misc, name-defined]
     """A model of this package as a density estimator of scikit-learn.
 
-    A subclass is a dataclass of its arguments and names its model; everything else is here. A row without
-    any observed value gets the prior's answer: its log probability is 0.
+    A subclass is a dataclass of its arguments and names its model; the rest is here. A row without any
+    observed value has log-probability 0.
 
     Attributes:
         model_: the fitted model of `maskevidence.models`; `model_.save(folder)` writes it.
@@ -113,15 +105,15 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
     _min_features = 1
 
     def _new_model(self, n_features: int) -> TableModel:
-        """A model that is not fitted yet."""
+        """Build an unfitted model."""
         return self._model_class(n_features=n_features)
 
     def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
-        """Arguments of the model's `fit` beside the rows."""
+        """Further arguments of the model's `fit`."""
         return {"tolerance": self.tol, "max_iterations": self.max_iter}
 
     def _fitted_model(self, table: Float64[np.ndarray, "N D"]) -> TableModel:
-        """A model of these rows, each of which has an observed value."""
+        """Fit a model to rows that each have an observed value."""
         model = self._new_model(table.shape[1])
         model.columns = self._names()
         return model.fit(table, **self._fit_options(table))
@@ -157,7 +149,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         return scores
 
     def _scores(self, table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " N"]:
-        """log p of each row, each of which has an observed value."""
+        """log p of rows that each have an observed value."""
         return self.model_.score_samples(table)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -165,7 +157,8 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         return float(self.score_samples(X).mean())
 
     def evidence(self, X: Any, design: MaskDesign | None = None, *, seed: int = 0) -> EvidenceEstimate:
-        """Estimate the log evidence of rows by the area under the curve (Eq. 2); `score` has the closed form.
+        """Estimate the log evidence of rows by the area under the curve (Eq. 2); `score` is exact if
+        possible.
 
         Rows without an observed value are left out, and a note says so.
 
@@ -187,7 +180,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         return replace(estimate, notes=(*estimate.notes, f"{n_empty:,} {rows} left out"))
 
     def impute(self, X: Any) -> Imputation:
-        """Mean and variance of every missing value given the observed values of its row.
+        """Conditional mean and variance of every missing value given the observed values of its row.
 
         Args:
             X: shape (N, D), NaN where a value is missing.
@@ -196,7 +189,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         return replace(filled, given=X if hasattr(X, "columns") else None)
 
     def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n N D"]:
-        """Tables whose missing values are drawn jointly given the observed values of their row.
+        """Draw tables with missing values sampled jointly given the observed values of their row.
 
         Args:
             X: shape (N, D), NaN where a value is missing.
@@ -239,16 +232,16 @@ class LatentDensity(
 ):
     """A density with latent variables z, as a density estimator and a transformer of scikit-learn.
 
-    A row without any observed value gets the prior's answer: its posterior mean is 0.
+    A row without any observed value has posterior mean 0, as under the prior.
     """
 
-    _largest_below_width = False  # whether n_components has to be smaller than the number of columns
+    _largest_below_width = False  # whether n_components must be smaller than the number of columns
     components_ = fitted_array(
         "loadings", "Wᵀ, the loadings of each component, shape (K, D).", transposed=True
     )
 
     def _new_model(self, n_features: int, **settings: Any) -> TableModel:
-        """A model with K components: the argument, or min(2, D - 1) if it is None, but at least 1."""
+        """Build a model with K = n_components, by default min(2, D - 1) but at least 1."""
         if self.n_components is None:
             self.n_components_ = max(1, min(2, n_features - 1))
         else:
@@ -259,7 +252,7 @@ class LatentDensity(
         return self._model_class(n_features, self.n_components_, **settings)
 
     def transform(self, X: Any) -> Float64[np.ndarray, "N K"]:
-        """E[z | the observed values], shape (N, K), of rows (N, D) with NaN where a value is missing."""
+        """E[z | the observed values], shape (N, K), for rows (N, D) with NaN for missing values."""
         table = self._fitted_table(X)
         seen = with_values(table)
         latent = np.zeros((len(table), self.n_components_))
@@ -270,7 +263,7 @@ class LatentDensity(
         return latent
 
     def inverse_transform(self, X: Any) -> Float64[np.ndarray, "N D"]:
-        """E[x | z] of each row of latent variables, shape (N, D), in the units of the data."""
+        """E[x | z] for each row of latent variables, shape (N, D), in the data's units."""
         _validation.check_is_fitted(self)
         latent = _utils.check_array(X, dtype=np.float64)
         if latent.shape[1] != self.n_components_:
@@ -290,9 +283,9 @@ class LatentDensity(
 def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> Callable[..., float]:
     """A scorer for `GridSearchCV`, `cross_val_score` and others: the estimated log evidence, nats per row.
 
-    It ranks any masked model, also those without a closed form, such as `MaskedNetworkDensity`. All
-    candidates are scored on the same masks. In a `Pipeline`, the rows that reach the last step are scored, in
-    the units that they have there: search over the parameters of the last step alone.
+    It ranks any masked model, including models without a closed form, such as `MaskedNetworkDensity`. All
+    candidates are scored on the same masks. In a `Pipeline`, the transformed rows are scored in their own
+    units: search only over the parameters of the last step.
 
     Args:
         design: how masks are drawn; by default as in `estimate_evidence`.
@@ -312,7 +305,7 @@ def evidence_scorer(design: MaskDesign | None = None, *, seed: int = 0) -> Calla
 
 
 def _log_evidence(estimator: Any, X: Any, y: Any = None, *, design: MaskDesign | None, seed: int) -> float:
-    """The estimated log evidence of rows, after the transformers of a pipeline."""
+    """The estimated log evidence of rows, after a pipeline's transformers."""
     if isinstance(estimator, _pipeline.Pipeline):
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         estimator = estimator[-1]

@@ -11,10 +11,11 @@ from jaxtyping import Bool, Float64, Shaped
 
 from maskevidence import Imputation
 from maskevidence.core.errors import InputError, import_extra
+from maskevidence.core.support.spread import varies, with_values
 from maskevidence.sklearn.densities import KernelGaussianDensity
-from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names, with_values
+from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names
 from maskevidence.sklearn.network_density import Categories
-from maskevidence.sklearn.residuals import clone_for, held_out_residuals, varies
+from maskevidence.sklearn.residuals import clone_for, held_out_residuals
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _impute = import_extra("sklearn.impute", "sklearn", PURPOSE)
@@ -28,15 +29,16 @@ class MaskedImputer(
     _base.TransformerMixin,  # type: ignore[misc, name-defined]
     _base.BaseEstimator,  # type: ignore[misc, name-defined]
 ):
-    """Fill missing values by their conditional means, with calibrated standard deviations and intervals.
+    """Fill missing values by conditional means, with calibrated standard deviations and intervals.
 
-    A density is fitted to the rows. Values of held-out rows are then hidden one at a time and predicted from
-    the others of their row. The residuals, in predicted standard deviations, rescale the deviations of each
-    column and give the ends of the intervals. This assumes that values are missing completely at
-    random, as the hidden ones are: if other columns decide what is missing, intervals may hold less often.
+    A density is fitted to the rows. Then values of held-out rows are hidden one at a time and predicted from
+    the other values of their row. The residuals, in predicted standard deviations, rescale each column's
+    deviations and determine the ends of the intervals. This assumes that values are missing completely at
+    random, like the hidden ones: if other columns decide which values are missing, intervals may cover less
+    often.
 
-    With a density that takes `categorical_features`, such as `MaskedNetworkDensity`, words are filled by
-    words: the most probable category, which has no interval.
+    With a density that takes `categorical_features`, such as `MaskedNetworkDensity`, a missing word is filled
+    by the most probable word, without an interval.
 
     A column that does not vary is filled by its one value. A row without any observed value is filled by the
     means of the columns under the density.
@@ -81,7 +83,7 @@ class MaskedImputer(
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> "MaskedImputer":
-        """Fit the density, and measure the errors of its predictions of hidden values.
+        """Fit the density and measure its errors on hidden values.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
@@ -116,7 +118,7 @@ class MaskedImputer(
         self.estimator_, self.residuals_ = None, None
         if self._varies.any():
             density = KernelGaussianDensity(random_state=seed) if self.estimator is None else self.estimator
-            with warnings.catch_warnings():  # a bound on the noise changes the density, hardly a filled value
+            with warnings.catch_warnings():  # a bound on the noise barely changes filled values
                 warnings.filterwarnings("ignore", "the noise variance of")
                 self.estimator_ = clone_for(density, self._is_category).fit(rows)
                 self.residuals_ = getattr(self.estimator_, "held_out_", None) or held_out_residuals(
@@ -125,7 +127,7 @@ class MaskedImputer(
         return self
 
     def transform(self, X: Any) -> Any:
-        """The rows with every missing value replaced by its conditional mean, in float32 if X is.
+        """Replace every missing value by its conditional mean; the result is float32 if X is.
 
         A missing category is replaced by the most probable category. A data frame with columns of words stays
         a data frame.
@@ -134,17 +136,17 @@ class MaskedImputer(
             X: shape (N, D), `missing_values` where a value is missing.
 
         Returns:
-            Shape (N, D), less the columns that `keep_empty_features` leaves out, and with those of the
-            indicator.
+            Shape (N, D), without empty columns unless `keep_empty_features`, and with the indicator's
+            columns.
         """
         _validation.check_is_fitted(self, "residuals_")
         table, single = self._table(X, reset=False)
         return self._as_given(X, table, self._predicted(table).values, single)
 
     def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> list[Any]:
-        """Tables as `transform` gives them, with missing values drawn jointly given the others of their row.
+        """Draw tables like those of `transform`, with each row's missing values sampled jointly.
 
-        Unlike the intervals, the draws are those of the density, without calibration.
+        Unlike the intervals, the draws come from the density without calibration.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
@@ -161,10 +163,10 @@ class MaskedImputer(
         return [self._as_given(X, table, drawn, single) for drawn in values]
 
     def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " n_out"]:
-        """The names of the columns that `transform` gives.
+        """The names of the columns returned by `transform`.
 
         Args:
-            input_features: the names of the columns of X; by default those of `fit`, or x0, x1, ...
+            input_features: the names of the columns of X; by default the names in `fit`, or x0, x1, ...
         """
         names = super().get_feature_names_out(input_features)
         if self.indicator_ is None:
@@ -172,10 +174,10 @@ class MaskedImputer(
         return np.concatenate([names[self._kept], self.indicator_.get_feature_names_out(names)])
 
     def impute(self, X: Any) -> Imputation:
-        """The filled rows and the variance of each value that was missing, 0 where it was observed.
+        """The filled rows, and the variance of each missing value, 0 where observed.
 
-        Words are numbers here, their positions among the words of `fit` in order. The variance of a category
-        is 1 - its probability under the density, without calibration.
+        Words are coded by their position among the words of `fit`. The variance of a category is 1 - its
+        probability under the density, without calibration.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
@@ -198,7 +200,7 @@ class MaskedImputer(
     def intervals(
         self, X: Any, level: float = 0.9
     ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "N D"]]:
-        """The ends of intervals that contain a share of the missing values; both equal an observed value.
+        """Intervals that contain a share `level` of the missing values; both ends equal an observed value.
 
         Both are NaN for a missing category.
 
@@ -229,7 +231,7 @@ class MaskedImputer(
         return np.isnan(self._constant)
 
     def _table(self, X: Any, *, reset: bool) -> tuple[Float64[np.ndarray, "N D"], bool]:
-        """Rows in float64 with NaN where a value is missing, and whether they came in float32."""
+        """Rows in float64 with NaN for missing values, and whether X was float32."""
         blank, isnan = self.missing_values, type(self.missing_values).__name__ == "NAType"
         if not isnan and not isinstance(blank, Real):
             raise ValueError(f"missing_values={blank!r}; give numpy.nan or a number")
@@ -255,7 +257,7 @@ class MaskedImputer(
     def _as_given(
         self, X: Any, table: Float64[np.ndarray, "N D"], values: Float64[np.ndarray, "N K"], single: bool
     ) -> Any:
-        """Filled columns and those of the indicator: with words if the rows have words, else numbers."""
+        """Join filled and indicator columns; words if X has words, else numbers."""
         added = table[:, :0] if self.indicator_ is None else self.indicator_.transform(table)
         if not self._categories.words:
             return np.hstack([values, added]).astype(np.float32 if single else np.float64)
@@ -274,7 +276,7 @@ class MaskedImputer(
         return self._predicted(self._table(X, reset=False)[0])
 
     def _predicted(self, table: Float64[np.ndarray, "N D"]) -> Imputation:
-        """Means and variances as the density gives them, of the columns that are kept."""
+        """The density's means and variances for the columns that are kept."""
         table = table[:, self._kept]
         values = np.where(np.isnan(table), self._constant, table)
         variance = np.zeros_like(values)

@@ -1,4 +1,4 @@
-"""Makers for `evidence_of_rows` from estimators with the interface of scikit-learn."""
+"""Makers for `evidence_of_rows` from estimators with scikit-learn's interface."""
 
 from inspect import signature
 from typing import Any
@@ -18,10 +18,10 @@ _Numbers = Float64[np.ndarray, " _"]
 
 
 class GaussianProcessRows:
-    """A maker from a `GaussianProcessRegressor` with a fixed kernel, exact: y ~ N(0, K + alpha).
+    """An exact maker from a `GaussianProcessRegressor` with a fixed kernel: y ~ N(0, K + alpha).
 
-    The kernel is that of a fitted regressor (`kernel_`), or `kernel` if `optimizer` is None. The evidence is
-    the regressor's `log_marginal_likelihood`.
+    The kernel is a fitted regressor's `kernel_`, or `kernel` if `optimizer` is None. The evidence equals the
+    regressor's `log_marginal_likelihood`.
 
     Args:
         regressor: its `normalize_y` must be False, since it looks at all of y.
@@ -56,7 +56,7 @@ class GaussianProcessRows:
 
 
 def _has_densities(estimator: Any) -> bool:
-    """Whether `predict` gives standard deviations or a whole distribution, by the names of its arguments."""
+    """Whether `predict` can return standard deviations or distributions, judging by its argument names."""
     predict = getattr(estimator, "predict", None)
     names = signature(predict).parameters.values() if callable(predict) else ()
     return any(each.name in ("return_std", "output_type") or each.kind is each.VAR_KEYWORD for each in names)
@@ -72,8 +72,8 @@ class FittedRows(RowsModel):
 
     Args:
         estimator: it is cloned for each fit.
-        start: for regressors, the mean and standard deviation of y before `at_least` rows are visible: what
-            you would have said before you saw the data.
+        start: for regressors, the mean and standard deviation of y before `at_least` rows are visible: your
+            guess before you saw the data.
         classes: for classifiers, all values that y can have, as numbers; words of y are 0, 1, ... in
             alphabetical order.
         at_least: the fewest visible rows to which the estimator is fitted.

@@ -1,6 +1,6 @@
 """A network trained by masked prediction as an estimator, for tables of numbers, yes/no and categories.
 
-Words are codes for the model, and are filled back as words.
+The model sees words as codes; filled cells are words again.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -15,6 +15,7 @@ from maskevidence import Orderings, Tokens, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.folds import held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.spread import varies
 from maskevidence.core.table import as_table, is_words, with_levels_of
 from maskevidence.sklearn.density_base import (
     PURPOSE,
@@ -27,7 +28,6 @@ from maskevidence.sklearn.residuals import (
     MOST_VALUES,
     HeldOutResiduals,
     hidden_residuals,
-    varies,
 )
 from maskevidence.tables.base import TableModel
 
@@ -41,8 +41,8 @@ class MaskedNetworkDensity(TableDensity):
     """A network trained by masked prediction, for tables of numbers, counts, yes/no, categories and holes.
 
     `score_samples` is the importance bound of 16 random orders, a lower bound on the log evidence of the
-    mixture over all orders. The orders of a row depend on its values alone, not on the other rows. A column
-    of two numbers counts as yes/no, and a third value in new rows is an error; as a category it is none.
+    mixture over all orders. A row's orders depend only on its values, not on the other rows. A column of two
+    numbers counts as yes/no, and a third value in new rows is an error unless the column is a category.
 
     Args:
         width: units of each layer.
@@ -82,7 +82,7 @@ class MaskedNetworkDensity(TableDensity):
 
     @property
     def categories_(self) -> dict[int, list[str]]:
-        """The words of each column of words, in order, by its position."""
+        """The words of each column of words, in order, by the column's position."""
         return self._categories.words
 
     def _scores(self, table: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, " N"]:
@@ -125,7 +125,7 @@ class MaskedNetworkDensity(TableDensity):
         else:
             out = out[:0]
             model.fit(table, **options)
-        model.double()  # so that rows of one call do not change each other's sums
+        model.double()  # so that rows in one call do not change each other's sums
         if len(out):
             self.held_out_ = hidden_residuals(model.impute, table[out], ~is_category, MOST_VALUES, rng)
         names = getattr(self, "feature_names_in_", None)
@@ -135,9 +135,10 @@ class MaskedNetworkDensity(TableDensity):
 
 
 class Categories:
-    """Reads tables of one layout: words as positions among the words of `fit`, numbers as they are.
+    """Encodes tables with the columns of `fit`: words by their position among the words of `fit`, numbers
+    unchanged.
 
-    A word that `fit` did not see gets the position after the last.
+    A word unseen in `fit` gets the position after the last.
 
     Args:
         selection: positions, names or a mask of the columns that hold categories; "from_dtype" for the
@@ -153,11 +154,11 @@ class Categories:
         self.words: dict[int, list[str]] = {}
 
     def among(self, width: int) -> Bool[np.ndarray, " D"]:
-        """Which of the columns of a table hold categories."""
+        """Which columns of a table hold categories."""
         return self._chosen if self._chosen.any() else np.zeros(width, dtype=bool)
 
     def codes(self, estimator: Any, X: Any, *, reset: bool) -> Any:
-        """A table of numbers with NaN where a value is missing, or X as it is if it has no categories.
+        """Encode X as numbers with NaN for missing values; without categories, return X unchanged.
 
         Args:
             estimator: whose `n_features_in_` and `feature_names_in_` are set or compared.
@@ -180,7 +181,7 @@ class Categories:
         return table
 
     def filled(self, X: Any, table: Float64[np.ndarray, "N D"]) -> Any:
-        """X with its missing cells replaced by those of a table of codes, words by words."""
+        """Fill X's missing cells from a table of codes; codes become words again."""
         if hasattr(X, "columns"):
             columns = [self._filled_column(X.iloc[:, k], table[:, k], k) for k in range(table.shape[1])]
             return pandas.concat(columns, axis=1)
@@ -194,7 +195,7 @@ class Categories:
         return code if words is None else words[min(int(code), len(words) - 1)]
 
     def _filled_column(self, values: Any, codes: Float64[np.ndarray, " N"], column: int) -> Any:
-        """A column of a data frame, of the same dtype where words or categories are filled."""
+        """Fill a data frame's column; words and categories keep their dtype."""
         missing = values.isna().to_numpy()
         if not self._chosen[column]:
             return values.astype(np.float64).where(~missing, codes)
@@ -218,7 +219,7 @@ class Categories:
 
 
 def chosen_columns(selection: Any, X: Any, names: list[str]) -> Bool[np.ndarray, " D"]:
-    """The mask of the columns that a user selects, by positions, names or a mask as in scikit-learn.
+    """A mask of the selected columns; the selection is positions, names or a mask, as in scikit-learn.
 
     Example:
         >>> chosen_columns([2], np.zeros((4, 3)), []).tolist()

@@ -1,4 +1,4 @@
-"""Errors of predictions of values that were hidden on purpose, which calibrate error bars."""
+"""Residuals of values hidden on purpose, to calibrate error bars."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence import Imputation
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.spread import varies
 from maskevidence.sklearn.density_base import PURPOSE
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
@@ -18,22 +19,22 @@ _OWN = 50  # a column with fewer values shares the error bars of all columns
 
 
 class HeldOutResiduals(NamedTuple):
-    """Residuals of held-out rows: each value is hidden and predicted from the others of its row."""
+    """Residuals of held-out values, each hidden and predicted from the other values in its row."""
 
     columns: Int64[np.ndarray, " n"]  # the columns of the values
     residuals: Float64[np.ndarray, " n"]  # (value - predicted mean) / predicted standard deviation
 
     def of_column(self, column: int) -> Float64[np.ndarray, " m"]:
-        """The residuals of a column, or of all columns if it has fewer than 50."""
+        """The residuals of a column, or of all columns if the column has fewer than 50."""
         residuals = self.residuals[self.columns == column]
         return residuals if len(residuals) >= _OWN else self.residuals
 
     def spread(self, column: int) -> float:
-        """The root mean squared residual, the factor that corrects the predicted standard deviations."""
+        """The root mean squared residual, by which predicted standard deviations are multiplied."""
         return float(np.sqrt(np.mean(self.of_column(column) ** 2)))
 
     def bounds(self, column: int, level: float) -> tuple[float, float]:
-        """Two residuals between which a new residual lies with a probability of at least `level`.
+        """Two residuals that enclose a new residual with probability at least `level`.
 
         With n residuals in ascending order, these are number ⌊(n + 1)(1 - level)/2⌋ from either end. The new
         residual has to be exchangeable with the others.
@@ -87,7 +88,7 @@ def hidden_residuals(
     most: int,
     rng: np.random.Generator,
 ) -> HeldOutResiduals:
-    """Residuals of values that are hidden and predicted from the others of their row, each on its own."""
+    """Hide values one at a time and predict each from the other values in its row."""
     row, column = np.nonzero(~np.isnan(rows) & numbers)
     order = rng.permutation(len(row))[:most]
     row, column = row[order], column[order]
@@ -102,14 +103,8 @@ def hidden_residuals(
 
 
 def clone_for(estimator: Any, is_category: Bool[np.ndarray, " D"]) -> Any:
-    """A clone for some columns of a table of codes, told which of them are categories if it asks for that."""
+    """Clone an estimator for some columns; tell it the categorical columns if it has such an argument."""
     clone = _base.clone(estimator)
     if "categorical_features" in clone.get_params(deep=False):
         clone.set_params(categorical_features=is_category if is_category.any() else None)
     return clone
-
-
-def varies(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
-    """Which columns have two different observed values."""
-    seen = ~np.isnan(table)
-    return np.where(seen, table, np.inf).min(0) < np.where(seen, table, -np.inf).max(0)

@@ -1,1 +1,1 @@
-"""Tables: readers, models of rows, and the commands that only tables have."""
+"""Tables: readers, models of rows, and the commands select, impute and cells."""

@@ -1,8 +1,8 @@
-"""What every model of table rows has, beyond the protocol of `MaskedModel`."""
+"""Base class of all models of table rows: the methods they have beyond the protocol of `MaskedModel`."""
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,15 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.progress import progress
+from maskevidence.core.support.spread import varies
 from maskevidence.core.table import Table, as_table, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
 
 FORMAT = 1  # of the folder of a saved model
-_MOST_SAMPLES = 20  # bootstrap samples that may not suffice for a fit, one after another
+_ROWS_AT_ONCE = 8192  # that are filled together
+_MOST_SAMPLES = 20  # bootstrap samples to try before giving up
 
 
 _IN_WORDS = {
@@ -47,8 +50,8 @@ class TableModel(HasPage, nn.Module, ABC):
     `isinstance(model, HasLogEvidence)` and so on.
 
     Attributes:
-        conditionals: what kind of conditionals the model has; see `MaskedModel`.
-        base_measure: what a log-probability is relative to; see `MaskedModel`.
+        conditionals: the kind of the conditionals; see `MaskedModel`.
+        base_measure: the base measure of log-probabilities; see `MaskedModel`.
         n_features: D, the number of columns.
         columns: the names of the columns that the model was fitted to; None if unknown.
         read_with: the options by which a command read the table that it was fitted to, for the next command.
@@ -87,20 +90,22 @@ class TableModel(HasPage, nn.Module, ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the model's computations; where its data lie is in float64 all the same."""
+        """The dtype of the model's computations; its location and scale parameters are float64 in any
+        case.
+        """
         return self._like().dtype
 
     @property
     def n_parameters(self) -> int:
-        """The number of free parameters, by which models are called smaller or larger."""
+        """The number of free parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments that build the model again, as JSON values."""
+        """The constructor arguments that build the model again, as JSON values."""
 
     def in_words(self) -> str:
-        """The model in words, for reports.
+        """A short description of the model for reports.
 
         Example:
             >>> import maskevidence as me
@@ -112,7 +117,7 @@ class TableModel(HasPage, nn.Module, ABC):
         return _IN_WORDS.get(name, name) + ("" if k is None else f", {count(k, noun)}")
 
     def reloaded(self, folder: str | Path) -> Any:
-        """The model that a folder holds, which `save` wrote."""
+        """Load a model that `save` wrote into a folder."""
         return maskevidence.models.load(folder)
 
     @abstractmethod
@@ -129,7 +134,7 @@ class TableModel(HasPage, nn.Module, ABC):
 
     @abstractmethod
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """log p of each row, or the best bound of it that the model has, nats; NaN is missing. Shape (N,)."""
+        """log p of each row or the model's best bound, nats, shape (N,); NaN marks a missing value."""
 
     @abstractmethod
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
@@ -137,17 +142,20 @@ class TableModel(HasPage, nn.Module, ABC):
 
     @abstractmethod
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
-        """Draw the absent tokens of each row jointly, given the others; entries of other tokens are ignored.
+        """Draw each row's absent tokens jointly given the present ones; values stored for absent tokens are
+        ignored.
 
-        Called without gradients. The draws of a row depend on the seed, its id and its tokens, not on others.
+        Called without gradients. The draws of a row depend only on the seed, its id and its tokens.
         """
 
     @abstractmethod
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """Mean and variance of the absent tokens given the others; entries of other tokens are ignored."""
+        """Mean and variance of the absent tokens given the present ones; values at present tokens are
+        ignored.
+        """
 
     def page(self) -> Page:
-        """What the model is, and what it was fitted to."""
+        """A page that describes the model and the columns it was fitted to."""
         return model_page(self, self.arguments(), self.columns)
 
     def sample(self, n: int, seed: int = 0) -> Float64[np.ndarray, "n D"]:
@@ -162,7 +170,7 @@ class TableModel(HasPage, nn.Module, ABC):
             return self._draw_rows(n, seed).cpu().double().numpy()
 
     def impute(self, x: object) -> Imputation:
-        """Conditional mean and variance of every missing (NaN) value given the row's observed ones.
+        """Conditional mean and variance of every missing (NaN) value given the row's observed values.
 
         A row without any observed value gets the means and variances of the marginals. For 0/1 data the mean
         is P(x_j = 1 | the observed values), the variance p (1 - p).
@@ -174,10 +182,14 @@ class TableModel(HasPage, nn.Module, ABC):
             The filled table, with the model's columns in the order in which x has them.
         """
         tokens, order = self._with_holes(x), self._order_of(x)
+        self.refuse_strange_cells(tokens)
+        values, variance = tokens.values.clone(), torch.zeros_like(tokens.values)
         with torch.no_grad():
-            mean, variance = self._missing_moments(tokens)
-        values = torch.where(tokens.maskable, tokens.values, mean)
-        variance = torch.where(tokens.maskable, 0.0, variance)
+            for rows in _with_hole(tokens, "filling"):
+                some, seen = tokens[rows], tokens.maskable[rows]
+                mean, spread = self._missing_moments(some)
+                values[rows] = torch.where(seen, some.values, mean.to(values))
+                variance[rows] = torch.where(seen, 0.0, spread.to(values))
         names = self.columns or column_names(x)
         return Imputation(
             values.cpu().double().numpy()[:, order],
@@ -190,10 +202,10 @@ class TableModel(HasPage, nn.Module, ABC):
     def draw_missing(
         self, x: object, draws: int = 1, seed: int = 0, *, refit: bool = False
     ) -> Float64[np.ndarray, "n N D"]:
-        """Tables whose missing (NaN) values are drawn from p(x_missing | x_observed) of their row, jointly.
+        """Draw tables in which each row's missing (NaN) values come jointly from p(x_missing | x_observed).
 
-        A row without any observed value is drawn from the model. The draws of a row depend on the seed, the
-        number of the draw and the row alone: more draws continue the first ones.
+        A row without any observed value is drawn from the model. The draws of a row depend only on the seed,
+        the number of the draw and the row: asking for more draws does not change the first ones.
 
         Args:
             x: shape (N, D).
@@ -213,16 +225,20 @@ class TableModel(HasPage, nn.Module, ABC):
         tokens = self._with_holes(x)
         n_bytes = 16 * draws * tokens.values.numel()
         check_memory(n_bytes, f"{draws:,} draws of a table", "draw fewer at a time")
-        tables = []
-        with torch.no_grad():
-            for draw in range(draws):
+        self.refuse_strange_cells(tokens)
+        tables = tokens.values.double().expand(draws, -1, -1).clone()
+        with torch.no_grad(), progress("draws", draws, parts=True) as advance:
+            for draw, table in enumerate(tables):
                 key = int(keyed_bits(whole_number("seed", seed), draw))
-                drawn = (self._bootstrapped(tokens, key) if refit else self)._draw_missing(tokens, key)
-                tables.append(torch.where(tokens.maskable, tokens.values, drawn.double()))
-        return torch.stack(tables).cpu().numpy()[:, :, self._order_of(x)]
+                model = self._bootstrapped(tokens, key) if refit else self
+                for rows in _with_hole(tokens, "drawing"):
+                    some, seen = tokens[rows], tokens.maskable[rows]
+                    table[rows] = torch.where(seen, table[rows], model._draw_missing(some, key).double())
+                advance(1)
+        return tables.cpu().numpy()[:, :, self._order_of(x)]
 
     def refits_to(self, x: object) -> bool:
-        """Whether a fit takes little time, and the model was fitted to these rows, or most of them were.
+        """Whether refitting is fast and the model was fitted to all or most of these rows.
 
         Args:
             x: shape (N, D), NaN where a value is missing.
@@ -230,14 +246,14 @@ class TableModel(HasPage, nn.Module, ABC):
         return self.refits and includes_fitted(self.fitted_rows, self._with_holes(x))
 
     def _bootstrapped(self, tokens: Tokens, seed: int) -> "TableModel":
-        """A copy of the model, fitted to as many rows, drawn with replacement until a fit succeeds."""
+        """Fit a copy of the model to a bootstrap sample of the rows; draw again if the fit fails."""
         table = torch.where(tokens.maskable, tokens.values, torch.nan).cpu().numpy()
         table = table[tokens.maskable.any(1).cpu().numpy()]
-        rng, varying = np.random.default_rng(seed), _varying(table)
+        rng, varying = np.random.default_rng(seed), varies(table)
         why: Exception | str = "a column has one value in each sample"
         for _ in range(_MOST_SAMPLES):
             sample = table[rng.integers(len(table), size=len(table))]
-            if not _varying(sample)[varying].all():
+            if not varies(sample)[varying].all():
                 continue
             again = copy.deepcopy(self)
             try:
@@ -253,14 +269,16 @@ class TableModel(HasPage, nn.Module, ABC):
         )
 
     def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
-        """Fit to a bootstrap sample, with the settings of the last fit; `seed` of what else is drawn."""
+        """Fit to a bootstrap sample with the settings of the last fit; `seed` is for any randomness in the
+        fit.
+        """
         self.fit(table)
 
     def tokens(self, x: object) -> Tokens:
         """Rows as tokens on the model's device.
 
-        Their values are float64, whatever the model's dtype: a model centres rows before it casts them. Of a
-        `Table` or a data frame, a model that was fitted to columns with names takes these, in its order.
+        The values are float64 in a model of any dtype, because a model centres rows before it casts them.
+        From a `Table` or a data frame, a model fitted to named columns takes its own columns, in its order.
 
         Args:
             x: shape (N, D), NaN where a value is missing; `Tokens` stay as they are.
@@ -286,7 +304,7 @@ class TableModel(HasPage, nn.Module, ABC):
             )
 
     def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
-        """The first of the cells that are read for which the model has no distribution; None without any.
+        """Find the first read cell whose value the model has no distribution for; None if there is none.
 
         Returns:
             Its row and column, and a clause on the values that the model takes and what to do.
@@ -333,7 +351,7 @@ class TableModel(HasPage, nn.Module, ABC):
         write_json(Path(folder) / "config.json", config)
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """A note if the model was fitted to these rows, or to many of them, before or after it was saved."""
+        """A note if the model was fitted to some of these rows."""
         share = share_fitted(self.fitted_rows, tokens)
         if share == 0.0:
             return ()
@@ -341,13 +359,15 @@ class TableModel(HasPage, nn.Module, ABC):
         return (f"the model was fitted to {rows} that are scored; new rows have a lower log evidence",)
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """What decides the model's numbers besides its class and weights; see `fingerprints.fingerprint`."""
+        """The settings, besides class and weights, that determine the model's numbers; see
+        `fingerprints.fingerprint`.
+        """
         return self.arguments()
 
     def units(
         self, values: Float64[np.ndarray, "N D"]
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
-        """Shift and scale of the units to train in, (x - shift) / scale; 0 and 1 if the model `keeps_units`.
+        """Shift and scale for training on (x - shift) / scale; 0 and 1 if the model `keeps_units`.
 
         Args:
             values: shape (N, D), NaN where a value is missing.
@@ -385,7 +405,7 @@ class TableModel(HasPage, nn.Module, ABC):
         """
 
     def declare(self, x: object) -> None:
-        """Let the model see all rows, for the kinds of their columns, before it is fitted to some of them.
+        """Show the model all rows before a fit to some of them, so that it knows the kind of every column.
 
         Does nothing unless `takes_words`.
 
@@ -397,7 +417,7 @@ class TableModel(HasPage, nn.Module, ABC):
         """
 
     def set_units(self, x: object) -> None:
-        """Let the model take its own shift and scale from rows, in place, before it is trained.
+        """Set the model's own shift and scale from rows, in place, before training.
 
         Does nothing unless the model has such units, as a `VAE` with a Gaussian likelihood does.
 
@@ -406,13 +426,13 @@ class TableModel(HasPage, nn.Module, ABC):
         """
 
     def add_encoder(self, seed: int = 0) -> None:
-        """Give the model the encoder that the ELBO needs, in place.
+        """Add the encoder that the ELBO needs, in place.
 
-        Does nothing if the model has one already, or can have none.
+        Does nothing if the model has one already or cannot have one.
         """
 
     def _table(self, x: object) -> Float64[np.ndarray, "N D"]:
-        """Rows to fit, in float64 with NaN where a value is missing."""
+        """Check the rows to fit; return float64 with NaN where a value is missing."""
         self._refuse_half()
         if isinstance(x, Table) and x.levels and not self.takes_words:
             raise InputError(
@@ -432,7 +452,7 @@ class TableModel(HasPage, nn.Module, ABC):
         return table
 
     def _with_holes(self, x: object) -> Tokens:
-        """Rows to fill, which may be without any observed value."""
+        """Rows to fill as tokens; a row may have no observed value."""
         refuse_training_mode(self)
         self._refuse_half()
         tokens = Tokens.from_array(self._own_columns(x), empty_rows=True).to(self._like().device)
@@ -440,12 +460,12 @@ class TableModel(HasPage, nn.Module, ABC):
         return tokens
 
     def _remember(self, x: object, tokens: Tokens) -> None:
-        """Remember the rows that the model is fitted to, and the names of its columns, if it had none."""
+        """Record hashes of the fitted rows, and the column names unless the model has some."""
         self.columns = self.columns or column_names(x)
         self.fitted_rows = marks_of(tokens)
 
     def table(self, x: object) -> Table:
-        """Rows as a table with the model's columns in its order, and the words that they have.
+        """Rows as a `Table` with the model's columns in the model's order, and their words.
 
         Args:
             x: shape (N, D): a `Table`, a data frame, or an array with the model's columns in its order.
@@ -462,21 +482,23 @@ class TableModel(HasPage, nn.Module, ABC):
         return replace(rows, columns=tuple(self.columns or given))
 
     def _cut(self, x: Any, places: Sequence[int]) -> Any:
-        """Some columns of a data frame or a `Table`, in this order."""
+        """Select columns of a data frame or a `Table`, in this order."""
         if hasattr(x, "iloc"):
             return x.iloc[:, places]
         names = [x.columns[place] for place in places]
         return x.select(names) if isinstance(x, Table) else x[names]
 
     def _own_columns(self, x: Any) -> object:
-        """Data with names cut to the model's columns in its order, words as its codes; others as they are."""
+        """Cut named data to the model's columns, in its order, with words as codes; leave other data
+        alone.
+        """
         if isinstance(x, Table) or (self.levels and column_names(x) is not None):
             return with_levels_of(self.table(x), self.levels)
         places = columns_read(self, x)
         return x if places is None else self._cut(x, places)
 
     def _order_of(self, x: object) -> Int64[np.ndarray, " D"]:
-        """The model's columns in the order in which data have them."""
+        """The positions of the model's columns, in the order of the data."""
         one_hot = isinstance(x, Table) and x.categories and not {*(self.columns or ())} <= {*x.columns}
         places = None if one_hot else columns_read(self, x)
         return np.arange(self.n_features) if places is None else np.argsort(places)
@@ -493,21 +515,25 @@ class TableModel(HasPage, nn.Module, ABC):
             )
 
     def _like(self) -> Tensor:
-        """A parameter, for the model's dtype and device."""
+        """A parameter that has the model's dtype and device."""
         return next(p for p in self.parameters() if p.is_floating_point())
 
 
-def _varying(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " D"]:
-    """Which columns have two different values or more; NaN is none."""
-    missing = np.isnan(table)
-    return np.where(missing, -np.inf, table).max(0) > np.where(missing, np.inf, table).min(0)
+def _with_hole(tokens: Tokens, description: str) -> Iterator[Int64[Tensor, " b"]]:
+    """The positions of the rows with a missing value, some at a time, with a progress."""
+    rows = torch.nonzero(~tokens.maskable.all(1)).flatten()
+    with progress(description, len(rows)) as advance:
+        for some in torch.split(rows, _ROWS_AT_ONCE) if len(rows) else ():
+            yield some
+            advance(len(some))
 
 
 def keeping_dtype(convert: Callable[[Tensor], Tensor], kept: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-    """A conversion for `nn.Module._apply` that changes the device of some tensors, but not their dtype.
+    """Wrap a conversion for `nn.Module._apply` so that the tensors in `kept` change device but keep their
+    dtype.
 
-    Where the data lie and how far they spread is kept in float64 in a model of any dtype: rows are centred
-    before they are cast. In float32, values near 10⁸ differ by 8 at least.
+    Location and scale parameters stay in float64 in a model of any dtype, because rows are centred before
+    they are cast. In float32, values near 10⁸ differ by 8 at least.
 
     Example:
         >>> mean = torch.zeros(2, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The MODEL words of models of rows, such as "ppca:8", as builders of new models; imports no torch."""
+"""Build models of rows from MODEL words such as "ppca:8", without importing torch."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,18 +19,18 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
 }
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: me.models.Gaussian(n_features=d),
-    "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit takes one for each row
+    "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit sets one centre per row
 }
-NETWORK = "masked-net"  # alone, or masked-net:256x2 with its width and layers
+NETWORK = "masked-net"  # or with width and layers: masked-net:256x2
 MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
-LOW_RANK = ("ppca", "factor-analysis")  # families fitted to every number of components in turn
-FAMILIES = tuple(_WITH_COMPONENTS)  # words that a number of components follows
-SINGLE = (NETWORK, *_WITHOUT_COMPONENTS)  # words that stand alone
+LOW_RANK = ("ppca", "factor-analysis")  # families whose fit with K components starts from the fit with fewer
+FAMILIES = tuple(_WITH_COMPONENTS)  # words that need a number of components
+SINGLE = (NETWORK, *_WITHOUT_COMPONENTS)  # words without a number of components
 _MAX_COMPONENTS = 10_000
 
 
 def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
-    """Turn a MODEL word into a builder of new models, or into a saved model.
+    """Parse a MODEL word into a builder of new models or a saved model.
 
     Args:
         word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian", "ppca:8",
@@ -73,7 +73,7 @@ def is_network(word: str) -> bool:
 
 
 def _network_sizes(word: str) -> tuple[int, ...]:
-    """Width and layers of a new masked network; nothing for the default ones."""
+    """Width and layers of a new masked network; an empty tuple for the defaults."""
     _, colon, text = word.partition(":")
     if not colon:
         return ()
@@ -84,7 +84,7 @@ def _network_sizes(word: str) -> tuple[int, ...]:
 
 
 def parse_components(word: str) -> tuple[int, ...]:
-    """Turn a --components word, such as "1-20", "2-56-6" (first, last, step) or "1,2,4", into whole numbers.
+    """Parse a --components word, such as "1-20", "2-56-6" (first, last, step) or "1,2,4".
 
     Example:
         >>> parse_components("1-4"), parse_components("2-9-3,1")
@@ -112,7 +112,7 @@ def parse_components(word: str) -> tuple[int, ...]:
 def fit_each(
     family: str, x: Any, ks: Sequence[int], names: Sequence[str] | None = None
 ) -> "Iterator[TableModel]":
-    """Models of a family of low rank with K components, for ascending K, each fitted from the one before."""
+    """Fit a low-rank family with each K in ascending order, each fit starting from the last one."""
     from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
 
     return fit_each_rank(me.models.PPCA if family == "ppca" else me.models.FactorAnalysis, x, ks, names)

@@ -1,4 +1,4 @@
-"""Models of numbers scored as a masked network is: by the mass of each cell over its step."""
+"""Score a density of numbers like a masked network: by the probability mass of each cell, over its step."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ class CellMass(nn.Module):
         self.register_buffer("step", step, persistent=False)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The log mass of the cell of each masked value, over its step unless all columns are yes/no."""
+        """The log mass of each masked value's cell, divided by its step unless all columns are yes/no."""
         answer = self.model.log_cells(tokens, masked, self.step)
         return answer + masked * torch.log(self.step) if self.base_measure == MASS else answer
 
@@ -76,30 +76,30 @@ class CellMass(nn.Module):
         return as_tokens(self.model, x)
 
     def save(self, folder: str | Path) -> None:
-        """Write the model alone; `reloaded` gives it the same cells again."""
+        """Save the wrapped model; `reloaded` attaches the same cells again."""
         self.model.save(folder)
 
     def reloaded(self, folder: str | Path) -> "CellMass":
-        """The model that a folder holds, with the same cells."""
+        """Load the wrapped model from a folder, with the same cells."""
         return CellMass(self.model.reloaded(folder), self.cells)
 
     def in_words(self) -> str | None:
-        """The model in words."""
+        """The wrapped model's short description."""
         return getattr(self.model, "in_words", lambda: None)()
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """The notes of the model."""
+        """The wrapped model's notes."""
         of_model = getattr(self.model, "notes_on", None)
         return () if of_model is None else of_model(tokens, data)
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """What decides the numbers besides the weights."""
+        """The wrapped model's class and settings, and the steps of the columns."""
         of_model = getattr(self.model, "fingerprint_settings", dict)
         return {"model": type(self.model).__name__, "step": self.step.tolist(), **of_model()}
 
 
 def check_cells(model: object) -> None:
-    """Raise an InputError for a model whose numbers are not densities that can be integrated over cells."""
+    """Check that the model is a density that can be integrated over cells."""
     if not isinstance(model, HasLogCells) or base_measure_of(model) != DENSITY:
         raise InputError(
             f"{type(model).__name__} gives no mass of cells; give a density of numbers, such as gaussian, "

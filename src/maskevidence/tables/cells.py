@@ -1,6 +1,5 @@
-"""maskevidence cells: the cells of a table that are probably wrong."""
+"""maskevidence cells: find the cells of a table that are probably wrong."""
 
-import hashlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.command.command_words import Argument, kind_of_model
 from maskevidence.command.result import Result
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 from maskevidence.tables.options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from maskevidence.tables.wrong_cells.found_cells import WrongCells
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
-ASKED = "asked"  # the seal of what decides the cells
-SHOWN = "page"  # the tables of the page, in cells.json
+ASKED = "asked"  # key of the hash of settings, model and tables
+SHOWN = "page"  # key of the page's tables in cells.json
 REMEDY = "find the cells again with --overwrite"
 
 
@@ -41,10 +41,10 @@ def cells(
 ) -> Result:
     """Find the cells of a table that are probably wrong, at a stated rate of false discoveries.
 
-    The most surprising cell of a row is hidden and the rest of the row judged again without it, one cell
-    after the other. With --trusted, rows that are known to be right go through the same search, as they are
-    and with wrong cells planted into them, which keeps the share of false calls at --rate. Where several
-    cells explain the same surprise, the call says that one of them is wrong. Faults of form, wrong units and
+    The most surprising cell of a row is hidden and the rest of the row is judged again without it, one cell
+    after the other. With --trusted, rows that are known to be right go through the same search, unchanged and
+    with wrong cells planted into them; this keeps the share of false calls at --rate. Where several cells
+    explain the same surprise, the call says that one of them is wrong. Formatting faults, wrong units and
     swapped columns are named.
 
     Examples:
@@ -78,7 +78,7 @@ def cells(
     asked = _asked(settings, saved, [table, known])
     if folder is not None and not options.overwrite and (folder.path / RESULT).exists():
         content = read_sealed(folder.path / RESULT, REMEDY)
-        if content.get(ASKED) == asked:  # killed after the last file, or run again
+        if content.get(ASKED) == asked:  # the last run was killed after the last file, or had finished
             page, lines = _page_of(content), folder.finished_before("finds the cells again")
             del content[SHOWN]
             return Result(page, content, lines)
@@ -98,27 +98,29 @@ def cells(
 
 
 def read_page(folder: Path) -> "Page":
-    """The page of a folder that `cells --out` wrote, from its data."""
+    """Rebuild the page of a folder that `cells --out` wrote."""
     from maskevidence.runs.folder import read_sealed
 
     return _page_of(read_sealed(folder / RESULT, REMEDY))
 
 
 def _asked(settings: "list[Any]", saved: Any, tables: "Sequence[Table | None]") -> str:
-    """The seal of what decides the cells: the settings, the saved model, the tables and the version."""
+    """Hash the settings, the saved model, the tables and the version: everything that determines the
+    result.
+    """
     from maskevidence import __version__
     from maskevidence.core.fingerprints import fingerprint
     from maskevidence.runs.folder import seal
 
     of_tables = []
     for table in filter(None, tables):
-        values = hashlib.sha256(table.values.tobytes()).hexdigest()
-        of_tables.append([table.columns, dict(table.levels), dict(table.kinds), table.labels, values])
+        named = [table.columns, dict(table.levels), dict(table.kinds), table.labels]
+        of_tables.append([*named, digest(table.values)])
     return seal([*settings, None if saved is None else fingerprint(saved), of_tables, __version__])
 
 
 def _page_of(content: dict[str, Any]) -> "Page":
-    """The page of a search from what cells.json holds."""
+    """Rebuild the page from cells.json."""
     from maskevidence.core.show.parts import Page, Table
     from maskevidence.core.support.provenance import made_of
 
@@ -134,7 +136,7 @@ def _page_of(content: dict[str, Any]) -> "Page":
 
 
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:
-    """The table and the page; and last what shows that the folder is complete."""
+    """Write the table and the page, then the JSON that marks the folder as complete."""
     from maskevidence.command.pages.page import write_report
     from maskevidence.core.show.parts import Table
     from maskevidence.core.support.files import csv_text, write_atomic

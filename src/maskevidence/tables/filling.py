@@ -1,4 +1,4 @@
-"""The missing values of a table, filled by a model; the table is written as it was otherwise."""
+"""Fill the missing values of a table by a model, and write it otherwise unchanged."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64
 
 from maskevidence.command.command_words import kind_of_model
 from maskevidence.core.errors import InputError
@@ -18,17 +18,17 @@ from maskevidence.core.support.checks import plain_number, word_of
 from maskevidence.core.support.files import check_place
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.support.spread import spreads, with_values
 from maskevidence.core.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
 from maskevidence.tables.rows import (
     is_table_file,
     model_on,
-    new_model,
     note_on_pairs,
     note_on_units,
     raw_table,
@@ -55,25 +55,24 @@ DRAW = "draw"
 
 
 class _Filling(NamedTuple):
-    """What stands in the holes of a table."""
+    """The filled values of a table, with their uncertainty."""
 
-    values: Float64[np.ndarray, "n N D"]  # the filled table, or n of them
-    # shape (N, D); standard deviations, 0 where a value was observed; in `likeliest` columns the probability
-    # of the filled value, 1 where it was observed; None for draws
+    values: Float64[np.ndarray, "n N D"]  # one filled table, or n draws
+    # shape (N, D): standard deviations, 0 where observed; for `likeliest` columns, the probability of the
+    # filled value, 1 where observed; None for draws
     deviation: Float64[np.ndarray, "N D"] | None
-    notes: tuple[str, ...] = ()  # on the draws
-    likeliest: tuple[str, ...] = ()  # the columns of few values, one of which is filled in: the most probable
-    constant: tuple[str, ...] = ()  # the columns that do not vary, which are filled by their one value
+    notes: tuple[str, ...] = ()  # about the draws
+    likeliest: tuple[str, ...] = ()  # discrete columns, filled by their most probable value
+    constant: tuple[str, ...] = ()  # columns that do not vary, filled by their one value
 
 
 def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     """Fill the missing values of a table by a model, and write it with its columns and rows in order.
 
-    The file has all columns of the data, those that are not used included, and after them a column NAME_sd
-    of standard deviations for every column with holes, or NAME_p of the probabilities of the filled values
-    where a network fills words and yes/no by the most probable value. With draws, it has the filled tables
-    one below the other, and a first column that counts them. Cells of a CSV file that are not filled are
-    copied as text, byte for byte.
+    The file has all columns of the data, also unused ones. After them comes a column NAME_sd of standard
+    deviations for every column with holes, or NAME_p of probabilities where a network fills words and yes/no
+    columns by the most probable value. With draws, the filled tables follow each other, and a first column
+    numbers them. Cells of a CSV file that are not filled are copied as text, byte for byte.
 
     Args:
         model: the folder of a saved model, or a word such as "factor-analysis:3" for one that is fitted to
@@ -95,8 +94,9 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     source = raw.columns.slice(0, options.limit)
     notes = list(table.notes)
     if build is not None:
-        fitted, dropped = new_model(build, table, table.take(_not_empty(table.values)))
-        filling = _fill(_fit(fitted, table), table, options, tuple(dropped))
+        some = table.take(np.flatnonzero(with_values(table.values)))
+        fitted, dropped = fit_table(build, some, some, empty_rows=True)
+        filling = _fill(fitted, table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
         if isinstance(fitted, PPCA):
             notes += note_on_units(table.select(fitted.columns or []))
@@ -120,7 +120,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
 
 
 def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -> tuple[RawTable, Table]:
-    """The columns as they are in the file, and those that are used as numbers, of the same rows."""
+    """Read the file's columns unconverted, and the selected columns as numbers; both have the same rows."""
     if is_table_file(data):
         raw = raw_table(data, reading.table)
         selection = selection_of(reading.table, words=words)
@@ -135,7 +135,7 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
 
 
 def _without_wrong(table: Table, file: Path) -> Table:
-    """The table with holes in place of the cells that a cells.csv calls wrong."""
+    """Make holes of the cells that a cells.csv calls wrong."""
     values, place = table.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
     called, others = _called_in(file), list[str]()
     for row, column, text, number in called:
@@ -156,7 +156,7 @@ def _without_wrong(table: Table, file: Path) -> Table:
 
 
 def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
-    """The row, column, word and number of each cell that a cells.csv calls wrong."""
+    """Row, column, word and number of each cell that a cells.csv calls wrong."""
     raw = read_raw(file)
     names = names_of(raw)
     check_distinct(file, names)
@@ -180,29 +180,17 @@ def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
 
 
 def _number(text: str) -> float:
-    """A number as it was written; NaN for other text."""
+    """Parse a number; NaN for other text."""
     try:
         return plain_number(text)
     except ValueError:
         return math.nan
 
 
-def _fit(model: TableModel, table: Table) -> TableModel:
-    """Fit a model to the rows that have a value in its columns."""
-    assert model.columns is not None
-    values = table.select(model.columns).values
-    return model.fit(values[_not_empty(values)])
-
-
-def _not_empty(values: Float64[np.ndarray, "N D"]) -> Int64[np.ndarray, " n"]:
-    """The rows with a value."""
-    return np.flatnonzero(~np.isnan(values).all(axis=1))
-
-
 def _fill(
     model: TableModel, table: Table, options: ImputeOptions, constant: tuple[str, ...] = ()
 ) -> _Filling:
-    """The filled table in the order of its columns, some of which the model does not have."""
+    """Fill the table; columns that the model lacks stay in their places."""
     kept = [column for column in table.columns if column not in constant]
     places = [table.columns.index(column) for column in kept]
     holed = table.select(kept).values
@@ -211,7 +199,7 @@ def _fill(
     for name in constant:
         column = values[:, :, table.columns.index(name)]
         column[np.isnan(column)] = np.nanmax(column)
-    few = {}  # the values of columns that are not numbers
+    few = {}  # the values of discrete columns
     if isinstance(model, HasValuesOf):
         few = {k: model.values_of(k) for k in range(len(kept)) if not _of_category(table, kept[k])}
     likeliest = tuple(kept[k] for k in few if few[k] is not None)
@@ -239,7 +227,7 @@ def _fill(
 def _draws(
     model: TableModel, holed: Float64[np.ndarray, "N D"], draws: int, seed: int
 ) -> tuple[Float64[np.ndarray, "n N D"], str]:
-    """Tables with the missing values drawn, and a note on the parameters with which they were drawn."""
+    """Draw the missing values several times; the note says whether the model was refitted for each draw."""
     why = "the model was fitted to other rows" if model.refits else "a fit takes long"
     if model.refits_to(holed):
         try:
@@ -252,14 +240,12 @@ def _draws(
 
 
 def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
-    """The columns of the file with their holes filled, and what was asked for beside them."""
+    """The file's columns with filled holes, plus the columns of errors or the number of the draw."""
     import pyarrow as pa
 
     def added(name: str, values: np.ndarray) -> tuple[str, Any]:
         if name in raw.columns.column_names:
-            raise InputError(
-                f"the table has a column {name!r} already, which is to be added; rename that one"
-            )
+            raise InputError(f"the table already has a column {name!r}, which impute would add; rename it")
         return name, pa.array(_numbers(values, raw) if as_text else values)
 
     as_others = (*filling.likeliest, *filling.constant)
@@ -285,7 +271,9 @@ def _one(
     values: Float64[np.ndarray, "N D"],
     as_others: Sequence[str],
 ) -> Any:
-    """The columns of the file with their holes filled by these values, some as other cells are written."""
+    """The file's columns with holes filled by `values`; columns in `as_others` copy the style of other
+    cells.
+    """
     import pyarrow as pa
 
     whole = source
@@ -322,11 +310,11 @@ def _one(
 
 
 def _as_type(numbers: Any, kind: Any) -> Any:
-    """Filled numbers in the type of their column; in float64 if they are not whole, and its numbers are."""
+    """Cast filled numbers to the column's type; an integer column becomes float64 if some are not whole."""
     import pyarrow as pa
 
     if pa.types.is_floating(kind):
-        return numbers.cast(kind, safe=False)  # the filled ones are rounded
+        return numbers.cast(kind, safe=False)  # rounds the filled values
     try:
         return numbers.cast(kind) if pa.types.is_integer(kind) else numbers
     except pa.ArrowInvalid:
@@ -334,7 +322,7 @@ def _as_type(numbers: Any, kind: Any) -> Any:
 
 
 def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> Any:
-    """A column with its holes filled, in its own type; as text if this type cannot hold a new category."""
+    """Fill a column's holes in its own type, or as text if the type cannot hold a new category."""
     import pyarrow as pa
 
     cells = column.to_pylist()
@@ -350,7 +338,7 @@ def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> A
 def _cells_of(
     column: Any, known: Float64[np.ndarray, " N"], values: Float64[np.ndarray, " N"], raw: RawTable
 ) -> list[Any]:
-    """Values as other cells of the column are written; 0 and 1 as a pair with the one that it has."""
+    """Write values as the column's other cells are written; 0 and 1 complete the column's pair of words."""
     cells = column.to_pylist()
     cell_of = dict(zip(known.tolist(), cells, strict=True))
     if any(isinstance(cell, str) for cell in cells):
@@ -363,12 +351,12 @@ def _cells_of(
 
 
 def _numbers(values: np.ndarray, raw: RawTable) -> list[str]:
-    """Numbers as the cells of a CSV file have them."""
+    """Format numbers as cells of the CSV file."""
     return [repr(value).removesuffix(".0").replace(".", raw.decimal) for value in values.tolist()]
 
 
 def _of_category(table: Table, name: str) -> bool:
-    """Whether a column stands for one category of a column of the file."""
+    """Whether a column is the indicator of one category."""
     return any(
         name == column_of(column, category)
         for column, all_of_them in table.categories.items()

@@ -1,14 +1,15 @@
-"""The evidence of a model class: the tokens are the rows of a data set, predicted from the visible rows.
+"""The evidence of a model class: the tokens are a data set's rows, predicted from the visible rows.
 
 With posterior predictives p(y_j | x_j, visible rows) as conditionals, the sum over sizes is log p(y | x) with
-the parameters integrated out. A maker is called with the rows x and gives such a model of them.
+the parameters integrated out. A maker is a function of the rows x that returns a model with these
+conditionals.
 
 Source:
     Fong and Holmes (2020), On the marginal likelihood and cross-validation, Biometrika 107, Proposition 2.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from dataclasses import fields, replace
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.data_set import EvidenceOfRows
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.evidence.result import MASKS_ALONE
@@ -29,7 +30,7 @@ from maskevidence.core.model import DENSITY, MASS, Conditionals, base_measure_of
 from maskevidence.core.scores.score import check_first_batch
 from maskevidence.core.tokens import Tokens, called, column_names, without_mask
 
-_Rows = Any  # what a maker takes as x: an array, a list or a data frame of N rows, or None
+_Rows = Any  # the x of a maker: an array, a list or a data frame of N rows, or None
 Numbers = Float64[np.ndarray, " _"]
 Predict = Callable[[_Rows, Numbers, _Rows, Numbers], Numbers]
 CODE_LENGTH = (
@@ -39,7 +40,7 @@ CODE_LENGTH = (
 
 
 class RowsModel:
-    """A model of rows that are hidden, from a function that predicts them from the visible rows.
+    """A model whose tokens are rows, from a function that predicts hidden rows from the visible ones.
 
     Args:
         predict: predict(x_visible, y_visible, x_hidden, y_hidden) gives log p(y_j | x_j, visible rows) of
@@ -73,11 +74,11 @@ class RowsModel:
             raise InputError(
                 f"predict={predict!r}; give a function predict(x_visible, y_visible, x_hidden, y_hidden)"
             )
-        self.predict, self.conditionals, self.base_measure = predict, conditionals, base_measure
-        self.x = x
+        self.predict, self.conditionals, self.base_measure = predict, conditionals, _measure(base_measure)
+        self.x = _rows(x)
 
     def __call__(self, x: _Rows) -> "RowsModel":
-        """The same model of other rows."""
+        """The model with other rows."""
         model = copy(self)
         model.x = _rows(x)
         return model
@@ -98,7 +99,7 @@ class RowsModel:
     def _predicted(
         self, y: Numbers, visible: Bool[np.ndarray, " N"], hidden: Bool[np.ndarray, " N"]
     ) -> Numbers:
-        """The answer of `predict` for one mask."""
+        """Call `predict` for one mask and check the shape of its answer."""
         seen, unseen = _taken(self.x, visible), _taken(self.x, hidden)
         answer = np.asarray(self.predict(seen, y[visible], unseen, y[hidden]), dtype=np.float64)
         if answer.shape != (int(hidden.sum()),):
@@ -110,7 +111,7 @@ class RowsModel:
 
 
 class BayesianRegression(RowsModel):
-    """Linear regression whose coefficients and noise are integrated out, in closed form.
+    """Linear regression with coefficients and noise integrated out in closed form.
 
     y = x·w + ε, ε ~ N(0, σ²), w ~ N(0, σ²/precision), σ² ~ InverseGamma(shape, scale). A hidden row has
     Student's t distribution with 2·shape + n degrees of freedom. A column of ones in x is an intercept.
@@ -153,7 +154,7 @@ class BayesianRegression(RowsModel):
         return super().__call__(rows.values.numpy())
 
     def _posterior(self, x: Float64[np.ndarray, "n p"], y: Numbers) -> tuple[Any, Any, float, float]:
-        """The posterior's precision and mean of w, and shape and scale of σ²."""
+        """The posterior of w (precision, mean) and of σ² (shape, scale)."""
         precision = x.T @ x + self.precision * np.eye(x.shape[1])
         mean = np.linalg.solve(precision, x.T @ y)
         return precision, mean, self.shape + len(y) / 2, self.scale + 0.5 * float(y @ y - mean @ x.T @ y)
@@ -169,7 +170,7 @@ class BayesianRegression(RowsModel):
 
 
 class DirichletMultinomial(RowsModel):
-    """A sequence of classes 0..K-1 whose probabilities are integrated out; x is not read.
+    """A sequence of classes 0..K-1 with the class probabilities integrated out; x is ignored.
 
     p(k | visible) = (n_k + α_k)/(n + Σα). Two classes are the beta-Bernoulli model:
     DirichletMultinomial([b, a]) has the prior Beta(a, b) of class 1.
@@ -184,7 +185,7 @@ class DirichletMultinomial(RowsModel):
         0.05
     """
 
-    def __init__(self, alpha: Iterable[float]) -> None:
+    def __init__(self, alpha: Collection[float]) -> None:
         self.alpha = np.array(list(alpha), dtype=np.float64)
         if len(self.alpha) < 2 or not (self.alpha > 0).all():
             raise InputError(
@@ -210,12 +211,12 @@ class DirichletMultinomial(RowsModel):
 
 
 class PosteriorDraws(RowsModel):
-    """Any Bayesian model with a sampler: hidden rows are predicted by the mean over draws of the parameters.
+    """Any Bayesian model with a sampler: hidden rows are predicted by averaging over draws of the parameters.
 
     p(y_j | x_j, visible) = (1/S) Σ_s p(y_j | x_j, θ_s), θ_s from the posterior of the visible rows. Half of
-    the relative variance of this mean is added to its logarithm, which is the bias of first order. Draws are
-    reused when an order shows more rows, with weights w_s = p(these rows | θ_s), until (Σw)²/Σw² is below
-    `reuse` times S. Each order has its own draws: `mask_se` of 4 orders or more holds their error, which
+    the relative variance of this mean is added to its logarithm, to correct the bias of first order. When an
+    order shows more rows, draws are reused with weights w_s = p(these rows | θ_s) until (Σw)²/Σw² is below
+    `reuse` times S. Each order has its own draws: `mask_se` of 4 orders or more includes their error, which
     `me.check_model(..., tolerance=)` has to allow for.
 
     Args:
@@ -247,16 +248,16 @@ class PosteriorDraws(RowsModel):
     ) -> None:
         if not 0.0 < reuse <= 1.0:
             raise InputError(f"reuse={reuse}; give a share in (0, 1], such as 0.5")
-        self.conditionals, self.base_measure, self.x = "approximate", base_measure, None
+        self.conditionals, self.base_measure, self.x = "approximate", _measure(base_measure), None
         self.sample, self.log_likelihood, self.reuse, self.seed = sample, log_likelihood, reuse, seed
         self.n_drawn = self.n_masks = 0
 
     def batches(self, n_present: Int64[np.ndarray, " n"]) -> Iterable[Int64[np.ndarray, " n"]]:
-        """All masks in one call, so that those of an order are together."""
+        """All masks in one call, so that the masks of an order stay together."""
         return [np.arange(len(n_present))]
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-        """log p(y_j | x_j, visible rows) by draws, nats; 0 where `masked` is False."""
+        """log p(y_j | x_j, visible rows) by averaging over draws, nats; 0 where `masked` is False."""
         _check_length(self.x, tokens.width)
         y, hidden = tokens.values.double().numpy(), masked.numpy()
         visible, answer = tokens.visible(masked).numpy(), np.zeros(hidden.shape)
@@ -278,7 +279,9 @@ class PosteriorDraws(RowsModel):
         present: Bool[np.ndarray, " N"],
         rng: np.random.Generator,
     ) -> tuple[Any, Any, Any, Any]:
-        """Draws, the rows that they are from, log p of all rows, and log weights for the visible rows."""
+        """Reuse the draws with new weights, or draw again: draws, their rows, log p of all rows, log
+        weights.
+        """
         x = _taken(self.x, present)
         if drawn is not None:
             theta, seen, _, _ = drawn
@@ -302,7 +305,7 @@ class PosteriorDraws(RowsModel):
 
 
 def _chains(seen: Float64[np.ndarray, "B N"]) -> list[list[int]]:
-    """Masks in a row whose visible values are nested, as those of an order, the fewest of them first.
+    """Group consecutive masks with nested visible values into chains, fewest visible values first.
 
     Args:
         seen: shape (B, N); the visible values of each mask, NaN for the others.
@@ -326,7 +329,7 @@ def _chains(seen: Float64[np.ndarray, "B N"]) -> list[list[int]]:
 
 
 def _effective(log_w: Numbers) -> float:
-    """(Σw)²/Σw², the number of equal weights that are worth as much."""
+    """(Σw)²/Σw², the effective number of draws."""
     w = np.exp(log_w - log_w.max())
     return float(w.sum() ** 2 / (w**2).sum())
 
@@ -351,9 +354,9 @@ def evidence_of_rows(
 ) -> EvidenceOfRows:
     """The log evidence of a model class on a data set, by hiding rows: the parameters are integrated out.
 
-    log p(y | x) = Σ_{M=1}^{N} S(y; M), S(y; M) the mean log predictive of one of M hidden rows. Two models of
-    the same y with the same design and seed hide the same rows: `me.compare` subtracts them mask by mask, and
-    `log_bayes_factor` has its error.
+    log p(y | x) = Σ_{M=1}^{N} S(y; M), where S(y; M) is the mean log predictive of one of M hidden rows. Two
+    models of the same y with the same design and seed hide the same rows: `me.compare` subtracts them mask by
+    mask, and `log_bayes_factor` has the error of that difference.
 
     Args:
         maker: called with x, it gives a model whose tokens are the rows: a `RowsModel`, one of the makers of
@@ -396,15 +399,15 @@ def evidence_of_rows(
     if isinstance(model, PosteriorDraws):
         notes = [note for note in notes if note != MASKS_ALONE]
         notes.append(
-            f"the posterior was sampled {model.n_drawn:,} times for {model.n_masks:,} masks, and draws were "
-            "weighted for the others; mask_se holds the error of the draws"
+            f"the posterior was sampled {model.n_drawn:,} times for {model.n_masks:,} masks; the "
+            "other masks reuse weighted draws; mask_se includes the error of the draws"
         )
     values = {field.name: getattr(estimate, field.name) for field in fields(estimate)}
     return EvidenceOfRows(**values | {"notes": tuple(notes)})
 
 
 def response_tokens(y: object) -> Tokens:
-    """The responses of N rows as one observation of N tokens; words become the numbers of the sorted classes.
+    """The responses of N rows as one observation of N tokens; words become positions in the sorted classes.
 
     Example:
         >>> response_tokens(["no", "yes", "no"]).values.tolist()
@@ -424,7 +427,7 @@ def response_tokens(y: object) -> Tokens:
 
 
 def _words_of(y: object) -> list[str | None]:
-    """Responses as words, None where one is missing; no list of responses that are numbers."""
+    """Responses as words, with None for missing ones; an empty list if the responses are numbers."""
     # numpy would write NaN in a list of words as "nan"
     cells = np.asarray(without_mask(y), dtype=object if isinstance(y, list | tuple) else None)
     if cells.dtype.kind not in "OU":
@@ -435,12 +438,12 @@ def _words_of(y: object) -> list[str | None]:
 
 
 def _no_word(cell: object) -> bool:
-    """Whether a cell is a mark of a missing value: None, NaN or NA."""
+    """Whether a cell marks a missing value: None, NaN or NA."""
     return not isinstance(cell, str) and str(cell) in ("None", "nan", "<NA>", "NaT")
 
 
 def _refuse_words(y: object, model: object) -> None:
-    """Raise an InputError for classes of a model of numbers, which would read their positions."""
+    """Refuse words with a model of numbers, which would read their positions as numbers."""
     word = next(filter(None, _words_of(y)), None)
     if word is not None and base_measure_of(model) != MASS:
         raise InputError(
@@ -450,18 +453,30 @@ def _refuse_words(y: object, model: object) -> None:
 
 
 def _with_other_responses(tokens: Tokens) -> Tokens:
-    """The data set, and one with the responses of the rows before, by whose values a leak is seen."""
+    """The data set twice, the second time with responses rolled by one row, so that a leak shows."""
     ids = torch.arange(2)
     return replace(tokens[ids * 0], values=torch.cat([tokens.values, tokens.values.roll(1, 1)]), ids=ids)
 
 
+def _measure(word: str) -> str:
+    """A base measure, which is a mass or a density."""
+    if word != MASS and not word.startswith("density per "):
+        raise unknown_name("base_measure", word, (MASS, DENSITY))
+    return word
+
+
 def _rows(x: _Rows) -> _Rows:
-    """Rows as an array, with NaN for masked entries; a data frame stays one."""
-    return x if x is None or hasattr(x, "iloc") else np.asarray(without_mask(x))
+    """Rows as an array with NaN for masked entries; a data frame is returned as it is."""
+    if x is None or hasattr(x, "iloc"):
+        return x
+    rows = np.asarray(without_mask(x))
+    if rows.ndim < 1 or rows.dtype.kind == "c":
+        raise InputError(f"x is {rows.dtype} of shape {rows.shape}; give a row of numbers for each response")
+    return rows
 
 
 def _taken(x: _Rows, rows: Bool[np.ndarray, " N"]) -> _Rows:
-    """Some rows of an array or a data frame."""
+    """Select rows of an array or a data frame."""
     if x is None:
         return None
     return x[rows] if isinstance(x, np.ndarray) else x.iloc[np.flatnonzero(rows)]

@@ -1,4 +1,4 @@
-"""Missing values of a table, filled by a model's conditional means, with their variances."""
+"""Tables filled by a model: conditional means and variances, draws, and Rubin's rules."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.core.evidence.standard_errors import t_half_widths
 from maskevidence.core.model import as_tokens
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Strip, Strips
@@ -19,13 +19,13 @@ from maskevidence.core.support.checks import word_of
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import columns_among
 
-_ROWS, _COLUMNS = 6, 6  # of the page
+_ROWS, _COLUMNS = 6, 6  # shown on the page
 _MOST_STRIPS, _MOST_POINTS = 24, 80
 
 
 @dataclass(frozen=True, repr=False)
 class Imputation(Shown):
-    """A table whose missing values are filled.
+    """A table with its missing values filled.
 
     Attributes:
         values: shape (N, D); observed values as given, missing ones by their conditional mean.
@@ -43,7 +43,7 @@ class Imputation(Shown):
     given: Any = None
 
     def page(self) -> Page:
-        """How many values were filled, and the first rows among them, with the filled values in bold."""
+        """A page with the number of filled values and the first filled rows, filled values in bold."""
         missing = self.variance > 0
         n_rows, n_columns = missing.shape
         n, share = int(missing.sum()), 100 * float(missing.mean())
@@ -73,7 +73,7 @@ class Imputation(Shown):
         return Page(line, headline, parts=[Table(headings, cells, bold=bold), words])
 
     def picture(self) -> tuple[Strips, str]:
-        """The filled values of each column with their errors, and the spread of the observed values."""
+        """Each column's filled values with errors, against the spread of its observed values."""
         missing = self.variance > 0
         missing[:, [k for k in range(missing.shape[1]) if self._words(k, self.given)]] = False
         order = np.argsort(-missing.sum(axis=0), kind="stable")[:_MOST_STRIPS]
@@ -89,11 +89,11 @@ class Imputation(Shown):
         return picture, f"{count(int(missing.sum()), 'value')} filled of {missing.size:,}{several}"
 
     def _words(self, column: int, given: Any) -> Sequence[str] | None:
-        """The words of a column of the table that was filled; None for numbers, and in arrays."""
+        """The words of a column of the filled table; None for numbers and for arrays."""
         return None if given is None or self.names is None else self.levels.get(self.names[column])
 
     def _strip(self, column: int) -> Strip:
-        """Some filled values of a column, in standard deviations of the observed ones."""
+        """A sample of a column's filled values, in standard deviations of the observed values."""
         values, hidden = self.values[:, column], self.variance[:, column] > 0
         observed = values[~hidden]
         centre = float(observed.mean()) if len(observed) else 0.0
@@ -108,11 +108,10 @@ class Imputation(Shown):
         return Strip(name, (values[rows] - centre) / scale, error, float(low), float(high))
 
     def to_frame(self, like: Any = None, *, errors: bool = False) -> Any:
-        """The filled table as a data frame of pandas.
+        """The filled table as a pandas data frame.
 
-        A data frame that was filled comes back with its order, names, index and dtypes, with the cells that
-        were observed, and with columns that the model does not have. Whole numbers become floats where the
-        filled ones are not whole.
+        A filled data frame keeps its order, names, index, dtypes, observed cells, and any columns that the
+        model lacks. Whole numbers become floats where filled values are not whole.
 
         Args:
             like: the data frame or `Table` that was filled, by default `given`; or names for the columns.
@@ -173,7 +172,7 @@ class Imputation(Shown):
 def filled_column(
     column: Any, values: Float64[np.ndarray, " N"], holes: Bool[np.ndarray, " N"], words: Sequence[str] | None
 ) -> Any:
-    """A column of a data frame with its holes filled, in its own dtype if that can hold the values.
+    """Fill the holes of a data frame's column, in its own dtype if that can hold the values.
 
     Args:
         words: whose positions the values are; None for numbers.
@@ -211,7 +210,7 @@ def filled_column(
 def _differ(
     column: Any, values: Float64[np.ndarray, " N"], seen: Bool[np.ndarray, " N"], words: Sequence[str] | None
 ) -> bool:
-    """Whether cells that were observed are others than those of a column."""
+    """Whether a column's observed cells differ from the filled table's."""
     if words is None:
         try:
             cells = column.to_numpy(np.float64, na_value=np.nan)
@@ -225,7 +224,7 @@ def _differ(
 
 @runtime_checkable
 class HasImpute(Protocol):
-    """A model that gives the mean and variance of missing values given the observed values."""
+    """A model that returns the mean and variance of missing values given the observed ones."""
 
     def impute(self, x: object) -> Imputation:
         """Conditional mean and variance of every missing (NaN) value of an (N, D) table."""
@@ -260,31 +259,33 @@ def impute(model: object, x: object) -> Imputation:
             f"{type(model).__name__} cannot impute: it has no method impute(x); use PPCA, FactorAnalysis or "
             "Gaussian, or add a method impute(x) that returns an Imputation"
         )
-    as_tokens(model, x)  # reports errors of the table in the same words for every model
+    as_tokens(model, x)  # the same errors for every model
     return model.impute(x)
 
 
 @runtime_checkable
 class HasDrawMissing(Protocol):
-    """A model that draws missing values from their joint distribution given the observed ones."""
+    """A model that draws missing values jointly given the observed ones."""
 
     def draw_missing(self, x: object, draws: int = 1, seed: int = 0) -> Float64[np.ndarray, "n N D"]:
-        """Tables whose missing values are drawn, shape (draws, N, D)."""
+        """Draw the missing values `draws` times, shape (draws, N, D)."""
         ...
 
 
 @runtime_checkable
 class HasRefit(Protocol):
-    """A model that can be fitted again to a bootstrap sample for each table that it draws."""
+    """A model that can be refitted to a bootstrap sample for each table it draws."""
 
     def draw_missing(
         self, x: object, draws: int = 1, seed: int = 0, *, refit: bool = False
     ) -> Float64[np.ndarray, "n N D"]:
-        """As `HasDrawMissing` has it; with `refit`, each table by a copy fitted to a bootstrap sample."""
+        """See `HasDrawMissing.draw_missing`; with `refit`, each table is drawn by a copy refitted to a
+        bootstrap sample.
+        """
         ...
 
     def refits_to(self, x: object) -> bool:
-        """Whether a fit takes little time, and the model was fitted to these rows, or most of them were."""
+        """Whether refitting is fast and the model was fitted to all or most of these rows."""
         ...
 
 
@@ -293,16 +294,16 @@ def draw_missing(
 ) -> Float64[np.ndarray, "n N D"]:
     """Fill the missing values of a table several times by draws, for multiple imputation.
 
-    The missing values of a row are drawn jointly from p(x_missing | x_observed), so that they vary together
-    as they do under the model; draws from each value's own distribution would be uncorrelated. An analysis is
-    made on each of the tables, and `me.pool` combines the results.
+    The missing values of a row are drawn jointly from p(x_missing | x_observed), so that they are correlated
+    as under the model; draws from each value's own distribution would be uncorrelated. Analyse each of the
+    tables, then combine the results by `me.pool`.
 
-    A Gaussian, PPCA, FactorAnalysis or KernelGaussian that was fitted to most of these rows is fitted again
-    to a bootstrap sample of them for each table, so that the tables vary as the parameters do; a sample that
-    cannot be fitted is drawn again. The Gaussian adds the weight of one row of uncorrelated columns, without
-    which few rows with many holes may determine no covariance. Other models,
-    and those that were fitted to other rows, take their parameters as known: with few rows, intervals are
-    then too narrow.
+    For each table, a Gaussian, PPCA, FactorAnalysis or KernelGaussian that was fitted to most of these rows
+    is refitted to a bootstrap sample of them, so that the tables also vary with the uncertainty of the
+    parameters; a sample that cannot be fitted is drawn again. The Gaussian adds the weight of one row of
+    uncorrelated columns, without which few rows with many holes may determine no covariance. Other models,
+    and models fitted to other rows, take their parameters as known: with few rows, intervals are then too
+    narrow.
 
     Args:
         model: a model with a method `draw_missing`, such as every model of rows of this package.
@@ -334,7 +335,7 @@ def draw_missing(
             f"{type(model).__name__} cannot draw missing values: it has no method draw_missing(x, draws, "
             "seed); use a model of rows of this package, or add the method"
         )
-    as_tokens(model, x)  # reports errors of the table in the same words for every model
+    as_tokens(model, x)  # the same errors for every model
     if refit and isinstance(model, HasRefit) and model.refits_to(x):
         return model.draw_missing(x, draws, seed, refit=True)
     return model.draw_missing(x, draws, seed)
@@ -342,12 +343,12 @@ def draw_missing(
 
 @dataclass(frozen=True)
 class Pooled:
-    """Results of an analysis of several filled tables, combined.
+    """The pooled results of one analysis of several filled tables.
 
     Attributes:
-        estimate: shape (), or that of one result; the mean over the tables.
-        standard_error: likewise; within and between the tables.
-        df: likewise; degrees of freedom of Student's t.
+        estimate: shape () or the shape of one result; the mean over the tables.
+        standard_error: same shape; combines the variances within and between tables.
+        df: same shape; degrees of freedom of Student's t.
     """
 
     estimate: Float64[np.ndarray, "*results"] | float
@@ -357,15 +358,15 @@ class Pooled:
     def interval(
         self, level: float = 0.95
     ) -> tuple[Float64[np.ndarray, "*results"] | float, Float64[np.ndarray, "*results"] | float]:
-        """The ends of the two-sided interval by Student's t."""
+        """The ends of the two-sided interval from Student's t."""
         if not 0 < level < 1:
             raise InputError(f"level={level}; give a share in (0, 1), such as 0.95")
-        half = np.vectorize(t_half_width)(self.standard_error, self.df, level)
+        half = t_half_widths(np.asarray(self.standard_error), np.asarray(self.df), level)
         return self.estimate - half, self.estimate + half
 
 
 def pool(estimates: object, standard_errors: object, *, df: float = math.inf) -> Pooled:
-    """Combine the results of one analysis of several filled tables, by Rubin's rules.
+    """Combine the results of one analysis of several filled tables by Rubin's rules.
 
     With m tables, estimates Q and their squared standard errors U, the estimate is the mean of Q, and its
     variance is T = mean(U) + (1 + 1/m) var(Q). With λ = (1 + 1/m) var(Q)/T, the share that is due to the
@@ -375,7 +376,7 @@ def pool(estimates: object, standard_errors: object, *, df: float = math.inf) ->
     Args:
         estimates: shape (m,) for one number of each table, such as a coefficient, or (m, ...) for several.
         standard_errors: the same shape.
-        df: ν, such as the number of rows minus that of the coefficients; without it the table is large.
+        df: ν, such as the number of rows minus the number of coefficients; infinite by default.
 
     Raises:
         InputError: fewer than two tables, other shapes, numbers that are not finite, or errors of 0 or less.
@@ -392,7 +393,10 @@ def pool(estimates: object, standard_errors: object, *, df: float = math.inf) ->
         >>> round(float(low), 2), round(float(high), 2)
         (0.02, 3.98)
     """
-    q, error = np.asarray(estimates, dtype=np.float64), np.asarray(standard_errors, dtype=np.float64)
+    try:
+        q, error = np.asarray(estimates, dtype=np.float64), np.asarray(standard_errors, dtype=np.float64)
+    except (TypeError, ValueError) as wrong:
+        raise InputError(f"estimates and standard_errors are numbers; {wrong}") from wrong
     if q.ndim < 1 or len(q) < 2 or q.shape != error.shape:
         raise InputError(
             f"estimates of shape {q.shape}, standard errors of shape {error.shape}; give equal shapes, one "

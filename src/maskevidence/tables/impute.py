@@ -1,4 +1,4 @@
-"""maskevidence impute: the holes of a table filled, with standard deviations or by draws."""
+"""maskevidence impute: fill the holes of a table, with standard deviations or by draws."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -27,11 +27,10 @@ def impute_command(
 ) -> Result:
     """Fill the missing values of a table, and write the table with its columns and rows in order.
 
-    Every missing value gets its mean given the observed values of its row, and a column NAME_sd says how
-    sure that is. By masked-net, a missing word or yes/no becomes the most probable one, and a column NAME_p
-    has its probability. With --draws, the missing
-    values of a row are drawn together from their distribution given the observed ones, several times, for
-    multiple imputation. Columns that are not used stay as they are.
+    Every missing value is replaced by its mean given the observed values of its row, and a column NAME_sd
+    gives its standard deviation. With masked-net, a missing word or yes/no becomes the most probable one, and
+    a column NAME_p has its probability. With --draws, the missing values of a row are drawn jointly given the
+    observed ones, several times, for multiple imputation. Unused columns stay as they are.
 
     Examples:
 
@@ -47,7 +46,7 @@ def impute_command(
 
 
 def _page(result: Mapping[str, Any]) -> Page:
-    """How many values of each column were filled, and how surely."""
+    """A page with the number of filled values per column and their uncertainty."""
     headings = {"sd": "their sd (root mean square)", "probability": "their probability"}
     headings |= {"sd_of_column": "sd of the column"}
     known = [name for name in headings if any(column.get(name) is not None for column in result["columns"])]

@@ -1,4 +1,4 @@
-"""Rows of numbers and words: what commands ask of them, without torch until it is needed."""
+"""The kind "rows", for tables of numbers and words; imports torch only when needed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,7 +41,7 @@ class Rows(Kind):
     }
 
     def claims(self, word: ModelWord) -> bool:
-        return True  # it is asked last, and says what the words are
+        return True  # asked last, so that its errors explain the words
 
     def check_words(self, model: str | None, data: str) -> None:
         from maskevidence.tables.by_name import parse_model
@@ -49,7 +49,7 @@ class Rows(Kind):
 
         if model is not None and own_file(model) is None and not Path(model).exists():
             parse_model(model)
-        if not Path(data).is_dir():  # of images, whatever its name
+        if not Path(data).is_dir():  # a folder holds images, whatever its name
             check_file(data)
 
     def prepare(self, model: str, data: str, design: Any, options: Any, out: Path | None) -> Any:

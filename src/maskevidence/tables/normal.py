@@ -1,4 +1,4 @@
-"""Densities and divergences of normal distributions."""
+"""Densities, cells and divergences of normal distributions."""
 
 import math
 
@@ -26,7 +26,7 @@ def cholesky(matrices: Float[Tensor, "*B K K"]) -> Float[Tensor, "*B K K"]:
 
 
 LOG_2PI = math.log(2 * math.pi)
-_NARROW = 1e-3  # (1 + |z|) h of a cell whose mass is its mean density times its width
+_NARROW = 1e-3  # if (1 + |z|) h is smaller, a cell's mass is its mean density times its width
 
 
 def normal_log_density(
@@ -39,11 +39,11 @@ def normal_log_density(
 def normal_log_cell(
     residual: Float[Tensor, "*shape"], variance: Float[Tensor, "*shape"], step: Float[Tensor, "*_"]
 ) -> Float[Tensor, "*shape"]:
-    """log [Φ(z + h) - Φ(z - h)] / δ, nats: the mass of a cell of width δ about a value, over the width.
+    """log [Φ(z + h) - Φ(z - h)] / δ, nats: the mass of the cell of width δ around a value, over its width.
 
-    With s² the variance, z = residual/s and h = δ/2s, both ends are taken on the side where Φ is small, so
+    With s² the variance, z = residual/s and h = δ/2s, both ends are mirrored to the side where Φ is small, so
     that log Φ(b) + log (1 - exp(log Φ(a) - log Φ(b))) keeps its digits in both tails. In a narrow cell the
-    mean density is that of the middle times exp((z² - 1) h²/6), up to terms of (zh)⁴.
+    mean density is the density at the middle times exp((z² - 1) h²/6), up to terms of (zh)⁴.
 
     Example:
         >>> one = torch.ones(1, dtype=torch.float64)
@@ -68,9 +68,10 @@ def log_standard_normal(z: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows"]:
 def log_normals(
     z: Float[Tensor, "B S K"], mean: Float[Tensor, "B F K"], log_scale: Float[Tensor, "B F K"]
 ) -> Float[Tensor, "B S F"]:
-    """log N(z_s; mean_f, scale_f²) of every draw under every Gaussian, nats, by matrix products.
+    """log N(z_s; mean_f, scale_f²) of every draw and Gaussian, nats, by matrix products.
 
-    The expansion is about the centre of the Gaussians, so that little cancels if their means are far from 0.
+    The squares are expanded around the centre of the Gaussians, to avoid cancellation if the means are far
+    from 0.
 
     Example:
         >>> one = torch.ones(1, 1, 1)

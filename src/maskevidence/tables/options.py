@@ -1,4 +1,4 @@
-"""The options of models of rows and of commands on tables."""
+"""Options of models of rows and of commands on tables."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ DtypeName = Literal["float32", "float64"]
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Which columns of a table are used, and how they are read."""
+    """Options to select the columns of a table and read them."""
 
     panel: ClassVar[str] = "Tables"
 
@@ -64,7 +64,7 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class RowReading(ImageFiles):
-    """How rows of numbers are read."""
+    """Options to read rows of numbers."""
 
     panel: ClassVar[str] = "Data"
 
@@ -88,7 +88,7 @@ Dtype = Annotated[
 
 @dataclass(frozen=True)
 class RowDevice:
-    """Where a model of rows computes, and in which precision."""
+    """Device and dtype of a model of rows."""
 
     device: Device = None
     dtype: Dtype = None
@@ -96,7 +96,7 @@ class RowDevice:
 
 @dataclass(frozen=True)
 class ImputeOptions:
-    """How the holes of a table are filled, and where the result is written."""
+    """Options of `impute`."""
 
     out: Annotated[
         Path,
@@ -105,7 +105,7 @@ class ImputeOptions:
     draws: Annotated[
         int | None,
         Option(
-            "Multiple imputation: this many tables, drawn jointly, one below the other.",
+            "Multiple imputation: draw this many tables jointly, written one after the other.",
             min=1,
             max=10_000,
         ),
@@ -113,7 +113,8 @@ class ImputeOptions:
     seed: Annotated[int, Option("Random seed of the draws.", min=0, max=2**63 - 1)] = 0
     limit: Limit = None
     wrong: Annotated[
-        Path | None, Option("Cells that are called wrong there are holes: cells.csv of cells --out.", "FILE")
+        Path | None,
+        Option("A cells.csv of cells --out: the cells it calls wrong are filled as missing.", "FILE"),
     ] = None
     overwrite: OverwriteFiles = False
     table: TableOptions = field(default_factory=TableOptions)
@@ -122,12 +123,12 @@ class ImputeOptions:
 
 @dataclass(frozen=True)
 class CellOptions:
-    """How wrong cells are called, and where they are written."""
+    """Options of `cells`."""
 
     trusted: Annotated[
-        str | None, Option("Rows that are known to be right, read as DATA is: they keep the rate.", "DATA")
+        str | None, Option("Rows known to be right, read like DATA; they keep the rate.", "DATA")
     ] = None
-    rate: Annotated[float, Option("Share of the calls that may be false on average.")] = 0.1
+    rate: Annotated[float, Option("Average share of false calls to allow.")] = 0.1
     folds: Annotated[
         int, Option("Parts of the rows, each judged by a fit to the others.", min=2, max=10_000)
     ] = 5
@@ -142,7 +143,7 @@ class CellOptions:
 
 @dataclass(frozen=True)
 class RowOptions(Sample):
-    """How a model of rows is prepared, and the rows that it scores."""
+    """Options to prepare a model of rows and the rows to score."""
 
     kind: ClassVar[str] = "rows"
     panel: ClassVar[str] = "Data"
@@ -155,14 +156,14 @@ class RowOptions(Sample):
 
 @dataclass(frozen=True)
 class ScoredRowOptions(RowOptions):
-    """The options of rows that are scored."""
+    """`RowOptions`, plus the batch size of `score`."""
 
     batch_size: Annotated[int, Option("Masks in one call of the model.", min=1, panel="Options")] = 1024
 
 
 @dataclass(frozen=True)
 class SelectOptions:
-    """Among which models is chosen, and how they are compared."""
+    """Options of `select`."""
 
     components: Annotated[
         str,
@@ -192,7 +193,7 @@ class SelectOptions:
 
 @dataclass(frozen=True)
 class RowTraining(Training):
-    """How a model of rows is trained."""
+    """Options to train a model of rows."""
 
     panel: ClassVar[str] = "Models of rows"
     kind: ClassVar[str] = "rows"

@@ -1,4 +1,4 @@
-"""Outlying rows: which observations lie far from the others, and which of their cells makes them such."""
+"""Find the unlikely cells of outlying rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,13 +21,13 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.saving import load
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
 
-MOST_WORK = 5e7  # rows times columns squared
-USUAL = 21  # rows in the middle, with which a row is compared
-_NAMED, _LOOKS = 2, 10  # cells of a row that are named; looks at it that they may take
+MOST_WORK = 5e7  # limit of rows times columns squared
+USUAL = 21  # rows with typical scores, for comparison
+_NAMED, _LOOKS = 2, 10  # cells named per row; scoring passes allowed per row
 
 
 def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.ndarray, " D"]]:
-    """log p of each observed cell given the others of its row, nats, by the run's own model.
+    """log p of each observed cell given the others in its row, nats, by the run's own model.
 
     Returns:
         The scores by id; empty unless the run is of a table, and its model and data are at hand.
@@ -38,10 +38,9 @@ def cell_scores(run: ReportedRun, ids: Sequence[int]) -> dict[int, Float64[np.nd
 def unlikely_cells(
     run: ReportedRun, places: Sequence[int], values: Float64[np.ndarray, " N"]
 ) -> dict[int, str]:
-    """The most suspicious cell of each row, and others that `wrong_cells` would hide, in words.
+    """Name each row's most suspicious cell, and others that `wrong_cells` would hide.
 
-    Returns:
-        By place, such as ": age = 999"; empty where `cell_scores` is.
+    Texts by place, such as ": age = 999"; empty where `cell_scores` is empty.
     """
     assert run.estimate is not None
     ids = run.estimate.ids.tolist()
@@ -53,7 +52,7 @@ def unlikely_cells(
     table = np.stack([row.values for row in rows.values()])
     judge = CellJudge(model, facts_of(model, table))
     try:
-        with catch_warnings():  # of integrals, which the run itself has told
+        with catch_warnings():  # warnings about integrals, already given by the run
             simplefilter("ignore", CollapsedWeightsWarning)
             judged = judge.search(np.stack([rows[place].values for place in places]))
     except MaskEvidenceError:
@@ -71,7 +70,7 @@ def unlikely_cells(
 def _scores(
     run: ReportedRun, rows: Mapping[int, Float64[np.ndarray, " D"]]
 ) -> dict[int, Float64[np.ndarray, " n_observed"]]:
-    """log p of each observed cell of these rows given the others."""
+    """log p of each observed cell of these rows given the others in its row."""
     model = _model_for(run, len(rows))
     if model is None:
         return {}
@@ -91,14 +90,14 @@ def _row(run: ReportedRun, key: int) -> RowContent | None:
 
 
 def _model_for(run: ReportedRun, n_rows: int) -> TableModel | None:
-    """The model of a run, unless judging this many rows would take long."""
+    """The run's model, or None if judging this many rows would take long."""
     model, width = _model(run) if n_rows else None, len(run.manifest.data.columns)
     little = n_rows * width**2 <= MOST_WORK
     return model if model is not None and model.n_features == width and little else None
 
 
 def _model(run: ReportedRun) -> TableModel | None:
-    """The model of a run: kept in its folder, or saved where the user named it and unchanged."""
+    """The run's model: from its folder, or from where it was saved if unchanged since."""
     kept = run.manifest.kept_model is not None
     folder = run.folder / MODEL if kept else Path(run.manifest.model)
     try:
@@ -106,5 +105,5 @@ def _model(run: ReportedRun) -> TableModel | None:
         same = kept or model is None or fingerprint(model) == run.manifest.model_fingerprint
     except (MaskEvidenceError, OSError):
         return None
-    same = same and base_measure_of(model) == run.manifest.base_measure  # not by cells
+    same = same and base_measure_of(model) == run.manifest.base_measure  # not scored by cells
     return model if same and isinstance(model, TableModel) else None

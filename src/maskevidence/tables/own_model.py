@@ -1,6 +1,5 @@
-"""A model that the user's own code makes: FILE.py:FUNCTION, always typed and never read from a run."""
+"""Load a model from the user's code, FILE.py:FUNCTION, given by the user and never read from a run."""
 
-import hashlib
 import importlib.util
 import inspect
 import os
@@ -14,12 +13,13 @@ from maskevidence.command.command_words import own_file
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import check_conditionals
 from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading
 from maskevidence.tables.options import RowDevice
 
 
 def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
-    """Run the user's file, and call its function for the model; both may import from the folder of the file.
+    """Run the user's file and call its function to get the model.
 
     Args:
         device: where the model computes, if it is a torch module; by default where the function puts it.
@@ -40,7 +40,7 @@ def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
-    sys.modules[module.__name__] = module  # which dataclasses and pickles need
+    sys.modules[module.__name__] = module  # needed by dataclasses and pickles
     specification.loader.exec_module(module)
     make = getattr(module, name, None)
     if not callable(make):
@@ -67,22 +67,22 @@ def own_model(word: str, device: RowDevice = RowDevice()) -> Any:
 
 
 def fingerprint_of_code(word: str) -> str:
-    """The SHA-256 of the user's file, and of what it imported from below its folder.
+    """SHA-256 of the user's file and of the modules it imported from its folder.
 
-    It is asked for after the function has returned: a run is not resumed after one of the files was changed.
+    Call it after the function has returned, when its imports are known. A run is not resumed if a file
+    changed.
     """
     path = own_file(word)
     assert path is not None
-    digest = hashlib.sha256()
+    parts = list[str | bytes]()
     for file in sorted({path, *_imported_from(path.parent)}):
         with reading(file):
-            digest.update(f"{file.relative_to(path.parent)}\0{file.stat().st_size}\0".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+            parts += [f"{file.relative_to(path.parent)}\0{file.stat().st_size}\0", file.read_bytes()]
+    return digest(*parts)
 
 
 def _imported_from(folder: Path) -> set[Path]:
-    """The files below a folder that are imported, but for those of this package and of installed ones."""
+    """Imported files in the folder, except this package's, installed packages' and the standard library's."""
     named = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     files = {Path(name).resolve() for name in named if name is not None}
     package = Path(__file__).resolve().parents[1]

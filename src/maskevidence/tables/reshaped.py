@@ -1,4 +1,4 @@
-"""A density of numbers that is fitted to columns of a more normal shape."""
+"""A density of numbers fitted to columns after a Yeo-Johnson transform."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ _POWERS = np.linspace(0, 2, 41)
 
 
 class Reshaped(nn.Module):
-    """A model of Yeo-Johnson powers of standardised columns, as a density of the columns themselves.
+    """A model of Yeo-Johnson transforms of standardised columns, as a density of the columns themselves.
 
     With u = (x - centre) / scale, z = ((1 + u)^λ - 1) / λ for u >= 0 and -((1 - u)^(2 - λ) - 1) / (2 - λ)
     below, and log p(x) = log p(z) + (λ - 1) sign(u) log(1 + |u|) - log scale. Each λ in [0, 2] has the
@@ -55,7 +55,7 @@ class Reshaped(nn.Module):
         return self.model.log_conditionals(bent, masked) + masked * torch.from_numpy(slope)
 
     def draw_missing(self, x: object, draws: int = 1, seed: int = 0) -> Float64[np.ndarray, "n N D"]:
-        """Tables whose missing values are drawn, shape (draws, N, D)."""
+        """Draw the missing values `draws` times, shape (draws, N, D)."""
         rows = np.asarray(x, dtype=np.float64)
         drawn = self.model.draw_missing(_bent((rows - self.centre) / self.scale, self.power), draws, seed)
         of_rest = np.where(drawn < 0, 2 - self.power, self.power)
@@ -68,7 +68,7 @@ class Reshaped(nn.Module):
 def _bent(
     u: Float64[np.ndarray, "N D"], power: Float64[np.ndarray, " D"] | float
 ) -> Float64[np.ndarray, "N D"]:
-    """The Yeo-Johnson powers of standardised values."""
+    """The Yeo-Johnson transforms of standardised values."""
     exponent, size = np.where(u < 0, 2 - power, power), np.abs(u)
     with np.errstate(divide="ignore", invalid="ignore"):
         bent = np.where(exponent > 0, ((1 + size) ** exponent - 1) / exponent, np.log1p(size))

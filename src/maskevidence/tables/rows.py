@@ -1,4 +1,4 @@
-"""Models of rows: rows are read, a model is fitted to some or loaded, a run's rows are read again."""
+"""Read rows, fit or load a model of rows, and reopen a run's rows."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -34,6 +34,7 @@ from maskevidence.runs.prepared import Prepared
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import is_network, parse_model
 from maskevidence.tables.cell_mass import CellMass, check_cells
+from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
@@ -44,14 +45,13 @@ from maskevidence.tables.table_files import (
     digits,
     kind_of_file,
     read_raw,
-    refuse_empty_columns,
     to_table,
 )
 
 TEST_FRACTION = 0.2
-_UNLIKE = 10.0  # the ratio of the largest and smallest spread of a column from which PPCA gets a note
-_FEW = 5  # known values of a column, from which its two values say something
-# fields of `TableOptions`
+_UNLIKE = 10.0  # PPCA gets a note if the columns' largest spread is this many times the smallest
+_FEW = 5  # with fewer known values, a column of two values gets no note
+# options that only files of tables take
 _OF_FILES = ("id_column", "one_hot", "delimiter", "missing", "categories", "numbers")
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
@@ -61,7 +61,7 @@ def prepare(
     data: str,
     options: RowOptions = RowOptions(),
 ) -> Prepared:
-    """Read the rows, and fit the model to a training part of them, or load it.
+    """Read the rows, and fit a model to a training part of them or load a saved model.
 
     Args:
         model: a word such as "ppca:8", the folder of a saved model, or "model.py:make" for a function.
@@ -80,7 +80,7 @@ def prepare(
     code = own_file(model) is not None and not Path(model).is_dir()
     build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
     words = takes_words(model, saved)
-    cells = options.cells and not words  # a network gives the mass of cells in any case
+    cells = options.cells and not words  # a network scores the mass of cells anyway
     if isinstance(saved, TableModel):
         reading, notes = reading_for(saved, data, reading)
     table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
@@ -103,7 +103,7 @@ def prepare(
 
 
 def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
-    """The same with its model scored by the mass of cells, whose steps are those of the training rows."""
+    """Score by the mass of cells, with steps taken from the training rows."""
     of_all, of_fit = (with_columns_of(rows, ready.source.columns) for rows in (table, train))
     columns, load = columns_of(of_fit.values, declared_columns(of_all, of_all.values)), ready.load
     again = None if load is None else lambda: CellMass(load(), columns)
@@ -111,17 +111,17 @@ def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
 
 
 def takes_words(word: str, saved: Any) -> bool:
-    """Whether columns of words are read as they are for the model of a MODEL word, new or saved."""
+    """Whether the model of a MODEL word, new or saved, takes columns of words as they are."""
     return is_network(word) if saved is None else getattr(saved, "takes_words", False)
 
 
 def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowReading, list[str]]:
-    """How a file is read for a saved model: its own columns, and what is not given as for its own table.
+    """Options to read a file for a saved model: its columns, and by default the options of its own table.
 
-    Columns that the model lacks are not read, unless one-hot columns are among its own.
+    Columns that the model lacks are not read, unless the model has one-hot columns.
 
     Returns:
-        The reading, and a note on what was not given.
+        The options, and a note on those taken from the model.
     """
     if saved.columns is None or not is_table_file(data):
         return reading, []
@@ -149,18 +149,18 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
 
 
 def read_with(reading: RowReading) -> dict[str, str]:
-    """What a model remembers of the reading of its table, for `reading_for`."""
+    """The options of a table that a model saves for `reading_for`."""
     return {name: word for name, word in vars(reading.table).items() if word and name != "delimiter"}
 
 
 def reading_options(reading: RowReading, *, limit: int | None, words: bool) -> dict[str, Any]:
-    """The options of a reading that were given, by name, with the two others that `reread` takes."""
+    """The options given for reading, by name, plus `limit` and `words`, as `reread` takes them."""
     options = {"limit": limit, "words": words} | vars(reading) | vars(reading.table)
     return {name: value for name, value in options.items() if value and name != "table"}
 
 
 def reading_from(options: Mapping[str, Any]) -> RowReading:
-    """The reading with these options, as `reading_options` gives them; others are ignored.
+    """Build a `RowReading` from the result of `reading_options`; other options are ignored.
 
     Example:
         >>> reading_from({"limit": 3, "drop": "a", "binarise": "threshold"}).table.drop
@@ -175,8 +175,8 @@ def reading_from(options: Mapping[str, Any]) -> RowReading:
 
 
 def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] | None, Any]:
-    """The builder or the saved model that a MODEL word stands for, on a device and in a precision."""
-    choose_device(device.device or "cpu", float64=True)  # before anything is read
+    """Build or load the model of a MODEL word, on a device and in a dtype."""
+    choose_device(device.device or "cpu", float64=True)  # refused before any data are read
     _check_dtype(device)
     if own_file(word) is not None and not Path(word).is_dir():
         raise InputError(f"{word!r} is code of yours, which check and score run; give another model")
@@ -187,7 +187,7 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
 
 
 def placed(model: TableModel, options: RowDevice) -> TableModel:
-    """A model of rows on the device and in the precision of the options, in place.
+    """Move a model of rows to the device and dtype of the options, in place.
 
     Example:
         >>> import maskevidence as me
@@ -201,7 +201,7 @@ def placed(model: TableModel, options: RowDevice) -> TableModel:
 
 
 def _check_dtype(options: RowDevice) -> None:
-    """Raise an InputError for a precision that models of rows do not compute in."""
+    """Refuse a dtype other than float32 and float64."""
     if options.dtype not in (None, "float32", "float64"):
         raise InputError(f"models of rows do not compute in {options.dtype}; give float32 or float64")
 
@@ -224,7 +224,7 @@ def read(
 
 
 def reread(data: str, options: Mapping[str, Any], seed: int) -> Table:
-    """Read data again with the options that `reading_options` gave; none for a run that Python wrote."""
+    """Read data again with the result of `reading_options`; runs written from Python have no options."""
     limit, words = options.get("limit"), bool(options.get("words"))
     return read(data, reading_from(options), limit=limit, seed=seed, words=words)
 
@@ -256,7 +256,7 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
 
 
 def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple[Table, Table]:
-    """The rows of a run, read again by the name and with the options that run.json records.
+    """Read a run's rows again, with the name and options in run.json.
 
     Args:
         ids: the rows that the run has scored. They are taken if the options leave another number of rows, as
@@ -273,23 +273,25 @@ def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple
 
 
 def means_images(data: str, options: TableOptions) -> bool:
-    """Whether a DATA word means images: not a Parquet file if an option of tables says how to read it."""
+    """Whether DATA means images; a Parquet file read with options of tables does not."""
     as_table = Path(data).is_file() and any(vars(options).values())
     return _kind_with_rows(data) is not None and not as_table
 
 
 def _kind_with_rows(data: str) -> Kind | None:
-    """Another kind, such as images, that gives DATA as a table; None if there is none."""
+    """The kind that turns DATA into rows, such as images; None if there is none."""
+    if Path(data).is_file() and kind_of_file(data) in set(SUFFIXES) - {".parquet"}:
+        return None  # without asking the others, which load their modules
     return next((kind for kind in kinds() if kind.gives_rows(data)), None)
 
 
 def is_table_file(data: str) -> bool:
-    """Whether a DATA word that does not mean images is a path or an address of a table."""
+    """Whether DATA, known not to mean images, is a table's path or address."""
     return is_remote(data) or Path(data).exists() or kind_of_file(data) in SUFFIXES or "/" in data
 
 
 def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelection:
-    """The words of the command line about columns as lists."""
+    """Split the column options of the command line into lists."""
     columns = None if options.columns is None else parse_words("columns", options.columns)
     drop, one_hot, missing, categories, numbers = (
         parse_words(name, getattr(options, name))
@@ -299,52 +301,27 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
 
 
 def raw_table(data: str, options: TableOptions) -> RawTable:
-    """The columns of a file as they are in it."""
+    """Read a file's columns without converting them."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
-        raise InputError(f"--delimiter {options.delimiter!r}; give one character, such as ';', or tab")
     return read_raw(data, delimiter)
 
 
 def _chosen(table: Table, options: TableOptions) -> Table:
-    """The chosen columns of a table that is not a file."""
+    """Select columns of a bundled data set."""
     for name in _OF_FILES:
         if getattr(options, name) is not None:
             raise InputError(f"{flag(name)} belongs to files of tables; leave it out for {table.name!r}")
     selection = selection_of(options)
     table = table if selection.columns is None else table.select(list(selection.columns))
-    table.select(list(selection.drop))  # refuses unknown columns
+    table.select(list(selection.drop))  # to refuse unknown columns
     kept = [column for column in table.columns if column not in selection.drop]
     if not kept:
         raise InputError(f"no column of {table.name!r} is left; name one or more that are data")
     return table.select(kept)
 
 
-def new_model(
-    build: Callable[[int], TableModel], rows: Table, all_rows: Table, purpose: str = "fit"
-) -> tuple[TableModel, list[str]]:
-    """Build a model for the columns of the rows, without those that are constant unless it `keeps_units`.
-
-    Returns:
-        The model, which names its columns, and the columns that were dropped.
-    """
-    refuse_empty_columns(all_rows)
-    model = build(len(rows.columns))
-    dropped = [] if model.keeps_units else rows.constant_columns()
-    kept = [column for column in rows.columns if column not in dropped]
-    if not kept:
-        raise InputError(f"every column of {rows.name} is constant; there is nothing to {purpose}")
-    if dropped:
-        model = build(len(kept))
-    model.columns = kept
-    chosen = all_rows.select(kept)
-    model.declare(chosen)
-    model.refuse_strange_cells(model.tokens(chosen), place=partial(place_of, lines=chosen.lines))
-    return model, dropped
-
-
 def note_on_units(rows: Table) -> list[str]:
-    """A note for PPCA of columns whose spreads differ much, as one sentence or none."""
+    """A note for PPCA if the columns' spreads differ much; at most one sentence."""
     spread = spreads(rows.values)
     if spread.max() < _UNLIKE * spread.min():
         return []
@@ -356,7 +333,7 @@ def note_on_units(rows: Table) -> list[str]:
 
 
 def note_on_pairs(rows: Table, filled: Float64[np.ndarray, "N D"] | None = None) -> list[str]:
-    """A note on columns of two values whose holes a model fills with other numbers, or none.
+    """A note on columns of two values whose holes are filled with other numbers; at most one sentence.
 
     Args:
         filled: the rows with their holes filled, of whose numbers the note gives the range.
@@ -397,17 +374,16 @@ def fit_held_out(
     *,
     cells: bool = False,
 ) -> Prepared:
-    """Fit a model to a training part of the rows, and hold the others out for scoring.
+    """Fit a model to a training part of the rows; the held-out rows are scored.
 
     Columns that are constant in the training part are dropped and listed, unless the model `keeps_units`.
-    With `cells`, a model that gives no mass of cells is refused before it is fitted.
+    With `cells`, a model without a mass of cells is refused before the fit.
     """
     train, test = table.split(test_fraction, seed)
     if cells:
         check_cells(build(len(table.columns)))
-    model, dropped = new_model(build, train, table)
-    columns = [column for column in table.columns if column not in dropped]
-    model.fit(train.select(columns).values)
+    model, dropped = fit_table(build, table, train)
+    columns = model.columns or []
     test = test.select(columns)
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:
@@ -421,7 +397,7 @@ def fit_held_out(
 
 
 def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed: int = 0) -> Prepared:
-    """Score a saved model on a table's rows, all of them or a held-out part.
+    """Score a saved model on all rows of a table or a held-out part.
 
     Args:
         model: a loaded model, or any other; if it knows its columns, these are taken from the table.
@@ -438,7 +414,7 @@ def use_saved(model: Any, table: Table, test_fraction: float | None = None, seed
 
 
 def _prepared(model: Any, table: Table, test_fraction: float | None, notes: list[str]) -> Prepared:
-    """The model and the rows to score, after numerical integrals are refined for these rows."""
+    """Check the rows to score, refine the model's numerical integrals for them, and collect the notes."""
     if isinstance(model, TableModel):
         tokens = with_levels_of(table, model.levels).tokens()
         model.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))

@@ -15,12 +15,12 @@ from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
 from maskevidence.tables.base import FORMAT, TableModel
 
-_KEPT_IN_FLOAT64 = ("mean", "shift", "scale")  # whatever the dtype of a model
-_NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot hold
+_KEPT_IN_FLOAT64 = ("mean", "shift", "scale")  # in a model of any dtype
+_NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot store
 
 
 def load(folder: str | Path, **networks: nn.Module) -> Any:
-    """Read a model that was saved with its `save` method.
+    """Load a model that its `save` method wrote.
 
     Args:
         folder: the folder of the model.
@@ -70,8 +70,8 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
             raise InputError(f"config.json of {str(path)!r} describes no {name}: {error}") from error
         _check_names(model, state.keys(), str(path))
         _check_dtypes(model.state_dict(), state, str(path))
-        device = next(model.parameters()).device  # that of your own networks
-        model.load_state_dict(state, assign=True)  # with the dtypes of the file
+        device = next(model.parameters()).device  # of the user's networks
+        model.load_state_dict(state, assign=True)  # keeps the dtypes of the file
         model.to(device)
     except InputError:
         raise
@@ -84,7 +84,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
 
 
 def _check_names(model: nn.Module, stored: Set[str], folder: str) -> None:
-    """Check that a file holds the weights of a model, and no others."""
+    """Check that the file has all of the model's weights and no others."""
     needed, name = model.state_dict().keys(), type(model).__name__
     for names, what in ((stored - needed, "has no place for"), (needed - stored, "misses")):
         if names:
@@ -94,7 +94,7 @@ def _check_names(model: nn.Module, stored: Set[str], folder: str) -> None:
 
 
 def _check_dtypes(new: dict[str, Tensor], state: dict[str, Tensor], folder: str) -> None:
-    """Refuse weights in float32 beside weights in float64 where a new model has one dtype for both."""
+    """Refuse a mix of float32 and float64 weights where a new model has one dtype."""
     for dtype in {weights.dtype for weights in new.values()}:
         alike = [name for name in new if new[name].dtype == dtype and name not in _KEPT_IN_FLOAT64]
         single = [name for name in alike if state[name].dtype == torch.float32]
@@ -106,7 +106,7 @@ def _check_dtypes(new: dict[str, Tensor], state: dict[str, Tensor], folder: str)
 
 
 def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str) -> None:
-    """Refuse wrong types in a configuration, weights that cannot be computed with, and sizes beyond them."""
+    """Refuse wrong types in config.json, unusable weights, and sizes larger than the weights."""
     unfit = f"config.json and weights in {folder!r} do not fit:"
     for name, weights in state.items():
         if weights.dtype not in (torch.float32, torch.float64):
@@ -137,14 +137,14 @@ def _check_content(config: dict[str, Any], state: dict[str, Tensor], folder: str
     for name, size in sizes + [("hidden", layer) for layer in layers]:
         if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
             raise InputError(f"{unfit} {name}={size!r} is not a whole number")
-        if size is not None and size > largest and not own_networks:  # it would be allocated
+        if size is not None and size > largest and not own_networks:  # a huge size would be allocated
             raise InputError(
                 f"{unfit} {name}={size}, but no weights have more than {largest} rows or columns"
             )
 
 
 def _with_networks(arguments: dict[str, Any], networks: dict[str, nn.Module], folder: str) -> dict[str, Any]:
-    """A model's arguments, with modules instead of the names of their classes."""
+    """The model's constructor arguments, with the user's networks in place of class names."""
     needed = {name: arguments[name] for name in _NETWORKS if isinstance(arguments.get(name), str)}
     if networks.keys() != needed.keys():
         if not needed:

@@ -1,4 +1,4 @@
-"""maskevidence select: the family of models and the number of components that the data support."""
+"""maskevidence select: choose the family of models and the number of components that the data support."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,9 +56,9 @@ def select_command(
     from maskevidence.tables.rows import read_with as kept_reading
 
     components = parse_components(options.components)
-    among = candidates(families, components)  # refuses unknown words before anything is read
+    among = candidates(families, components)  # refuses unknown words before reading
     if options.design is not None:
-        as_design(options.design).without_tokens("select")  # before anything is read
+        as_design(options.design).without_tokens("select")  # refused before reading
     folder = None
     if options.out is not None:
         folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
@@ -67,7 +67,7 @@ def select_command(
     networks = [is_network(word.family) for word in among]
     words = any(networks)
     how = {"limit": options.limit, "seed": options.seed, "words": words}
-    said = reading.table.categories or reading.table.numbers  # options of masked-net alone
+    said = reading.table.categories or reading.table.numbers  # only masked-net takes these options
     table = _read(data, reading, how, numbers=words and not all(networks) and not said)
     selection = select(
         table,
@@ -88,7 +88,7 @@ def select_command(
 
 
 def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: bool) -> "Table":
-    """The table; if some families take `numbers` alone, all columns of words are refused at once."""
+    """Read the table; if some families take only numbers, refuse all columns of words at once."""
     from maskevidence.tables.rows import read
 
     try:
@@ -103,7 +103,7 @@ def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: boo
 
 
 def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
-    """The table, the picture and the chosen model; and last what shows that the folder is complete."""
+    """Write the table, the picture and the chosen model, then the JSON that marks the folder as complete."""
     from maskevidence.core.show.draw import image
     from maskevidence.core.support.files import write_atomic
     from maskevidence.runs.folder import write_sealed

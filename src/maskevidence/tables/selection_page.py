@@ -1,4 +1,4 @@
-"""The page of a selection: what was chosen among which models, and how well holes are filled."""
+"""The page of a selection: the choice, all candidates, and how well holes are filled."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from maskevidence.tables.choosing.selection import (
 
 
 def read_selection(folder: Path) -> Page:
-    """Read a folder that `select --out` wrote, as a page."""
+    """Build the page of a folder that `select --out` wrote."""
     result = read_sealed(folder / SELECTION, "select again with --overwrite")
     page, (picture, _) = page_of_selection(result), picture_of_selection(result)
     parts: list[Part] = [*page.parts, picture]

@@ -1,4 +1,4 @@
-"""The rows of a run, read again for a report; columns that are named as pixels make an image."""
+"""Read a run's rows again for a report; columns named as pixels make an image."""
 
 import numpy as np
 from jaxtyping import Integer
@@ -10,7 +10,7 @@ from maskevidence.tables.rows import reopen
 
 
 def read_rows_again(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | None:
-    """The rows of a run; None if they have changed."""
+    """Read the rows of a run again; None if they have changed."""
     rows, everything = reopen(manifest.data, manifest.seed, ids)
     return _of_table(rows, everything) if rows.fingerprint() == manifest.data.fingerprint else None
 
@@ -36,7 +36,7 @@ def _of_table(rows: Table, everything: Table) -> Contents:
 
 
 def _image_shape(columns: tuple[str, ...]) -> tuple[int, int, int] | None:
-    """Height, width and channels of an image, if the columns are named as its pixels.
+    """Height, width and channels if the columns are named as an image's pixels, else None.
 
     Example:
         >>> _image_shape(("r0c0", "r0c1", "r1c0", "r1c1")), _image_shape(("age", "r0c0"))

@@ -1,4 +1,4 @@
-"""Tables of numbers in files: read by pandas and pyarrow, checked column by column, and written again."""
+"""Read tables of numbers from files by pandas and pyarrow, check their columns, and write tables."""
 
 import codecs
 import csv
@@ -42,47 +42,49 @@ from maskevidence.core.support.sources import (
 from maskevidence.core.table import Table, column_of, note_on_codes, note_on_copies, place_of
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
-ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables that are written
-MAX_MAGNITUDE = 1e100  # squares, and sums of squares, stay finite
+ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables to write
+MAX_MAGNITUDE = 1e100  # squares and their sums stay finite
 MAX_CATEGORIES = 50
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-_CHUNK = 2**26  # bytes that are unpacked at once
-_COPIES = 3  # of the text of a CSV file, in memory while it is read
-_HEAD = 2**13  # characters, or cells, that are looked at to see how a CSV file is written
-_MAX_TYPED = 30  # columns in an option that an error shows
-_FEW_WORDS = 3  # among numbers, which may stand for missing values
-_ENOUGH_ROWS = 5  # to call a column an index
-_MAX_SHOWN = 60  # characters of a cell in an error
+_CHUNK = 2**26  # bytes unpacked per chunk
+_COPIES = 3  # copies of a CSV file's text in memory while it is read
+_HEAD = 2**13  # characters or cells inspected to guess a CSV file's format
+_MAX_TYPED = 30  # columns in an option suggested by an error
+_FEW_WORDS = 3  # words among numbers that may mark missing values
+_ENOUGH_ROWS = 5  # fewest rows to call a column an index
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_END = "\0"  # cells of the row that marks the end of a CSV file
+_MAX_SHOWN = 60  # characters of a cell quoted in an error
 TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """The columns of a file."""
+    """A file's columns before conversion to numbers."""
 
-    name: str  # the file as the user named it
-    columns: Any  # a `pyarrow.Table`; the cells of a CSV file are text, as in the file
-    first_line: int = 0  # the line of the first row in a CSV file; 0 for other files
-    notes: tuple[str, ...] = ()  # guesses of the reader, one sentence each
-    delimiter: str = ","  # what separates the cells of a CSV file; a comma for other files
-    decimal: str = "."  # what separates the decimals of a number in a CSV file
-    index: str | None = None  # the column that pandas wrote as the index, if there is one
-    lines: Sequence[int] | None = None  # the line of each row in a CSV file; None for other files
+    name: str  # the file, as the user named it
+    columns: Any  # a `pyarrow.Table`; cells of a CSV file are text
+    first_line: int = 0  # of a CSV file, the line of the first row; 0 for other files
+    notes: tuple[str, ...] = ()  # the reader's guesses, one sentence each
+    delimiter: str = ","  # between the cells of a CSV file
+    decimal: str = "."  # the decimal mark of a CSV file
+    index: str | None = None  # the column in which pandas stored the index, if any
+    lines: Sequence[int] | None = None  # of a CSV file, the line of each row; None for other files
 
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """Which columns of a file are used, and how."""
+    """Which columns of a file to use, and how."""
 
     columns: Sequence[str] | None = None  # the columns to use, in this order; None for all
     drop: Sequence[str] = ()  # columns to leave out
-    id_column: str | None = None  # the column with the names of the rows, which is not data; None for none
-    one_hot: Sequence[str] = ()  # columns of categories
-    missing: Sequence[str] = ()  # words and numbers that stand for missing values
-    # whether columns of text are categories, which are read as positions among their words
+    id_column: str | None = None  # the column with the rows' names; not data
+    one_hot: Sequence[str] = ()  # columns to encode as 0 and 1
+    missing: Sequence[str] = ()  # words and numbers that mark missing values
+    # whether to read columns of text as categories, coded by position among their words
     words: bool = False
-    categories: Sequence[str] = ()  # columns that are categories, whatever they hold; with `words`
-    # columns that are numbers, even if they hold two different ones; with `words`
+    categories: Sequence[str] = ()  # columns to read as categories, whatever they hold; with `words`
+    # columns to read as numbers, even with only two values; with `words`
     numbers: Sequence[str] = ()
 
 
@@ -149,7 +151,7 @@ def digits() -> Table:
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise missing_extra("scikit-learn", "sklearn", "the digits data set")
-    # read here, since sklearn.datasets takes seconds to import
+    # read here because sklearn.datasets takes seconds to import
     file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     values = np.loadtxt(file, delimiter=",")[:, :-1]
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
@@ -157,7 +159,7 @@ def digits() -> Table:
 
 
 def kind_of_file(name: str) -> str:
-    """The ending that names the format of a file, without the ending of its compression.
+    """The file name's ending without that of a compression.
 
     Example:
         >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
@@ -169,7 +171,7 @@ def kind_of_file(name: str) -> str:
 
 
 def check_file(name: str) -> None:
-    """Refuse a table that does not exist; an address is asked when it is read."""
+    """Refuse a path without a file; addresses are checked when they are read."""
     if kind_of_file(name) in SUFFIXES and not is_remote(name) and not Path(name).is_file():
         raise InputError(f"there is no file {name!r}; check the path")
 
@@ -180,7 +182,7 @@ def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
     Args:
         path: a file or an address, with one of the endings of `SUFFIXES`; a CSV file may be compressed
             (.csv.gz).
-        delimiter: one character that separates the cells of a CSV file; by default it is guessed.
+        delimiter: one ASCII character that separates the cells of a CSV file; by default it is guessed.
     """
     name, remote = str(path), is_remote(str(path))
     kind = kind_of_file(name_in(name) if remote else name)
@@ -188,6 +190,8 @@ def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
         raise InputError(f"{name!r} is not a {', '.join(SUFFIXES)} file; convert it to one of these")
     if delimiter is not None and kind not in (".csv", ".tsv"):
         raise InputError(f"--delimiter belongs to CSV tables; leave it out for {name!r}")
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
+        raise InputError(f"--delimiter {delimiter!r}; give one character of ASCII, such as ';', or tab")
     check_file(name)
     content = _content(name, remote)
     if not content:
@@ -200,7 +204,7 @@ def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
 
 
 def _content(name: str, remote: bool) -> bytes:
-    """The bytes of a file or of an address, unpacked."""
+    """The content of a file or address, decompressed."""
     import pyarrow as pa
 
     compression = _COMPRESSIONS.get(PurePosixPath(name_in(name).lower() if remote else name.lower()).suffix)
@@ -223,7 +227,7 @@ def _content(name: str, remote: bool) -> bytes:
 
 
 def _read_npy(name: str, content: bytes) -> RawTable:
-    """An array of two dimensions, its columns called c0, c1, ..."""
+    """Read a two-dimensional array; its columns are named c0, c1, ..."""
     import pyarrow as pa
 
     try:
@@ -243,7 +247,7 @@ def _read_npy(name: str, content: bytes) -> RawTable:
 
 
 def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
-    """A Parquet or Feather file in its own types, and the column in which pandas keeps the index."""
+    """Read a Parquet or Feather file with its types, and find the index column that pandas stored."""
     import pyarrow as pa
     from pyarrow import feather, parquet
 
@@ -251,7 +255,7 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
     with reading_parquet(Path(name), form):
         table = read(pa.BufferReader(content))
     views = [field for field in table.schema if pa.types.is_string_view(field.type)]
-    for field in views:  # which little else of pyarrow takes
+    for field in views:  # most of pyarrow does not take string views
         number = table.schema.get_field_index(field.name)
         table = table.set_column(number, field.name, table.column(number).cast(pa.large_string()))
     check_utf_8(name, table)
@@ -264,40 +268,23 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
 
 
 def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
-    """A CSV file, all cells as text; its first line names the columns unless it holds numbers only."""
-    import pandas
-    import pyarrow as pa
-
+    """Read a CSV file with all cells as text; the first line has the names unless it holds numbers only."""
     text = utf_8_text(name, content)
-    if "\0" in text:  # where some versions of pandas would end the cell
+    if "\0" in text:  # which no text has, and which ends the cells here
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
     guessed, delimiter = delimiter is None, delimiter or _guessed_delimiter(text)
-    as_text = pandas.ArrowDtype(pa.large_string())
-    plain = content.removeprefix(codecs.BOM_UTF8)
-    how = {"sep": delimiter, "header": None, "dtype": as_text, "na_filter": False}
-    try:
-        cells = pandas.read_csv(io.BytesIO(plain), **how)
-        if cells.shape[1] == 1:  # a blank line between others is a missing value
-            cells = pandas.read_csv(io.BytesIO(plain.lstrip(b"\r\n").rstrip()), skip_blank_lines=False, **how)
-    except pandas.errors.EmptyDataError as error:
-        raise InputError(f"{name!r} has no rows; give a table with at least one") from error
-    except pandas.errors.ParserError as error:
-        reason = str(error).strip().splitlines()[0].removeprefix("Error tokenizing data. C error: ")
-        reason = "it has quotes that are not closed" if "EOF inside string" in reason else reason
-        raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
-    if (cells.iloc[:, -1] == "").any():
-        _check_widths(name, text, delimiter, cells.shape[1])
+    cells = _cells(name, content.removeprefix(codecs.BOM_UTF8), text, delimiter)
     notes = []
-    if guessed and delimiter != "," and cells.shape[1] > 1:
+    if guessed and delimiter != "," and cells.num_columns > 1:
         notes.append(f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
-    lines, blank = _lines(text, delimiter, *cells.shape)
+    lines, blank = _lines(text, delimiter, cells.num_rows, cells.num_columns)
     if blank:
         left_out = count(len(blank), "blank line") + (" is" if len(blank) == 1 else " are")
         notes.append(f"{left_out} no row of the table (first: line {blank[0]})")
     decimal = _decimal(name, cells, lines) if delimiter != "," else "."
     if decimal == ",":
         notes.append("numbers are read with a decimal comma")
-    first = cells.iloc[0].tolist()
+    first = [column[0].as_py() for column in cells.columns]
     numbers = [cell for cell in first if is_number(cell.replace(decimal, "."))]
     headless = len(numbers) == len(first)
     shown = [repr(cell) for cell in numbers if cell.strip() not in MISSING]
@@ -306,18 +293,57 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
     elif shown:
         some = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
         notes.append(f"the first line was taken for the names of the columns, though {some} are numbers")
-    table = pa.Table.from_pandas(cells if headless else cells.iloc[1:], preserve_index=False)
-    table = table.replace_schema_metadata(None).rename_columns(
-        [f"c{j}" for j in range(len(first))] if headless else first
-    )
-    first = 0 if headless else 1
-    return RawTable(name, table, first + 1, tuple(notes), delimiter, decimal, lines=lines[first:])
+    names = [f"c{j}" for j in range(len(first))] if headless else first
+    start = 0 if headless else 1
+    table = cells.slice(start).rename_columns(names)
+    return RawTable(name, table, start + 1, tuple(notes), delimiter, decimal, lines=lines[start:])
+
+
+def _cells(name: str, content: bytes, text: str, delimiter: str) -> Any:
+    """The cells of a CSV file as text, a `pyarrow.Table`; refuses rows of other widths, and open quotes."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    with long_cells():
+        rows = csv.reader((line[0] for line in re.finditer(_LINE, text)), delimiter=delimiter)
+        width = next((len(row) for row in rows if len(row) > 1 or "".join(row).strip()), 0)
+    if not width:
+        raise InputError(f"{name!r} has no rows; give a table with at least one")
+    blank = " \t".replace(delimiter, "")
+    content = re.sub(rf"\A(?:[{blank}]*[\r\n])+".encode(), b"", content)
+    if width == 1:  # a blank line between others is a cell
+        content = content.rstrip(f"{blank}\r\n".encode())
+    end = [_END] * width  # a row of its own if all quotes are closed
+    last = "\n" + delimiter.join(end)
+    try:
+        cells = arrow_csv.read_csv(
+            pa.py_buffer(content + last.encode()),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=_CHUNK, autogenerate_column_names=True
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=width > 1,
+                invalid_row_handler=lambda row: "error" if row.text.strip(blank) else "skip",
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                check_utf8=False, column_types={f"f{j}": pa.large_string() for j in range(width)}
+            ),
+        )
+        if [column[-1].as_py() for column in cells.columns] != end:
+            raise pa.ArrowInvalid("its quotes are not those of a CSV file")
+    except pa.ArrowInvalid as error:
+        _check_widths(name, text + last, delimiter, end)
+        reason = str(error).splitlines()[0].removeprefix("CSV parse error: ")
+        raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
+    return cells.slice(0, cells.num_rows - 1)
 
 
 def _guessed_delimiter(text: str) -> str:
-    """The mark of ; tab | , that cuts the first lines evenly, or that the first line has."""
+    """Guess the delimiter: the mark of ; tab | , that cuts the first lines evenly, or occurs in the first."""
     lines = lines_of(text[:_HEAD])
-    lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # whole ones
+    lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # complete lines only
     sniffer = csv.Sniffer()
     sniffer.preferred = [";", "\t", "|", ","]
     try:
@@ -327,19 +353,23 @@ def _guessed_delimiter(text: str) -> str:
         return next((mark for mark in ";\t|" if mark in first), ",")
 
 
-def _check_widths(name: str, text: str, delimiter: str, width: int) -> None:
-    """Refuse rows with too few cells, which pandas fills up with empty ones."""
+def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:
+    """Refuse open quotes, and rows with more or fewer cells than the first one; `end` is the last row."""
+    wrong, row = None, list[str]()
     with long_cells():
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         for row in rows:
             blank = len(row) < 2 and not "".join(row).strip()
-            if len(row) != width and not blank:
-                counts = f"{len(row)} cells in line {rows.line_num}, {width} above"
-                raise InputError(f"{name!r} is not a regular CSV table: it has {counts}")
+            if len(row) != len(end) and not blank and wrong is None:
+                wrong = f"{len(row)} cells in line {rows.line_num}, {len(end)} above"
+    if row != end:
+        wrong = "quotes that are not closed"
+    if wrong:
+        raise InputError(f"{name!r} is not a regular CSV table: it has {wrong}")
 
 
 def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The line of each row of a CSV file, whose cells may have several lines; blank lines amid the rows."""
+    """The line of each row of a CSV file, as cells may span lines; and the blank lines between rows."""
     if text.count("\n") + (not text.endswith("\n")) == n_rows:
         return range(1, n_rows + 1), ()
     found, blank, line = list[int](), list[int](), 1
@@ -357,8 +387,9 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 
 
 def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
-    """The decimal mark of the first rows: a comma if a number has it, else a point."""
-    head = cells.head(2 + _HEAD // cells.shape[1]).to_numpy()
+    """The decimal mark in the first rows: a comma if a number has one, else a point."""
+    some = cells.slice(0, 2 + _HEAD // cells.num_columns)
+    head: Any = np.array([column.to_pylist() for column in some.columns], dtype=object).T
     with_comma, with_point = (
         next((place for place in np.ndindex(head.shape) if re.fullmatch(number, head[place])), None)
         for number in (r"\s*[+-]?\d+,\d+\s*", r"\s*[+-]?\d+\.\d+\s*")
@@ -379,18 +410,18 @@ class _Unusable(NamedTuple):
     """Why a column cannot be read as numbers."""
 
     name: str  # of the column
-    where: str  # the line of the first cell that is not a number, and its text; or the type of the column
-    words: frozenset[str]  # the different cells that are no numbers, at most one more than `_FEW_WORDS`
+    where: str  # line and text of the first bad cell, or the column's type
+    words: frozenset[str]  # distinct bad cells, at most `_FEW_WORDS` + 1 of them
     among_numbers: bool  # whether other cells are numbers
-    is_text: bool = True  # whether the cells are text, which may be the words of a category
-    names_rows: bool = False  # whether each row has another text, which may be its name
-    crowded: bool = False  # whether there are too many different texts for a category
+    is_text: bool = True  # whether the cells are text and may be categories
+    names_rows: bool = False  # whether all cells differ and may name the rows
+    crowded: bool = False  # whether there are too many words for a category
 
 
 def to_table(
     raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
 ) -> Table:
-    """The chosen columns of a file in float64."""
+    """Convert the selected columns of a file to float64."""
     names = names_of(raw)
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
@@ -451,7 +482,7 @@ def to_table(
 def _used_columns(
     name: str, names: list[str], selection: ColumnSelection, id_column: str | None
 ) -> list[str]:
-    """The columns of data, after a check that every column which an option names is there and used."""
+    """The columns of data; every column named by an option must exist and be used."""
     said = [*selection.categories, *selection.numbers]
     _check_names(
         name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot, *said], id_column
@@ -471,7 +502,7 @@ def _used_columns(
 
 
 def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
-    """Refuse columns that are said to be of a kind and are not used, or are said to be of two."""
+    """Refuse --categories and --numbers for unused columns, and columns given two kinds."""
     for option, names in (("--categories", selection.categories), ("--numbers", selection.numbers)):
         if names and not selection.words:
             raise InputError(f"{option} is for masked-net, which takes columns of any kind; leave it out")
@@ -486,14 +517,14 @@ def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
 
 
 def _may_be_category(column: "_Unusable", selection: ColumnSelection) -> bool:
-    """Whether a column of text is one of words, and not one of numbers with a word for a missing value."""
+    """Whether a column of text holds categories, rather than numbers with words for missing values."""
     if not selection.words or column.name in selection.numbers or not column.is_text:
         return False
     return not (column.among_numbers and len(column.words) <= _FEW_WORDS)
 
 
 def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
-    """The distinct words of a column, sorted, and its cells as positions among them."""
+    """A column's distinct words in order, and its cells as positions among them."""
     absent = {*MISSING, *missing}
     cells = [word_of(cell) for cell in column.to_pylist()]
     levels = tuple(sorted({cell for cell in cells if cell not in absent}))
@@ -502,7 +533,7 @@ def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float6
 
 
 def _check_words(file: str, name: str, kind: Any) -> None:
-    """Refuse a column of bytes, lists or structures, whose cells are not words."""
+    """Refuse a column of bytes, lists or structures: its cells are not words."""
     from pyarrow import types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -515,19 +546,19 @@ def _check_words(file: str, name: str, kind: Any) -> None:
 
 
 def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
-    """Codes for missing values among the columns that can be read, which a refusal names with the others."""
+    """Notes on likely codes for missing values, to be added to a refusal."""
     return note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
 
 
 def _names_rows(words: Sequence[str], values: Float64[np.ndarray, " N"]) -> bool:
-    """Whether a column has so many different words that it names the rows."""
+    """Whether a column has so many distinct words that it seems to name the rows."""
     present = int((~np.isnan(values)).sum())
     all_differ = len(words) == present >= _ENOUGH_ROWS
     return all_differ or len(words) > max(MAX_CATEGORIES, len(values) / 2)
 
 
 def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
-    """All columns that name the rows, and what the user can do."""
+    """The refusal of columns that seem to name the rows, with remedies."""
     option, naming = typed(list(n_words)), typed([max(n_words, key=lambda name: n_words[name])])
     if len(n_words) == 1:
         counts = f"column {next(iter(n_words))!r} has {max(n_words.values()):,} different words"
@@ -544,7 +575,7 @@ def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
 
 
 def _guesses(table: Table) -> list[str]:
-    """A sentence on the kinds of columns that the user did not name."""
+    """A note on the guessed kinds of columns; at most one sentence."""
     guessed: dict[str, list[str]] = {"categories": [], "yes/no": [], "numbers": []}
     for name, values in zip(table.columns, table.values.T, strict=True):
         if name in table.kinds:
@@ -559,7 +590,7 @@ def _guesses(table: Table) -> list[str]:
 
 
 def names_of(raw: RawTable) -> list[str]:
-    """The names of a file's columns, where a column without a name is called by its position, c0, c1, ..."""
+    """The names of a file's columns; a column without a name is named by its position, c0, c1, ..."""
     return [name or f"c{j}" for j, name in enumerate(raw.columns.column_names)]
 
 
@@ -573,7 +604,7 @@ def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: 
 def _numbers(
     name: str, column: Any, raw: RawTable, missing: Sequence[str]
 ) -> Float64[np.ndarray, " N"] | _Unusable:
-    """A column in float64 with NaN where a value is missing, or why it cannot be read so."""
+    """Convert a column to float64 with NaN for missing values, or say why it cannot be converted."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -592,7 +623,7 @@ def _numbers(
         return _Unusable(
             name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False, is_text=False
         )
-    values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+    values = _floats(column.cast(pa.float64(), safe=False))
     for marker in missing:
         if is_number(marker) and marker.strip() not in MISSING:
             values[values == float(marker)] = np.nan
@@ -600,28 +631,48 @@ def _numbers(
     return values
 
 
-def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) -> Any:
-    """Cells of text in float64, null where a value is missing; truth values are 0 and 1."""
+def _floats(column: Any) -> Float64[np.ndarray, " N"]:
+    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas."""
     import pyarrow as pa
     from pyarrow import compute
 
-    absent = pa.array(sorted({*MISSING, *missing}), column.type)
+    nan = _texts(["nan"], pa.large_string()).cast(pa.float64())[0]
+    full = compute.if_else(compute.is_null(column), nan, column)
+    return np.concatenate([np.empty(0), *map(np.from_dlpack, full.chunks)])
+
+
+def _texts(texts: Sequence[str], kind: Any) -> Any:
+    """Texts as an Arrow array; `pa.array` imports pandas, which takes a fifth of a small command."""
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_string(), len(texts), buffers).cast(kind)
+
+
+def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) -> Any:
+    """Convert cells of text to float64, with null for missing values and 0 and 1 for truth values."""
+    import pyarrow as pa
+    from pyarrow import compute
+
     cells = compute.utf8_trim_whitespace(column)
-    cells = compute.if_else(compute.is_in(cells, absent), None, cells)
+    absent = compute.is_in(cells, _texts(sorted({*MISSING, *missing}), column.type))
+    cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
     if raw.decimal != ".":  # where the decimal mark is a comma
         cells = compute.replace_substring(compute.replace_substring(cells, ".", "_"), raw.decimal, ".")
     try:
         numbers = cells.cast(pa.float64())
-        if not compute.any(compute.is_nan(numbers)).as_py():  # of a word such as nan(x)
+        if not compute.any(compute.is_nan(numbers)).as_py():  # from a word such as nan(x)
             return numbers
     except pa.ArrowInvalid:
         pass
     wrong = compute.invert(compute.match_substring_regex(cells, NUMBER))
     if not compute.any(wrong).as_py():
         return compute.utf8_ltrim(cells, "+").cast(pa.float64())
-    if compute.all(compute.is_in(compute.drop_null(cells), pa.array(TRUE + FALSE, column.type))).as_py():
-        true = compute.is_in(cells, pa.array(TRUE, column.type)).cast(pa.float64())
-        return compute.if_else(compute.is_null(cells), None, true)
+    if compute.all(compute.is_in(compute.drop_null(cells), _texts(TRUE + FALSE, column.type))).as_py():
+        true = compute.is_in(cells, _texts(TRUE, column.type)).cast(pa.float64())
+        return compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true)
     bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
     different = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()
     n_numbers = len(column) - cells.null_count - len(bad)
@@ -633,12 +684,12 @@ def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) ->
 
 
 def _short(cell: str) -> str:
-    """A cell in quotes, cut if it is long."""
+    """Quote a cell, shortened if it is long."""
     return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
 
 
 def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) -> str:
-    """All columns that cannot be read, each with its first cell, and what the user can do."""
+    """The refusal of columns that are not numbers, each with its first bad cell, and the remedies."""
     names = [column.name for column in columns]
     if len(columns) == 1:
         cause = f"text in column {names[0]!r}, {columns[0].where}"
@@ -677,13 +728,13 @@ def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) ->
 
 
 def _as_typed(words: Sequence[str]) -> str:
-    """Words between commas, always in quotes: a shell may read ? and * as names of files."""
+    """Join words by commas, always in quotes: a shell may expand ? and *."""
     text = typed(words)
     return text if text.startswith("'") else f"'{text}'"
 
 
 def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
-    """Refuse whole numbers that float64 cannot hold: rounded, different ones would become equal."""
+    """Refuse whole numbers beyond 2^53: in float64, different numbers would become equal."""
     for row in np.flatnonzero(np.abs(values) >= MAX_WHOLE).tolist():
         cell = column[row].as_py()
         try:
@@ -700,7 +751,7 @@ def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw:
 
 
 def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
-    """Sentences on the names of rows, on what looks like an index, and on codes for missing values."""
+    """Notes on names of rows, formulas, likely index columns, codes for missing values, and copied rows."""
     notes, labels = [], table.labels
     if raw.index is not None and id_column == raw.index:
         notes.append(f"the rows are named by the index of the data frame, {raw.index!r}")
@@ -745,7 +796,7 @@ def _check_values(table: Table, empty_rows: bool) -> None:
 
 
 def refuse_empty_columns(table: Table) -> None:
-    """Refuse columns without any value, to which no model can be fitted.
+    """Refuse columns without any value, because no model can be fitted to them.
 
     Example:
         >>> refuse_empty_columns(Table("t", np.array([[1.0, np.nan]]), ("a", "b"), np.arange(1)))
@@ -764,7 +815,7 @@ def refuse_empty_columns(table: Table) -> None:
 def _encode(
     file: str, name: str, column: Any, missing: Sequence[str]
 ) -> tuple[tuple[str, ...], dict[str, Float64[np.ndarray, " N"]]]:
-    """All categories in order, and a column of 0 and 1, NaN where missing, for each but the first."""
+    """A column's categories in order, and 0/1 columns (NaN where missing) for all but the first."""
     absent = {*MISSING, *missing}
     cells = [
         None if cell is None or str(cell).strip() in absent else str(cell) for cell in column.to_pylist()
@@ -785,7 +836,7 @@ def _encode(
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a file whose ending names no form of a table.
+    """Refuse a file name whose ending is no format for tables.
 
     Example:
         >>> check_ending(Path("filled.xlsx"))
@@ -798,7 +849,7 @@ def check_ending(path: Path) -> None:
 
 
 def is_text(path: Path) -> bool:
-    """Whether the ending of a file names a form whose cells are text.
+    """Whether a file's cells are text, by the file's ending.
 
     Example:
         >>> is_text(Path("a.csv.gz")), is_text(Path("a.parquet"))
@@ -808,7 +859,7 @@ def is_text(path: Path) -> bool:
 
 
 def with_new_types(table: Any, before: Any) -> Any:
-    """A table whose pandas metadata name the types that its columns have now; pandas reads no other.
+    """Update the types in a table's pandas metadata to those of its columns, as pandas requires.
 
     Args:
         before: the same columns, of the types that the metadata name.

@@ -1,4 +1,4 @@
-"""Train a model of rows in standard units, and save it in the units of the data."""
+"""Train a model of rows in standardised units, and save it in the data's units."""
 
 import re
 from collections.abc import Mapping
@@ -31,9 +31,10 @@ from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import NETWORK, is_network
+from maskevidence.tables.fitting import new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import RowDevice, RowTraining
-from maskevidence.tables.rows import TEST_FRACTION, model_on, new_model, read, read_with
+from maskevidence.tables.rows import TEST_FRACTION, model_on, read, read_with
 
 EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
@@ -66,7 +67,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
         raise InputError(f"{NETWORK} is trained with masks of random sizes; leave --objective out")
     train, test, everything = _read(data, options, words=is_network(model))
     fitted, dropped = new_model(build, train, everything, "train on")
-    columns = [column for column in train.columns if column not in dropped]
+    columns = fitted.columns or []
     train, test = train.select(columns), None if test is None else test.select(columns)
     if isinstance(objective, Elbo):
         fitted.add_encoder()
@@ -101,7 +102,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
 
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:
-    """The rows to train on, the rows held out, if any, and both."""
+    """The training rows, the held-out rows or None, and all rows."""
     table = read(data, options.reading, limit=options.limit, seed=options.seed, words=words)
     test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if test_fraction != 0:
@@ -114,9 +115,9 @@ def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table
 def _fit(
     fitted: TableModel, train: Table, test: Table | None, objective: Objective, options: RowTraining
 ) -> History:
-    """Train the model in units where the data have spread 1, and turn it into the units of the data.
+    """Train the model on standardised rows, and convert it to the data's units.
 
-    A masked network keeps to its own recipe, with the options that were given.
+    A masked network uses its own training recipe, with the options given.
     """
     if isinstance(fitted, MaskedNetwork):
         return _fit_network(fitted, train, test, options)
@@ -142,7 +143,7 @@ def _fit(
 
 
 def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, options: RowTraining) -> History:
-    """Train a masked network; the held-out rows choose the epoch."""
+    """Train a masked network; held-out rows choose the epoch."""
     given: dict[str, Any] = {"patience": options.patience, "checkpoint_every": options.checkpoint_every}
     fitted.fit(
         train,
@@ -161,7 +162,7 @@ def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, option
 def _notes(
     fitted: TableModel, history: History, everything: Table, train: Table, test: Table | None
 ) -> list[str]:
-    """Notes on the fit; for a network, on guesses about columns and on the use of held-out rows."""
+    """Notes on the fit; for a network also on guessed kinds of columns and the use of held-out rows."""
     if not isinstance(fitted, MaskedNetwork):
         return list(history.notes)
     chose = "the held-out rows chose the epoch, so that new rows have a slightly lower log evidence"
@@ -176,19 +177,21 @@ def _learning_rate(fitted: TableModel, options: RowTraining) -> float:
 
 
 def _log_evidence(fitted: TableModel, table: Table, seed: int) -> float:
-    """The mean over the rows. A network takes 16 masks a column, so that many rows are sampled."""
+    """The mean log evidence per row. A network is scored on a sample of the rows, with 16 masks per
+    column.
+    """
     if isinstance(fitted, MaskedNetwork) and len(table) > _most_scored(table):
         table = table.split(_most_scored(table) / len(table), seed)[1]
     return float(fitted.score_samples(table.values).mean())
 
 
 def _most_scored(table: Table) -> int:
-    """The number of rows for the log evidence of a network."""
+    """The largest number of rows to score by a network."""
     return max(200, 30_000 // len(table.columns))
 
 
 def parse_objective(word: str, seed: int = 0) -> Objective:
-    """An --objective word; a mask design draws one mask of each kind per step by default.
+    """Parse an --objective word; the counts of a mask design default to 1.
 
     Args:
         word: "likelihood", "elbo", "iwae:5" or the word of a mask design, such as "every-size:2,shared".
@@ -217,7 +220,7 @@ def parse_objective(word: str, seed: int = 0) -> Objective:
 
 
 def page_of_training(result: Mapping[str, Any]) -> Page:
-    """The exact log evidence of a model of rows, or a bound on it."""
+    """A page with the model's log evidence, exact or a bound."""
     rows = [[f"training, {result['n_train']:,} rows", typeset(result["log_evidence_train"], 4)]]
     if result["log_evidence_held_out"] is not None:
         rows.append([f"held out, {result['n_test']:,} rows", typeset(result["log_evidence_held_out"], 4)])

@@ -1,1 +1,1 @@
-"""Masked language models."""
+"""Texts: masked language models, readers, encodings and published designs."""

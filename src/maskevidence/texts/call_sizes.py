@@ -1,4 +1,4 @@
-"""How many tokens go into one call of a transformer: as asked for, by default, or as a short trial found."""
+"""The number of tokens per call of a transformer: given, default, or found by a short trial."""
 
 import math
 import time
@@ -20,7 +20,7 @@ _CLEARLY_FASTER = 0.97  # of the time: the default stays unless another size is 
 
 
 def default_tokens(device: torch.device) -> int:
-    """The tokens in one call on a device, if the user does not say.
+    """The default number of tokens per call on a device.
 
     Example:
         >>> default_tokens(torch.device("cpu"))
@@ -30,7 +30,7 @@ def default_tokens(device: torch.device) -> int:
 
 
 def tokens_for_width(device: torch.device, width: int | None) -> int:
-    """The tokens in one call of a network of a known width: more than by default where it is narrow.
+    """The default number of tokens per call of a network, larger if the network is narrow.
 
     Such a call is short, so that what it costs by itself counts: with a width of 64, calls of 4,096 tokens
     took two thirds of the time of calls of 1,024.
@@ -44,7 +44,7 @@ def tokens_for_width(device: torch.device, width: int | None) -> int:
 
 
 class CallSizes:
-    """Packs rows into calls, and finds the fastest size of a call while it does so.
+    """Packs rows into calls, and can find the fastest size of a call while doing so.
 
     Calls have a fixed size unless `timed` is asked for, so that equal calls give equal numbers to the last
     bit. A trial takes the sizes in turn, twice, on the longest rows, and keeps the one whose faster call took
@@ -71,7 +71,7 @@ class CallSizes:
         pads: bool,
         width: int | None = None,
     ) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """The rows of each call, longest first; calls all have the same size."""
+        """Yield the rows of each call, longest first; all calls have the same size."""
         size = self._in_call or self.asked or tokens_for_width(device, width)
         rows = _Rows(n_present, pads)
         while rows.left:
@@ -80,7 +80,7 @@ class CallSizes:
     def timed(
         self, n_present: Int64[np.ndarray, " n"], device: torch.device, *, pads: bool
     ) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """The same, in calls of the size that a trial finds to be the fastest.
+        """Yield the rows of each call; a trial among the first calls finds the fastest size.
 
         The time between two calls is that of the first. Without a trial (a size was asked for, there are too
         few tokens for one, or the device is not a CPU) the size is that of `fixed`.
@@ -119,7 +119,7 @@ class CallSizes:
 
 
 class _Rows:
-    """Rows that wait for a call, longest first."""
+    """Rows waiting for a call, longest first."""
 
     def __init__(self, n_present: Int64[np.ndarray, " n"], pads: bool) -> None:
         self._order = np.argsort(-n_present, kind="stable")
@@ -132,7 +132,7 @@ class _Rows:
         return self._start < len(self._order)
 
     def take(self, size: int) -> Int64[np.ndarray, " n_in_call"]:
-        """The next rows, padded to at most `size` tokens, but at least one row.
+        """Take the next rows: at least one, and at most `size` tokens with padding.
 
         Rows of one length that fill half a call or more share it with no others, in equal parts: attention
         without padding is faster.

@@ -1,4 +1,4 @@
-"""Diffusion language models that hide tokens: how each family is called, and how its answers are read.
+"""Diffusion language models that hide tokens: how to call each family and read its outputs.
 
 They differ in what their outputs at a hidden place are: the logits of that place or of the place before
 (Dream), with an entry for the mask token that has to be left out (MDLM, SEDD, BD3-LM), given a time or none.
@@ -30,7 +30,7 @@ _LEAST_VISIBLE = 1e-3  # the share of visible tokens at SEDD's largest noise
 
 @dataclass(frozen=True)
 class Diffusion:
-    """How a family of diffusion language models is called and read.
+    """How to call a family of diffusion language models and read its outputs.
 
     Attributes:
         name: of the family.
@@ -82,7 +82,7 @@ DIFFUSIONS = {
 
 
 def named_diffusion(name: str) -> Diffusion:
-    """The family with this name.
+    """Look up a family by its name.
 
     Raises:
         InputError: an unknown name.
@@ -97,7 +97,7 @@ def named_diffusion(name: str) -> Diffusion:
 
 
 def recognised_diffusion(model_type: str, name: str) -> Diffusion | None:
-    """The family of a model by the type in its configuration and by its own name; None for other models.
+    """Recognise a family by a configuration's model type or the model's name; None for other models.
 
     Raises:
         InputError: a model without conditionals of hidden tokens given visible ones.
@@ -118,7 +118,7 @@ that are visible, so that no factorisation over hidden ones is left
 
 
 class DiffusionNetwork(nn.Module):
-    """A diffusion language model as a function from ids to logits, whose softmax are its conditionals.
+    """A diffusion language model as a function from ids to logits; their softmax is the conditionals.
 
     Args:
         network: maps ids, and a time if it takes one, to logits or to an output with `logits`.
@@ -148,18 +148,18 @@ class DiffusionNetwork(nn.Module):
         padding = mask_token_id if diffusion.copy else getattr(self.config, "pad_token_id", None)
         self.pad_token_id = int(padding or 0)
         self.shifted, self.left_out = diffusion.shifted, mask_token_id if diffusion.without_mask else None
-        takes = inspect.signature(getattr(network, "forward", network)).parameters
+        takes = arguments_of(network)
         self._takes_mask = diffusion.time is None and "attention_mask" in takes
         self.may_pad = self._takes_mask or (diffusion.copy and self.max_tokens is not None)
 
     def get_output_embeddings(self) -> nn.Module | None:
-        """The layer that makes the logits, if the network says."""
+        """The layer that computes the logits, if the network names it."""
         return getattr(self.network, "get_output_embeddings", lambda: None)()
 
     def forward(
         self, input_ids: Int64[Tensor, "B L"], attention_mask: Int64[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L V"]:
-        """Logits of every place, shape (B, L, V); absent tokens have 0 in `attention_mask`."""
+        """Logits at every position, shape (B, L, V); absent tokens have 0 in `attention_mask`."""
         arguments: dict[str, Tensor] = {}
         if self.diffusion.time == "sigma":
             visible = (input_ids != self.mask_token_id).float().mean(1)
@@ -179,7 +179,7 @@ class DiffusionNetwork(nn.Module):
         return logits
 
     def _with_copy(self, ids: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L2"]:
-        """The ids and a second copy, each filled up with mask tokens to the length that the model reads.
+        """The ids twice, each copy padded with mask tokens to the length that the model reads.
 
         The copy shows hidden tokens no more than the text itself: only what is visible tells of earlier
         blocks. Places after the text belong to later blocks, which no block attends to.
@@ -189,8 +189,21 @@ class DiffusionNetwork(nn.Module):
         return torch.cat([filled, filled], dim=1)
 
     def settings(self) -> dict[str, Any]:
-        """What decides the numbers besides the weights, as content for JSON."""
+        """The family's name, which determines the numbers besides the weights, as JSON values."""
         return {"diffusion": self.diffusion.name}
 
 
 _LENGTHS = ("model_length", "max_sequence_length", "max_position_embeddings", "n_positions")
+
+
+def arguments_of(network: Any) -> frozenset[str]:
+    """The arguments of a network, or of the only module below it if it passes all on, as wrappers do.
+
+    Such are the wrappers of peft and of torch.compile, which take `*args, **kwargs`.
+    """
+    takes = inspect.signature(getattr(network, "forward", network)).parameters
+    below = list(network.children()) if isinstance(network, nn.Module) else []
+    passed_on = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    if len(below) == 1 and {each.kind for each in takes.values()} <= passed_on:
+        return arguments_of(below[0])
+    return frozenset(takes)

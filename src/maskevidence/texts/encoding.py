@@ -1,10 +1,9 @@
 """Texts as tokens of a masked language model: special tokens and prompts are context, all else is scored."""
 
-import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, UnknownTokensWarning
 from maskevidence.core.show.words import RESIDUES, count
+from maskevidence.core.support.digest import digest
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.options import Long
 from maskevidence.texts.pieces import (
@@ -26,8 +26,10 @@ from maskevidence.texts.pieces import (
     frame_of,
     joined,
     n_bytes_of,
+    n_unknown,
     reads_residues,
     spelled_special,
+    spelled_texts,
     tokenize,
     wants_spaces,
     with_spaces,
@@ -232,8 +234,9 @@ AS_ONE_TEXT = (
     "(pair=True) puts the separator of pairs there"
 )
 AS_A_PAIR = "a prompt and its text are framed as a pair, and cut into tokens each by itself"
-_LARGE_SHARE = 0.05  # of unknown tokens: a warning
+_LARGE_SHARE = 0.05  # of unknown letters: a warning
 _TOO_LARGE_SHARE = 0.2
+_TRIED = 100  # texts
 
 
 @dataclass(frozen=True)
@@ -256,21 +259,27 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     frame = frame_of(tokenizer, pair=options.pair or options.context_pair)
     notes: list[str] = []
     if options.joining is not None:
-        pieces, frame = tokenize(tokenizer, texts), Frame([], [], [])
-        rows = joined_blocks(tokenizer, pieces, options.joining, options, notes)
+        cut, frame = tokenize(tokenizer, texts), Frame([], [], [])
+        rows = joined_blocks(tokenizer, cut, options.joining, options, notes)
         numbers = np.arange(len(rows))
     elif options.block_size is not None:
         room_in_block(frame, options)  # refuses a block size before the texts are tokenized
-        rows = blocks(tokenize(tokenizer, texts), frame, options, notes)
+        cut = tokenize(tokenizer, texts)
+        rows = blocks(cut, frame, options, notes)
         numbers = np.arange(len(rows))
     else:
         if frame.between and options.separator_id is not None:
             check_segments(tokenizer, options.separator_id)
-        rows = shortened_rows(_rows(tokenizer, texts, options), frame, options, notes)
+        whole = _rows(tokenizer, texts, options)
+        cut = [row.main for row in whole]
+        cut = [row.first for row in whole] + cut if options.context or options.second else cut
+        rows = shortened_rows(whole, frame, options, notes)
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
-    _count_unknown(tokenizer, rows, options, notes)
-    _count_spelled(tokenizer, texts, options, notes)
+    columns = [column for column in (options.context, texts, options.second) if column is not None]
+    every = [text for column in columns for text in column]
+    _count_unknown(tokenizer, rows, every, options, notes)
+    _count_spelled(tokenizer, every, notes)
     if reads_residues(tokenizer):
         notes.append(RESIDUES)
         if wants_spaces(tokenizer) and any(with_spaces(text) != text for text in texts):
@@ -280,16 +289,21 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     pad = getattr(tokenizer, "pad_token_id", None)
     tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
+    read, lost = spelled_texts(tokenizer, every, cut)
+    notes += lost
     if options.block_size is None:  # where a block of running text ends depends on the tokenizer
-        tokens = replace(tokens, text=torch.from_numpy(_hashes(texts, options)[source]))
+        tokens = replace(tokens, text=torch.from_numpy(_hashes(columns)[source]))
+    tokens = replace(tokens, spelled=torch.full((len(rows),), _hash("\x1f".join(read))))
     return EncodedTexts(tokens, words, source, tuple(notes))
 
 
-def _hashes(texts: Sequence[str], options: Encoding) -> Int64[np.ndarray, " n_texts"]:
+def _hashes(columns: Sequence[Sequence[str]]) -> Int64[np.ndarray, " n_texts"]:
     """A hash of each text with its second text and its context."""
-    columns = [column for column in (options.context, texts, options.second) if column is not None]
-    joined = ("\x1f".join(parts).encode(errors="replace") for parts in zip(*columns, strict=True))
-    return np.array([int.from_bytes(hashlib.sha256(text).digest()[:7]) for text in joined], dtype=np.int64)
+    return np.array([_hash("\x1f".join(parts)) for parts in zip(*columns, strict=True)], dtype=np.int64)
+
+
+def _hash(text: str) -> int:
+    return int(digest(text.encode(errors="replace"))[:14], 16)
 
 
 def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
@@ -307,7 +321,7 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
     ]
     for row in rows:
         if not row.main.ids or (options.pair and not row.first.ids):
-            raise InputError(f"the text in {options.place(row)} is empty; leave such rows out")
+            raise InputError(f"the text in {options.place(row)} is empty; leave such rows out (--skip-empty)")
     return rows
 
 
@@ -341,34 +355,44 @@ def _after_contexts(
     return both
 
 
-def _count_unknown(tokenizer: Any, rows: list[Row], options: Encoding, notes: list[str]) -> None:
-    """Add the share of tokens that the tokenizer does not know to `notes`, unless it is 0."""
+def _count_unknown(
+    tokenizer: Any, rows: list[Row], texts: Sequence[str], options: Encoding, notes: list[str]
+) -> None:
+    """Add the share of the texts that the tokenizer does not know to `notes`, unless it is 0."""
     unknown = getattr(tokenizer, "unk_token_id", None)
-    if unknown is None:
+    with_unknown = [row for row in rows if unknown in row.main.ids or unknown in row.first.ids]
+    if unknown is None or not with_unknown:
         return
-    n_unknown: int = sum(text.ids.count(unknown) for row in rows for text in (row.first, row.main))
-    n_tokens = sum(row.n_tokens for row in rows)
-    if n_unknown == 0:
-        return
-    share = n_unknown / n_tokens
+    n, n_all, unit = n_unknown([text for row in rows for text in (row.first, row.main)], unknown)
+    residues, share = reads_residues(tokenizer), n / n_all
+    small = _capitals_help(tokenizer, texts, unknown)
     what = (
-        f"{n_unknown:,} of {n_tokens:,} tokens ({share:.2%}) are {tokenizer.unk_token}: the tokenizer does "
-        "not know what they stand for"
+        f"{n:,} of {n_all:,} {'letters' if residues and unit == 'bytes' else unit} ({share:.2%}) are "
+        f"{tokenizer.unk_token}, first in {options.place(with_unknown[0])}: the tokenizer does not "
+        f"know {'small letters' if small else 'what they stand for'}"
     )
-    if share > _TOO_LARGE_SHARE and not options.allow_unknown:
-        residues = "write residues as capital letters, with spaces if the model needs them"
-        remedy = residues if reads_residues(tokenizer) else "give the model's own tokenizer"
+    if (share > _TOO_LARGE_SHARE or (residues and small)) and not options.allow_unknown:
+        remedy = "write residues as capital letters" if residues else "give the model's own tokenizer"
+        remedy = "make them capital ones with --upper (text.upper())" if small else remedy
         raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
+    what += "; --upper makes them capital ones" if small else ""
     if share > _LARGE_SHARE:
         warnings.warn(f"{what}; check that it is the model's own", UnknownTokensWarning, stacklevel=4)
     notes.append(what)
 
 
-def _count_spelled(tokenizer: Any, texts: Sequence[str], options: Encoding, notes: list[str]) -> None:
+def _capitals_help(tokenizer: Any, texts: Sequence[str], unknown: int) -> bool:
+    """Whether less of some texts is unknown in capital letters."""
+    some = [text for text in texts if text.upper() != text][:_TRIED]
+    both = [some, [text.upper() for text in some]] if some else []
+    counts = [n_unknown(tokenize(tokenizer, each), unknown)[0] for each in both]
+    return counts != sorted(counts)
+
+
+def _count_spelled(tokenizer: Any, texts: Sequence[str], notes: list[str]) -> None:
     """Add the number of texts that spell special tokens to `notes`, unless it is 0."""
     spelled = spelled_special(tokenizer)
-    columns = [texts, *filter(None, (options.second, options.context))]
-    found = [] if spelled is None else list(filter(None, map(spelled.search, chain(*columns))))
+    found = [] if spelled is None else list(filter(None, map(spelled.search, texts)))
     if found:
         notes.append(
             f"special tokens, such as {found[0][0]}, are spelled in {count(len(found), 'text')}: they are "

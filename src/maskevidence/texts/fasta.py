@@ -12,7 +12,7 @@ from maskevidence.core.support.checks import some_of
 from maskevidence.core.support.files import reading
 from maskevidence.core.support.sources import lines_of, utf_8_text
 
-FASTA_SUFFIXES = (".fa", ".fasta", ".faa", ".a2m", ".a3m")
+FASTA_SUFFIXES = (".fa", ".fasta", ".fas", ".faa", ".fna", ".ffn", ".pep", ".a2m", ".a3m")
 _ALIGNMENTS = (".a2m", ".a3m")
 _GZIP = b"\x1f\x8b"
 _MOST_UNPACKED, _MOST_TIMES = 10**7, 100  # bytes, and times the packed size
@@ -31,7 +31,7 @@ class Records(NamedTuple):
 
 
 def is_fasta(file: Path) -> bool:
-    """Whether a file name ends in .fa, .fasta, .faa, .a2m or .a3m, with or without .gz.
+    """Whether a file name ends in .fa, .fasta, .fas, .faa, .fna, .ffn, .pep, .a2m or .a3m, and maybe .gz.
 
     Example:
         >>> is_fasta(Path("a.fasta")), is_fasta(Path("B.A3M.gz")), is_fasta(Path("a.txt"))
@@ -63,7 +63,7 @@ def read_fasta(file: Path) -> Records:
     """
     names: list[str] = []
     parts: list[list[str]] = []
-    for number, line in enumerate(lines_of(_text(file)), start=1):
+    for number, line in enumerate(lines_of(unpacked_text(file)), start=1):
         if line.startswith(">"):
             words = line[1:].split()
             names.append(words[0] if words else "")
@@ -153,8 +153,8 @@ def _letters(file: Path, sequences: list[str]) -> tuple[list[str], list[str]]:
     return sequences, notes
 
 
-def _text(file: Path) -> str:
-    """The text of a file, unpacked."""
+def unpacked_text(file: Path) -> str:
+    """The text of a file, which may be gzipped."""
     with reading(file):
         content = file.read_bytes()
     if not content.startswith(_GZIP):
@@ -167,7 +167,7 @@ def _text(file: Path) -> str:
         raise InputError(f"{str(file)!r} cannot be unpacked ({error}); write it again") from error
     if len(unpacked) > most:
         raise InputError(
-            f"{str(file)!r} unpacks to more than {_MOST_TIMES} times its size, which sequences hardly do; "
+            f"{str(file)!r} unpacks to more than {_MOST_TIMES} times its size, which texts hardly do; "
             "unpack it yourself if that is right"
         )
     return utf_8_text(file, unpacked)

@@ -1,4 +1,4 @@
-"""Whether a model of texts is worse than the frequencies of their tokens where most tokens are hidden."""
+"""Check whether a text model beats token frequencies when most tokens are hidden."""
 
 import math
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _OF_TEXTS = "whether texts and tokenizer are those that the model was trained fo
 
 
 class _AtRate(NamedTuple):
-    """A model beside the frequencies of tokens at one mask rate, nats a token, the mean over texts."""
+    """Mean log-probability per token, nats, of the model and of token frequencies at one mask rate."""
 
     rate: float
     model: float
@@ -39,7 +39,7 @@ class _AtRate(NamedTuple):
     explains=False,
 )
 def high_rates(trial: Trial) -> Finding:
-    """Where most tokens are hidden, the model is as good as the frequencies of the tokens.
+    """Where most tokens are hidden, the model is as good as the token frequencies.
 
     A text's own tokens are left out of the counts c_v. The frequencies are smoothed by the method of Witten
     and Bell, p(v) = (c_v + T/V)/(N + T), for N tokens of T distinct values out of V in the vocabulary. At
@@ -83,7 +83,7 @@ def high_rates(trial: Trial) -> Finding:
 def _at_rate(
     trial: Trial, row: Int64[np.ndarray, " n"], frequencies: Float64[np.ndarray, "n D"], rate: float
 ) -> _AtRate | None:
-    """The model and the frequencies at one random mask of each row; None if an answer is not finite."""
+    """Compare model and frequencies at one random mask per row; None if an answer is not finite."""
     tokens = trial.data[torch.from_numpy(row)]
     maskable = tokens.maskable.cpu().numpy()
     size = np.maximum(1, np.floor(rate * maskable.sum(1) + 1e-9))
@@ -101,7 +101,7 @@ def _at_rate(
 
 
 def _log_frequencies(trial: Trial, row: Int64[np.ndarray, " n"], n_values: int) -> Float64[np.ndarray, "n D"]:
-    """The log frequency, among the tokens of all other rows, of each token of some rows."""
+    """The log frequency of each token of the given rows among all other rows' tokens."""
     values, maskable = trial.data.values.cpu().numpy(), trial.data.maskable.cpu().numpy()
     total = np.bincount(values[maskable], minlength=n_values)
     result = np.zeros((len(row), values.shape[1]))

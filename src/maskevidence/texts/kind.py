@@ -1,4 +1,4 @@
-"""Texts: what commands ask of them, without torch until it is needed."""
+"""The kind "texts"; imports torch only when needed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ _IN_BFLOAT16 = 0.05  # relative to 1 + |answer|
 
 
 class TextKind(Kind):
-    """Texts, and masked language models."""
+    """Texts and masked language models."""
 
     name = "texts"
     nouns = "masked language models"
@@ -37,7 +37,8 @@ class TextKind(Kind):
 
     def claims(self, word: ModelWord) -> bool:
         if word.is_folder and word.config is None:
-            return (Path(word.text) / "tokenizer_config.json").exists()
+            named = ("tokenizer_config.json", "adapter_config.json")  # an adapter is refused by its name
+            return any((Path(word.text) / name).exists() for name in named)
         if word.is_folder:  # other folders than those of models that this package has saved
             return isinstance(word.config, dict) and not {"class", "image_size"} & word.config.keys()
         return word.on_hub

@@ -33,7 +33,7 @@ Places = tuple[Int64[Tensor, " n"], Int64[Tensor, " n"]]
 
 
 class Cut(NamedTuple):
-    """A call of a module after which each position is treated by itself.
+    """A call of a module after which each position is processed independently.
 
     A module that several layers share is called several times: `call` says which call is meant, from 0.
     """
@@ -43,11 +43,11 @@ class Cut(NamedTuple):
 
 
 class _HeadReached(Exception):
-    """Ends the network's call at its head."""
+    """Stops the network's call when it reaches the head."""
 
 
 class Captured:
-    """What a head was called with: hidden states of shape (B, L, H), other arguments, its autocast."""
+    """The arguments of a head's call: hidden states (B, L, H), other arguments, and the autocast state."""
 
     hidden: Tensor | None = None
     rest: tuple[Any, ...] = ()
@@ -57,7 +57,7 @@ class Captured:
 
 @contextmanager
 def input_taken_from(head: nn.Module) -> Iterator[Captured]:
-    """Within the context the network's call ends at the head; the arguments meant for it are captured."""
+    """Stop the network's call at the head, and capture the head's arguments."""
     captured = Captured()
 
     def take(_module: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -79,7 +79,7 @@ def input_taken_from(head: nn.Module) -> Iterator[Captured]:
 
 @contextmanager
 def only_after(cut: Cut, shape: torch.Size, places: Places) -> Iterator[list[Cut]]:
-    """Within the context the network works on some places only from a call on, as one row (1, n, H).
+    """After a given call, keep only some positions, as one row (1, n, H), while the context is open.
 
     A network that pads its input by itself (Longformer) works on all positions.
 
@@ -106,7 +106,7 @@ def only_after(cut: Cut, shape: torch.Size, places: Places) -> Iterator[list[Cut
 
 @contextmanager
 def only_positions(head: nn.Module, hidden: Bool[Tensor, "B L"]) -> Iterator[None]:
-    """Within the context the head receives the hidden positions only, as one row of shape (1, n, H).
+    """Pass only hidden positions to the head, as one row (1, n, H), while the context is open.
 
     The model's own call then returns their logits, so that a wrapper around the model, such as that of
     distributed training, sees the whole model.
@@ -124,7 +124,7 @@ def only_positions(head: nn.Module, hidden: Bool[Tensor, "B L"]) -> Iterator[Non
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The vocabulary head of a network, computed at hidden places only.
+    """A network's vocabulary head, computed at hidden positions only.
 
     A network with `shifted` predicts a token at the place before it; `left_out` is the id of a token without
     probability.
@@ -144,7 +144,7 @@ class Head:
         hidden: Bool[Tensor, "b L"],
         rows: int,
     ) -> Float[Tensor, " n"]:
-        """log p of the hidden tokens of one call, row by row; `rows` of them go into a call of the head."""
+        """log p of one call's hidden tokens, row by row; the head processes `rows` tokens at a time."""
         with alone_with(self.network):
             captured, states = self._states(inputs, hidden)
             with captured.precision:
@@ -159,7 +159,7 @@ class Head:
     def log_distributions(
         self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
     ) -> Float[Tensor, "n V"]:
-        """log p of every token of the vocabulary at the hidden places of one call, row by row."""
+        """log p of every vocabulary token at one call's hidden positions, row by row."""
         with alone_with(self.network):
             captured, states = self._states(inputs, hidden)
             with captured.precision:
@@ -168,7 +168,9 @@ class Head:
     def _states(
         self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
     ) -> tuple[Captured, Float[Tensor, "n H"]]:
-        """What the head is called with, and its states at the places that predict the hidden tokens."""
+        """Run the network up to the head; return the head's arguments and the states that predict hidden
+        tokens.
+        """
         row, column = hidden.nonzero(as_tuple=True)
         if getattr(self.network, "shifted", False):
             column = (column - 1).clamp(min=0)
@@ -192,7 +194,7 @@ class Head:
     def gives(
         self, ids: Int64[Tensor, "B L"], hidden: Bool[Tensor, "B L"], expected: Float[Tensor, "n V"]
     ) -> bool:
-        """Whether it can be called by itself, after its cut if it has one, and gives the expected logits."""
+        """Whether the head, called alone after its cut, reproduces the expected logits."""
         try:
             captured, states = self._states({"input_ids": ids}, hidden)
             assert captured.hidden is not None
@@ -220,7 +222,7 @@ def _single(logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
 
 
 def logits_of(answer: Any) -> Any:
-    """The logits in a network's answer: a tensor, the first of a tuple, or part of an output."""
+    """Extract the logits from a network's output: a tensor, a tuple, or an object with a `logits` field."""
     for name in ("logits", "sequence_logits"):  # of a transformers model, of ESM-C's own package
         answer = getattr(answer, name, answer)
     return answer[0] if isinstance(answer, tuple) else answer
@@ -229,7 +231,7 @@ def logits_of(answer: Any) -> Any:
 def trial_inputs(
     n_ids: int, pad_token_id: int, length: int
 ) -> tuple[Int64[Tensor, "2 L"], Bool[Tensor, "2 L"]]:
-    """Two rows of a few different ids without padding, and the places whose logits are compared."""
+    """Two rows of distinct ids without padding, and the positions whose logits are compared."""
     ids = (torch.arange(1, length + 1) * 7919) % n_ids
     ids = torch.where(ids == pad_token_id, (ids + 1) % n_ids, ids)[None]
     ids = torch.cat([ids, ids.flip(1)])
@@ -239,7 +241,7 @@ def trial_inputs(
 
 
 def trial_tells(name: str, logits: Float[Tensor, "n V"]) -> bool:
-    """Whether the logits of a trial differ between places, so that a wrong place would be seen."""
+    """Whether the trial's logits differ between positions, so that a wrong position would be noticed."""
     largest = float(logits.amax(-1).abs().max())
     if largest > _LARGEST_LOGIT:
         raise InputError(
@@ -252,7 +254,7 @@ def trial_tells(name: str, logits: Float[Tensor, "n V"]) -> bool:
 def find_head(
     network: Any, ids: Int64[Tensor, "2 L"], hidden: Bool[Tensor, "2 L"], expected: Float[Tensor, "n V"]
 ) -> Head | None:
-    """The outermost module that gives the network's logits at some places, with its cut, or None."""
+    """The outermost module that reproduces the network's logits, with its cut; None if there is none."""
     heads = _possible_heads(network, ids, expected.shape[1])
     head = next((head for head in heads if head.gives(ids, hidden, expected)), None)
     if head is None:
@@ -266,7 +268,7 @@ def find_head(
 
 
 def _possible_heads(network: Any, ids: Int64[Tensor, "2 L"], n_values: int) -> list[Head]:
-    """The modules that contain the output embeddings, outermost first, except the network itself."""
+    """The modules that contain the output embeddings, outermost first, without the network itself."""
     embeddings = network.get_output_embeddings()
     if embeddings is None:  # the last layer of the vocabulary's size
         layers = [module for module in network.modules() if isinstance(module, nn.Linear | nn.Embedding)]
@@ -280,7 +282,7 @@ def _possible_heads(network: Any, ids: Int64[Tensor, "2 L"], n_values: int) -> l
 
 
 def _calls_of(network: Any, ids: Int64[Tensor, "B L"], head: nn.Module | None = None) -> list[Cut]:
-    """The calls of modules that answer with a vector per position, up to the head, as they end."""
+    """The module calls, up to the head, that return a vector per position, in the order in which they end."""
     n_calls: Counter[nn.Module] = Counter()
     ended: list[Cut] = []
 
@@ -302,7 +304,7 @@ def _calls_of(network: Any, ids: Int64[Tensor, "B L"], head: nn.Module | None = 
 def padding_is_ignored(
     network: Any, ids: Int64[Tensor, "2 L"], hidden: Bool[Tensor, "2 L"], pad_token_id: int
 ) -> bool:
-    """Whether the logits of a text do not change when padding follows it."""
+    """Whether a text's logits stay the same when padding follows it."""
     padding = torch.full_like(ids, pad_token_id)[:, : ids.shape[1] // 2]
     present = torch.cat([torch.ones_like(ids), torch.zeros_like(padding)], dim=1)
     alone = logits_of(network(input_ids=ids, attention_mask=torch.ones_like(ids)))
@@ -311,7 +313,7 @@ def padding_is_ignored(
 
 
 def close(a: Float[Tensor, "n V"], b: Float[Tensor, "n V"], times: float = 1.0) -> bool:
-    """Whether probabilities above 0 are equal, up to some times the rounding of the logits' dtype."""
+    """Whether all non-negligible probabilities agree within `times` the rounding of the logits' dtype."""
     if a.shape != b.shape:
         return False
     first, second = log_softmax(a), log_softmax(b)

@@ -1,4 +1,4 @@
-"""Masked language models: any transformer of Hugging Face, or any network from ids to logits."""
+"""Masked language models: any Hugging Face transformer, or any network from ids to logits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,12 +20,12 @@ from maskevidence.core.support.progress import quiet
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.call_sizes import CallSizes
 from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
-from maskevidence.texts.network_calls import NetworkAdapter
+from maskevidence.texts.network_calls import NetworkAdapter, limit_of
 from maskevidence.texts.options import Long
 
 
 class _Call(NamedTuple):
-    """One call of the network: rows without the columns that none of them has."""
+    """One call of the network, on rows cut to the longest of them."""
 
     shown: Int64[Tensor, "b L"]  # the ids that the network sees, to the left
     ids: Int64[Tensor, "b L"]
@@ -40,11 +40,16 @@ FLOAT32_ON_GPU = (
     "computed in float32; --dtype bfloat16 (dtype=) halves the memory of the weights and takes the GPU's "
     "faster units, and docs/devices.md shows how it rounds"
 )
+FLOAT32_ON_CPU = (
+    "computed in float32; this processor multiplies in bfloat16, in which large models take about half the "
+    "time: --dtype bfloat16 (dtype=), and a note then says how it rounds"
+)
+_MANY_WEIGHTS = 10**6  # from which bfloat16 pays on a processor that has it
 _OF_LOADING = ("is_local", "local_files_only")  # how a tokenizer was loaded, which is no part of it
 
 
 class MaskedLM(HasPage, nn.Module):
-    """The conditionals of a masked language model, log p(token | visible tokens): hidden tokens are [MASK].
+    """A masked language model: log p(token | visible tokens), with hidden tokens replaced by [MASK].
 
     Create a model with `from_pretrained` or `from_callable`; the constructor takes a transformers model in
     memory. In general no joint density stands behind such conditionals, so the sum over sizes is a lower
@@ -82,6 +87,11 @@ class MaskedLM(HasPage, nn.Module):
         bfloat16: bool = False,
     ) -> None:
         super().__init__()
+        if not callable(model) or not (tokenizer is None or callable(tokenizer)):
+            wrong = model if not callable(model) else tokenizer
+            raise InputError(
+                f"<{type(wrong).__name__}> is no network and no tokenizer; give those of transformers"
+            )
         self.batch_tokens = batch_tokens
         token_id = mask_token_id if mask_token_id is not None else getattr(tokenizer, "mask_token_id", None)
         if token_id is None:
@@ -101,7 +111,7 @@ class MaskedLM(HasPage, nn.Module):
         self.notes = self._adapter.notes
 
     def page(self) -> Page:
-        """What the model is."""
+        """A page that describes the model."""
         return model_page(self, {"network": type(self.network).__name__})
 
     @classmethod
@@ -154,7 +164,7 @@ class MaskedLM(HasPage, nn.Module):
             maskevidence.core.errors.InputError: there is no folder 'no/such/folder'; give a folder that \
 save_pretrained wrote, or OWNER/NAME on the hub
         """
-        from maskevidence.core.support.devices import choose_device
+        from maskevidence.core.support.devices import choose_device, multiplies_in_bfloat16
         from maskevidence.texts.loading import Reading, load_masked_lm
 
         chosen_device = choose_device(device)
@@ -172,8 +182,13 @@ save_pretrained wrote, or OWNER/NAME on the hub
         network = network.eval() if device_map is not None else network.to(chosen_device).eval()
         model = cls(network, tokenizer, mask_token_id=mask, bfloat16=bfloat16, batch_tokens=batch_tokens)
         model.notes = (*notes, *model.notes)
-        if model.device.type == "cuda" and not bfloat16 and next(network.parameters()).dtype == torch.float32:
-            model.notes += (FLOAT32_ON_GPU,)
+        weights = list(network.parameters())
+        if not bfloat16 and weights and weights[0].dtype == torch.float32:
+            large = sum(weight.numel() for weight in weights) >= _MANY_WEIGHTS
+            if model.device.type == "cuda":
+                model.notes += (FLOAT32_ON_GPU,)
+            elif model.device.type == "cpu" and large and multiplies_in_bfloat16():
+                model.notes += (FLOAT32_ON_CPU,)
         return model
 
     @classmethod
@@ -187,7 +202,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         max_tokens: int | None = None,
         batch_tokens: int | None = None,
     ) -> "MaskedLM":
-        """Use any network from ids to logits, for models outside transformers.
+        """Wrap any network from ids to logits, for models outside transformers.
 
         It is called on rows of equal length, without padding.
 
@@ -209,12 +224,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """
         model = cls(fn, tokenizer, mask_token_id=mask_token_id, batch_tokens=batch_tokens)
         model.conditionals = conditionals
-        model.max_tokens = max_tokens
+        model.max_tokens = limit_of(max_tokens)
         return model
 
     @property
     def batch_tokens(self) -> int | None:
-        """Tokens in one call, padding included; None if this is left to the model."""
+        """Tokens per call, padding included; None if the model chooses."""
         return self._sizes.asked
 
     @batch_tokens.setter
@@ -223,7 +238,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     @property
     def call_note(self) -> str | None:
-        """What a trial of `timed_batches` has found, in one sentence; None if there was none."""
+        """The result of the trial of `timed_batches`, one sentence; None without a trial."""
         return self._sizes.note
 
     @property
@@ -260,7 +275,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 observations of nearly equal length, or "truncate".
             block_size: pack all texts, one after the other, into blocks of `block_size` tokens, special
                 tokens included; each block is one observation.
-            allow_unknown: encode texts although more than 20 % of their tokens are unknown to the tokenizer.
+            allow_unknown: encode texts although more than 20 % of their letters are unknown, or residues are
+                small letters.
             joining: join the texts of blocks by the end-of-text token and score special tokens; see
                 `Joining`.
             lines: the line of each text in its file, for errors.
@@ -270,11 +286,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
 
         Raises:
-            InputError: an empty text, one that is too long, options that do not fit together, or more than
-                20 % of unknown tokens.
+            InputError: an empty text, one that is too long, options that do not fit together, more than
+                20 % of unknown letters, or proteins in small letters.
 
         Warns:
-            UnknownTokensWarning: more than 5 % of the tokens are unknown to the tokenizer.
+            UnknownTokensWarning: more than 5 % of the letters are unknown to the tokenizer.
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             got = "one string" if isinstance(texts, str) else f"{type(texts).__name__} of other things"
@@ -305,7 +321,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self.encode(texts, **options).tokens
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """A note if special tokens of the tokenizer, such as [CLS], are scored."""
+        """A note if special tokens, such as [CLS], are scored."""
         special = set(getattr(self.tokenizer, "all_special_ids", ()))
         special -= {getattr(self.tokenizer, "unk_token_id", None)}
         if tokens.values.ndim != 2:
@@ -333,7 +349,9 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def timed_batches(
         self, n_present: Int64[np.ndarray, " n_pairs"]
     ) -> Iterator[Int64[np.ndarray, " n_in_call"]]:
-        """The same, in calls of a size that the first calls have shown to be fast."""
+        """Split rows into calls like `batches`, of a size that a trial among the first calls found
+        fastest.
+        """
         return self._sizes.timed(n_present, self.device, pads=self._adapter.pads)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -351,7 +369,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return values.new_zeros(masked.shape).index_put((torch.cat(row), torch.cat(column)), values)
 
     def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x_visible) of every token v of the vocabulary at every masked place, nats, shape (n, V).
+        """log p(v | x_visible) of every vocabulary token v at every masked position, nats, shape (n, V).
 
         The masked places are listed row by row. The values of the masked tokens are not read. The result
         takes n·V numbers of memory.
@@ -365,7 +383,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self._distributions(tokens, masked, unmasked=False)
 
     def unmasked_log_distributions(self, tokens: Tokens, places: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x) of every token v at some places with nothing hidden, row by row, nats, shape (n, V).
+        """log p(v | x) of every token v at some positions with nothing hidden, row by row, nats, shape (n,
+        V).
 
         The model sees the token that it predicts, so that this is no conditional probability: sums of it have
         the kind `pseudo`.
@@ -398,7 +417,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
     def _calls(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], width: int | None = None
     ) -> Iterator[_Call]:
-        """The calls of the network for rows with a hidden token, each of rows of similar length."""
+        """Group the rows that have a hidden token into calls of the network, by length."""
         if tokens.values.ndim != 2 or tokens.values.is_floating_point():
             raise InputError(
                 f"the tokens have shape {tuple(tokens.values.shape)} and dtype {tokens.values.dtype}; "
@@ -434,7 +453,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         hidden: Bool[Tensor, "B L"],
         network: nn.Module | None = None,
     ) -> Float[Tensor, " n"]:
-        """log p of the hidden tokens of a batch that is already prepared, row by row; for training loops.
+        """log p of the hidden tokens of a prepared batch, row by row; for training loops.
 
         Args:
             inputs: the arguments of the transformer: ids with the hidden ones replaced, attention mask, ...
@@ -455,7 +474,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self._adapter.batch_log_probs(inputs, targets[hidden], hidden, network)
 
     def save(self, folder: str | Path) -> None:
-        """Write a transformers model and its tokenizer into a folder that `from_pretrained` reads."""
+        """Save a transformers model and its tokenizer in a folder for `from_pretrained`."""
         if not hasattr(self.network, "save_pretrained"):
             raise InputError("this network cannot save itself; save its weights yourself")
         with quiet(), replacing_files(Path(folder)) as new:
@@ -463,7 +482,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         self.save_tokenizer(folder)
 
     def save_tokenizer(self, folder: str | Path) -> None:
-        """Write the tokenizer alone into a folder."""
+        """Save only the tokenizer in a folder."""
         if self.tokenizer is None:
             return
         for name in _OF_LOADING:
@@ -472,5 +491,5 @@ save_pretrained wrote, or OWNER/NAME on the hub
             self.tokenizer.save_pretrained(str(new))
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """What decides the numbers besides weights and buffers, as content for JSON."""
+        """The settings, besides weights and buffers, that determine the numbers, as JSON values."""
         return {"mask_token_id": self.mask_token_id, **self._adapter.settings()}

@@ -1,6 +1,5 @@
 """How a masked language model calls its network: of transformers, of a diffusion family, or a function."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.pretrained import config_settings
 from maskevidence.core.support.threads import alone_with
-from maskevidence.texts.diffusion import DiffusionNetwork
+from maskevidence.texts.diffusion import DiffusionNetwork, arguments_of
 from maskevidence.texts.masked_head import (
     PROBE_LENGTH,
     Head,
@@ -27,7 +26,7 @@ from maskevidence.texts.masked_head import (
 
 # A vocabulary is often padded to a multiple of 64 or 128: this many embeddings may have no token.
 _SPARE_EMBEDDINGS = 256
-_UNLIMITED = 10**9  # tokenizers without a limit say 10^30
+_UNLIMITED = 10**9  # tokenizers without a limit say 10^30, and some models do
 _HEAD_BYTES = {"cpu": 2**24}  # of float32 logits at a time: what stays near the cache
 _HEAD_BYTES_ELSEWHERE = 2**28
 
@@ -52,7 +51,7 @@ class NetworkAdapter:
 
     def __init__(self, network: Any, tokenizer: Any, mask_token_id: int) -> None:
         self.network = network
-        self.max_tokens: int | None = getattr(network, "max_tokens", None)
+        self.max_tokens: int | None = limit_of(getattr(network, "max_tokens", None))
         self.pads = False
         self.head: Head | None = None
         self.separator_id: int | None = None
@@ -82,7 +81,7 @@ class NetworkAdapter:
     def _examine(self, n_ids: int, mask_token_id: int | None = None) -> None:
         """Try the network on a few tokens, some of them masked if there is a mask token."""
         network = self.network
-        self._takes = frozenset(inspect.signature(network.forward).parameters)
+        self._takes = arguments_of(network)
         modes = [(module, module.training) for module in network.modules()]
         network.eval()
         limit = PROBE_LENGTH if self.max_tokens is None else self.max_tokens
@@ -211,10 +210,16 @@ def _longest_text(model: Any, tokenizer: Any) -> int | None:
             # RoBERTa and its relatives number positions from padding_idx + 1
             used = 0 if module.padding_idx is None else module.padding_idx + 1
             limits.append(module.num_embeddings - used)
-    stated = getattr(model.config, "max_position_embeddings", None)
-    if not limits and isinstance(stated, int) and stated > 0:
-        limits.append(stated)
-    of_tokenizer = getattr(tokenizer, "model_max_length", None)
-    if isinstance(of_tokenizer, int) and of_tokenizer < _UNLIMITED:
-        limits.append(of_tokenizer)
-    return min(limits, default=None)
+    stated = [] if limits else [getattr(model.config, "max_position_embeddings", None)]
+    known = map(limit_of, [*limits, *stated, getattr(tokenizer, "model_max_length", None)])
+    return min((limit for limit in known if limit is not None), default=None)
+
+
+def limit_of(stated: Any) -> int | None:
+    """A length as a whole number; None if it is none, such as the 1e30 of tokenizers without a limit.
+
+    Example:
+        >>> limit_of(512), limit_of(512.0), limit_of(1e30), limit_of(10**30), limit_of(None)
+        (512, 512, None, None, None)
+    """
+    return int(stated) if isinstance(stated, int | float) and 0 < stated < _UNLIMITED else None

@@ -1,4 +1,4 @@
-"""New BERTs in a few sizes and small ModernBERTs, with word pieces learned from the training text."""
+"""New BERTs and small ModernBERTs, with word pieces learned from the training text."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from maskevidence.texts.masked_lm import MaskedLM
 
 
 class Size(NamedTuple):
-    """The shape of a BERT, with the vocabulary and the blocks of text that suit it."""
+    """The shape of a BERT, with a suitable vocabulary size and block size."""
 
     config: dict[str, Any]  # arguments of `transformers.BertConfig`
     vocabulary_size: int  # word pieces of a vocabulary learned from the text
@@ -35,7 +35,7 @@ SIZES = {"small": Size(_SMALL, 2048, 64), "base": Size({}, 30522, 512)}
 
 
 def word_pieces(texts: Sequence[str], vocabulary_size: int) -> Any:
-    """A lower-casing WordPiece tokenizer with a vocabulary learned from texts.
+    """A lower-casing WordPiece tokenizer with a vocabulary learned from the texts.
 
     Args:
         texts: the texts to learn from.
@@ -100,7 +100,7 @@ def new_bert(tokenizer: Any, size: str = "small", *, positions: int | None = Non
 
 
 def new_modern_bert(tokenizer: Any, width: int = 64, *, positions: int = 64, seed: int = 0) -> MaskedLM:
-    """A ModernBERT with two layers, all of whose tokens see each other, and random weights.
+    """A two-layer ModernBERT with full attention and random weights.
 
     Its rotary positions leave the plateau of word frequencies in fewer steps than those of `new_bert`.
 
@@ -142,7 +142,7 @@ def _with_random_weights(network_class: Any, config: Any, tokenizer: Any, seed: 
 
 
 def frequency_score(train: Tokens, other: Tokens, vocabulary_size: int) -> float:
-    """Mean log-probability of a token by its frequency in other texts, nats per token.
+    """Mean log-probability of tokens by their frequency in other texts, nats per token.
 
     One is added to the count of each token of the vocabulary. This is the score at every mask size of the
     best model that ignores the context.

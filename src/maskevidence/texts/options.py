@@ -1,4 +1,4 @@
-"""The options of masked language models and their texts."""
+"""Options of masked language models and their texts."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -22,7 +22,11 @@ Tokenizer = Annotated[
     str | None, Option("The model's tokenizer, if it is not stored with the model.", "FOLDER|NAME")
 ]
 
-AllowUnknown = Annotated[bool, Option("Accept more than 20 % unknown tokens.")]
+AllowUnknown = Annotated[bool, Option("Accept more than 20 % unknown letters.")]
+
+SkipEmpty = Annotated[bool, Option("Leave out rows without text, and say how many.")]
+
+Upper = Annotated[bool, Option("Make small letters capital: soft-masked proteins and DNA.")]
 
 Pattern = Annotated[
     str | None,
@@ -35,7 +39,7 @@ Pattern = Annotated[
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How a masked language model and its tokenizer are loaded, and where it computes."""
+    """Options to load a masked language model and its tokenizer, and to choose its device."""
 
     panel: ClassVar[str] = "Model"
 
@@ -70,7 +74,7 @@ class CheckpointOptions:
 
 @dataclass(frozen=True)
 class TextOptions(Sample):
-    """How a masked language model is loaded, and how the texts that it scores are read and encoded."""
+    """Options to load a masked language model, and to read and encode the texts to score."""
 
     kind: ClassVar[str] = "texts"
     panel: ClassVar[str] = "Texts"
@@ -88,6 +92,8 @@ class TextOptions(Sample):
     whole_words: Annotated[bool, Option("With leave-one-out: hide whole words.")] = False
     word_l2r: Annotated[bool, Option("With leave-one-out: hide later pieces of the word, too.")] = False
     allow_unknown: AllowUnknown = False
+    skip_empty: SkipEmpty = False
+    upper: Upper = False
     recipe: Annotated[
         RecipeName | None,
         Option("Texts, tokens and masks as the public evaluation of these diffusion models has them."),
@@ -96,13 +102,13 @@ class TextOptions(Sample):
 
     @property
     def hides_words(self) -> str | None:
-        """The flag that hides other pieces of a word, if there is one."""
+        """The flag that hides other pieces of the same word, or None."""
         return "--whole-words" if self.whole_words else "--word-l2r" if self.word_l2r else None
 
 
 @dataclass(frozen=True)
 class ScoredTextOptions(TextOptions):
-    """The options of texts that are scored, alone or as pairs."""
+    """`TextOptions`, plus the second texts of pairs."""
 
     against: Annotated[
         str | None,

@@ -1,6 +1,8 @@
-"""Texts cut into tokens by a tokenizer of Hugging Face, and the special tokens it puts around them."""
+"""Cut texts into tokens by a Hugging Face tokenizer; find its special tokens."""
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,11 +14,15 @@ NO_WORD = -1
 _AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 _MAX_RESIDUES = 64
 _PROBE = "MKTA"
+# Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese
+_NO_BLANKS = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 SPACED = "the tokenizer wants spaces between residues; sequences without spaces got them"
 
 
 class Pieces(NamedTuple):
-    """The tokens of one text, or of a part of it, without special tokens.
+    """The tokens of a text or part of a text, without special tokens.
 
     `word` and `bytes_each` have an entry per token; they are None if the tokenizer does not know.
     """
@@ -27,7 +33,7 @@ class Pieces(NamedTuple):
     n_bytes: int | None
 
     def part(self, start: int, stop: int) -> "Pieces":
-        """The tokens from `start` up to `stop`."""
+        """The tokens from `start` to before `stop`."""
         word = None if self.word is None else self.word[start:stop]
         each = None if self.bytes_each is None else self.bytes_each[start:stop]
         return Pieces(self.ids[start:stop], word, each, None if each is None else sum(each))
@@ -37,7 +43,7 @@ NOTHING = Pieces([], [], [], 0)
 
 
 class Frame(NamedTuple):
-    """The special tokens around one text, or around and between two."""
+    """The special tokens around a text, or around and between two texts."""
 
     before: list[int]
     between: list[int]
@@ -50,7 +56,7 @@ class Frame(NamedTuple):
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
-    """The tokens of each text, as the tokenizer's plain call gives them without special tokens.
+    """Cut each text into tokens by a plain call of the tokenizer, without special tokens.
 
     Special tokens that a text spells out are treated as text. Spaces between the letters of a protein are no
     bytes.
@@ -70,7 +76,7 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
 
 
 def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:
-    """What finds the special tokens that a text spells out; None if there are none."""
+    """A pattern for special tokens spelled out in a text; None if there are no special tokens."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     names = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
     if not names:
@@ -79,7 +85,7 @@ def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:
 
 
 def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[int]) -> Pieces:
-    """The tokens of a text that spells out special tokens, which are cut into smaller pieces.
+    """Cut a text that spells out special tokens; these are split into smaller pieces.
 
     A tokenizer written in Python cannot split a special token and cut the rest as ever, and a unigram model
     has the special tokens in its vocabulary: there the text is cut around them, and they into characters.
@@ -99,7 +105,7 @@ def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[i
 
 
 def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[Pieces]:
-    """The tokens of each text; special tokens in it are one token each, or with `split` several."""
+    """Cut each text into tokens; with `split`, spelled-out special tokens are split, too."""
     fast = bool(getattr(tokenizer, "is_fast", False))
     residues = reads_residues(tokenizer)
     if residues and wants_spaces(tokenizer):
@@ -121,21 +127,24 @@ def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[P
             pieces.append(Pieces(list(ids), list(range(len(ids))), list(map(n_bytes_of, letters)), n_bytes))
             continue
         if not fast:
-            pieces.append(Pieces(list(ids), None, None, n_bytes))
+            found = _starts(text, tokenizer.convert_ids_to_tokens(ids), tokenizer.unk_token)
+            each = None if found is None else _bytes_each(text, found, n_bytes, residues)
+            pieces.append(Pieces(list(ids), None, each, n_bytes))
             continue
         word = [NO_WORD if w is None else w for w in encoded.word_ids(position)]
         starts = [start for start, _ in encoded["offset_mapping"][position]]
+        word = _words_apart(text, starts, word) if without_blanks(text) else word
         pieces.append(Pieces(list(ids), word, _bytes_each(text, starts, n_bytes, residues), n_bytes))
     return pieces
 
 
 def n_bytes_of(text: str) -> int:
-    """The number of bytes of a text in UTF-8."""
+    """The number of UTF-8 bytes of a text."""
     return len(text.encode("utf-8", errors="replace"))
 
 
 def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> list[int]:
-    """Bytes from each token's first character up to the next one's; the first begins at the text's start."""
+    """Bytes from each token's first character to the next token's; the first token starts at 0."""
     if not starts:
         return []
     edges = np.maximum.accumulate(np.array([0, *starts[1:], len(text)]))
@@ -145,8 +154,48 @@ def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> l
     return np.diff(edges).tolist()
 
 
+def _starts(text: str, tokens: list[str], unknown: str | None) -> list[int] | None:
+    """Where each token begins, if the known ones spell the text but for what is unknown between them.
+
+    Example:
+        >>> _starts("MKaaT", ["M", "K", "<unk>", "T"], "<unk>"), _starts("MKT", ["m", "k", "t"], None)
+        ([0, 1, 2, 4], None)
+    """
+    starts, end, open_ended = [], 0, False
+    for token in tokens:
+        if token == unknown:
+            start, width = end, 0 if open_ended else 1
+        else:
+            word = token.removeprefix("##")
+            start, width = text.find(word, end), len(word)
+            if start < 0 or (not open_ended and text[end:start].strip()):
+                return None
+        starts.append(start)
+        end, open_ended = start + width, token == unknown
+    return starts
+
+
+def without_blanks(text: str) -> bool:
+    """Whether a text has letters of a script that puts no blanks between words."""
+    return not text.isascii() and _NO_BLANKS.search(text) is not None
+
+
+def _words_apart(text: str, starts: list[int], word: list[int]) -> list[int]:
+    """The words, where a token in a script without blanks is one of its own; parts of a character are one."""
+    first = [text[start:].lstrip()[:1] or " " for start in starts]
+    numbers, number = [], 0
+    for k, sign in enumerate(first):
+        apart = (
+            k and (_NO_BLANKS.match(sign) or _NO_BLANKS.match(first[k - 1])) and starts[k] != starts[k - 1]
+        )
+        own = apart and not unicodedata.category(sign).startswith("M")
+        number += bool(k and (word[k] != word[k - 1] or own))
+        numbers.append(NO_WORD if word[k] == NO_WORD else number)
+    return numbers
+
+
 def joined(texts: Sequence[Pieces]) -> Pieces:
-    """All texts as one; bytes of texts without a token, such as empty lines, count with the next token."""
+    """Join texts into one; bytes of texts without a token, such as empty lines, count for the next token."""
     ids: list[int] = []
     word: list[int] = []
     each: list[int] = []
@@ -164,11 +213,52 @@ def joined(texts: Sequence[Pieces]) -> Pieces:
     complete = len(each) == len(ids)
     counts = [text.n_bytes for text in texts]
     n_bytes = None if None in counts else sum(count or 0 for count in counts)
-    return Pieces(ids, word if complete else None, each if complete else None, n_bytes)
+    return Pieces(ids, word if len(word) == len(ids) else None, each if complete else None, n_bytes)
+
+
+def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
+    """How much of some texts is unknown to the tokenizer, of how much, in bytes, or in tokens if need be.
+
+    One unknown token may stand for many letters.
+    """
+    n_tokens, n_all = (sum(p.ids.count(unknown) for p in pieces), sum(len(p.ids) for p in pieces))
+    if n_tokens == 0 or any(piece.bytes_each is None for piece in pieces):
+        return n_tokens, n_all, "tokens"
+    of_token = [pair for p in pieces for pair in zip(p.ids, p.bytes_each or [], strict=True)]
+    return sum(n for number, n in of_token if number == unknown), sum(n for _, n in of_token), "bytes"
+
+
+def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -> tuple[list[str], list[str]]:
+    """The texts as their tokens tell them: a tokenizer may lose capitals, accents, blanks, unknown letters.
+
+    A note says what is lost. Blanks count where a text has some: none are lost of a molecule.
+    """
+    residues, spelled, lost = reads_residues(tokenizer), [], Counter[str]()
+    for text, pieces in zip(texts, cut, strict=True):
+        letters, told = "".join(text.split()), text.strip()
+        if residues and tokenizer.unk_token_id not in pieces.ids:
+            spelled.append(letters)
+            continue
+        for clean in (
+            False,
+            True,
+        ):  # blanks before a comma that the tokenizer's own decoder knows are not lost
+            read = tokenizer.decode(pieces.ids, clean_up_tokenization_spaces=clean).strip()
+            if read == told:
+                break
+        found = "".join(read.split())
+        spelled.append(found if letters == told or residues else read)
+        if found != letters:
+            lost["capital letters" if found == letters.lower() else "letters or accents"] += 1
+        elif read != told and letters != told:
+            lost["blanks"] += 1
+    listed = ", ".join(f"{what} are lost in {n:,}" for what, n in lost.items())
+    note = f"the tokens do not spell the texts: {listed} of {len(texts):,}; bits per byte do not count these"
+    return spelled, [note] if lost else []
 
 
 def reads_residues(tokenizer: Any) -> bool:
-    """Whether the tokens are the residues of proteins: the amino acids, each a capital letter, and signs."""
+    """Whether the tokens are residues of proteins: amino acids as capital letters, and signs."""
     if len(tokenizer) > _MAX_RESIDUES:
         return False
     words = {word for word in tokenizer.get_vocab() if len(word) == 1 or not word.startswith(("<", "["))}
@@ -176,7 +266,7 @@ def reads_residues(tokenizer: Any) -> bool:
 
 
 def wants_spaces(tokenizer: Any) -> bool:
-    """Whether a tokenizer of residues knows them only with spaces in between, as that of ProtBERT does."""
+    """Whether a tokenizer of residues needs spaces between them, as ProtBERT's does."""
     together, apart = (
         tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("".join(_PROBE), " ".join(_PROBE))
     )
@@ -184,7 +274,7 @@ def wants_spaces(tokenizer: Any) -> bool:
 
 
 def with_spaces(text: str) -> str:
-    """A sequence with spaces between its letters; a text that has spaces stays as it is.
+    """Put spaces between the letters of a sequence, unless the text has spaces already.
 
     Example:
         >>> with_spaces("MKT"), with_spaces("M K T")
@@ -194,7 +284,7 @@ def with_spaces(text: str) -> str:
 
 
 def frame_of(tokenizer: Any, *, pair: bool) -> Frame:
-    """The special tokens that a tokenizer puts around one text, or around two."""
+    """The special tokens that a tokenizer puts around one text or two."""
     texts = ("a", "b") if pair else ("a",)
     rest = list(tokenizer(*texts)["input_ids"])
     gaps = []
@@ -211,7 +301,7 @@ def frame_of(tokenizer: Any, *, pair: bool) -> Frame:
 
 
 def check_segments(tokenizer: Any, separator_id: int) -> None:
-    """Raise an InputError unless the segment of a token is the number of separators before it."""
+    """Check that a token's segment equals the number of separators before it."""
     encoded = tokenizer("a", "b")
     before = np.cumsum(np.array(encoded["input_ids"]) == separator_id)
     before[1:], before[0] = before[:-1].copy(), 0

@@ -1,13 +1,12 @@
-"""Masked language models: they are loaded, texts are read and encoded, a run's texts are read again."""
+"""Load masked language models, read and encode texts, and reopen a run's texts."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import FEWEST
@@ -15,12 +14,14 @@ from maskevidence.core.masks.by_name import DesignWord, parse_design
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.hub import check_revision
+from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import place_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import DataSource
-from maskevidence.runs.prepared import Prepared
+from maskevidence.runs.prepared import Prepared, recorded
 from maskevidence.texts.encoding import Joining
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.masked_lm import MaskedLM
@@ -28,7 +29,7 @@ from maskevidence.texts.options import CheckpointOptions, ScoredTextOptions, Tex
 from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
-from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords
+from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
 
 
 def prepare(
@@ -61,21 +62,24 @@ def prepare(
 def prepare_pairs(
     model: str, data: str, design: MaskDesign, options: ScoredTextOptions
 ) -> tuple[Prepared, Prepared]:
-    """The same for the first and for the second texts of pairs, which have the same ids."""
+    """Prepare the first and the second texts of pairs; both have the same ids."""
     _check(model, design, options)
-    both = [read(data, each) for each in (options, replace(options, text=options.against))]
+    required = [str(options.text), str(options.against)]
+    both = [read(data, replace(options, text=column), required) for column in required]
     for texts, (column,) in both:
         for row, text in enumerate(texts[column]):
             if not text.strip():
                 place = place_of(row, texts.lines)
-                raise InputError(f"{data!r} has an empty text in column {column!r}, {place}; leave it out")
+                raise InputError(
+                    f"{data!r} has an empty text in column {column!r}, {place}; leave it out (--skip-empty)"
+                )
     loaded = load_text_model(model, options.checkpoint)
     first, second = (_encoded(model, data, loaded, *each, options) for each in both)
     return first, second
 
 
 def _with_recipe(options: TextOptions) -> TextOptions:
-    """The options with the block size of the recipe, if they have none of their own."""
+    """Fill in the recipe's block size if the options have none."""
     if options.recipe is None or options.block_size is not None:
         return options
     return replace(options, block_size=RECIPES[options.recipe].block_size)
@@ -98,7 +102,7 @@ def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
 def _encoded(
     model: str, data: str, loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
 ) -> Prepared:
-    """The texts as tokens of a loaded model."""
+    """Encode the texts for a loaded model."""
     checkpoint = options.checkpoint
     recipe = None if options.recipe is None else RECIPES[options.recipe]
     with progress("encoding texts", len(texts)) as advance:
@@ -122,6 +126,7 @@ def _encoded(
     if options.hides_words:
         wrap = partial(WholeWords, texts=encoded, left_to_right=options.word_l2r)
         notes.append(HIDDEN_LATER if options.word_l2r else HIDDEN_TOGETHER)
+        notes += notes_on_words(encoded, (text for column in scored for text in texts[column]))
     if checkpoint.bf16:
         notes.append("computed under bfloat16 autocast")
     tokenizer = checkpoint.tokenizer
@@ -132,6 +137,7 @@ def _encoded(
         name=data,
         fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
         text_fingerprint=texts.fingerprint(),
+        spelled_fingerprint=encoded.tokens.spelled_fingerprint(),
         n_observations=len(encoded.tokens),
         columns=list(texts.columns),
         notes=notes,
@@ -144,6 +150,11 @@ def _encoded(
         encoded.tokens,
         source,
         load=partial(_load_again, _full_path(model), elsewhere, wrap),
+        in_float32=partial(
+            _load_again, _full_path(model), replace(elsewhere, bf16=False, dtype="float32"), wrap
+        )
+        if recorded(loaded)["dtype"] in ("bfloat16", "float16") and _fits_in_float32(loaded)
+        else None,
         revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
         texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
@@ -155,12 +166,14 @@ def _encoded(
         "id_column": options.id_column,
         "block_size": options.block_size,
         "context_field": options.context_field,
+        "skip_empty": ",".join(texts.skipped) or None,
+        "upper": options.upper or None,
     }
     return prepared.read_with(data, of_reading)
 
 
 def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
-    """Where a recipe is from, and what the user chose in place of it, one sentence each."""
+    """Notes on a recipe's source and on the user's departures from it, one sentence each."""
     if options.recipe is None:
         return []
     recipe = RECIPES[options.recipe]
@@ -179,15 +192,15 @@ def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
 
 
 def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
-    """A hash of encoded texts: of the names of their columns, the tokens, their roles and their ids."""
-    digest = hashlib.sha256("\x1f".join(columns).encode())
-    for part in (tokens.ids, tokens.values, tokens.maskable, tokens.context):
-        digest.update(np.ascontiguousarray(part.numpy()).tobytes())
-    return digest.hexdigest()
+    """Hash encoded texts: column names, tokens, roles and ids."""
+    return digest("\x1f".join(columns), tokens.ids, tokens.values, tokens.maskable, tokens.context)
 
 
-def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
-    """The texts, and the one or two columns of them that are scored."""
+def read(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple[Texts, list[str]]:
+    """Read the texts; return them with the one or two columns to score.
+
+    With --skip-empty, rows without text in a required column are left out, by default in a scored one.
+    """
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
@@ -200,6 +213,8 @@ def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
         id_column=options.id_column,
         limit=options.limit,
         running=options.block_size is not None and options.recipe is None,
+        skip_empty=required if options.skip_empty else None,
+        upper=options.upper,
     )
     scored = [texts.columns[0]] if columns is None else columns
     if prompts in scored:
@@ -208,14 +223,20 @@ def read(data: str, options: TextOptions) -> tuple[Texts, list[str]]:
 
 
 def reopen(source: DataSource) -> Texts:
-    """The texts of a run, read again by the name and with the options that run.json records."""
-    limit = source.options.get("limit")
+    """Read a run's texts again, with the name and options in run.json."""
+    limit, skipped = (source.options.get(name) for name in ("limit", "skip_empty"))
     assert not isinstance(limit, str)
-    return read_texts(source.name, source.columns, limit=limit)
+    return read_texts(
+        source.name,
+        source.columns,
+        limit=limit,
+        skip_empty=None if skipped is None else str(skipped).split(","),
+        upper=bool(source.options.get("upper")),
+    )
 
 
 def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:
-    """Load a masked language model as the options want it.
+    """Load a masked language model with the given options.
 
     Args:
         model: its folder, or OWNER/NAME on the hub.
@@ -246,18 +267,26 @@ def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOption
 def _load_again(
     model: str, checkpoint: CheckpointOptions, wrap: Callable[[MaskedLM], WholeWords] | None
 ) -> Any:
-    """The same model in another process; `wrap` is given if other pieces of a word are hidden, too."""
+    """Load the model in another process; `wrap` hides further pieces of a word."""
     loaded = load_text_model(model, checkpoint)
     return loaded if wrap is None else wrap(loaded)
 
 
+def _fits_in_float32(model: MaskedLM) -> bool:
+    """Whether the weights of a model fit into half of the free memory of its device again, in float32."""
+    device, free = model.device, free_memory()
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    return free is None or 4 * sum(weight.numel() for weight in model.parameters()) < free / 2
+
+
 def _full_path(name: str) -> str:
-    """The full path of a file or folder, for processes elsewhere; the name of a model on the hub as it is."""
+    """Resolve the path of a file or folder for other processes; leave hub names alone."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
-    """log p of each token given all others, nats, from the scores of a leave-one-out run."""
+    """log p of each token given all others, nats, from a leave-one-out run's scores."""
     tokens = prepared.tokens
     row_of_id = {int(number): row for row, number in enumerate(tokens.ids)}
     columns = [row.nonzero().flatten() for row in tokens.maskable]

@@ -1,4 +1,4 @@
-"""The designs by which the repositories of diffusion language models publish their numbers."""
+"""Mask designs used in the repositories of diffusion language models for their published numbers."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -90,12 +90,12 @@ class RandomTime(RandomSize):
         return self.blocks is None
 
     def _blocks(self, n_tokens: Integers) -> tuple[Integers, Integers]:
-        """The number of tokens of each observation's whole blocks, and the number of its blocks."""
+        """Tokens per whole block, and blocks per observation."""
         size = n_tokens if self.blocks is None else np.full_like(n_tokens, self.blocks)
         return size, -(-(n_tokens + self.offset) // np.maximum(size, 1))
 
     def _within(self, n_tokens: Integers, index: Integers) -> tuple[Integers, Integers, Integers]:
-        """The block of each mask, its number of tokens, and that of the tokens after it."""
+        """Each mask's block, the number of tokens in it, and the number of tokens after it."""
         size, n_blocks = self._blocks(n_tokens)
         block = index % n_blocks
         end = np.minimum((block + 1) * size - self.offset, n_tokens)
@@ -113,7 +113,7 @@ class RandomTime(RandomSize):
         return super().unknown_error(n_tokens, masks)
 
     def enough_draws(self, n_tokens: Integers, masks: Masks) -> int:
-        """As for `RandomSize`, where each block is as an observation of its own."""
+        """As for `RandomSize`, with each block counted as an observation."""
         size, n_blocks = self._blocks(n_tokens)
         return super().enough_draws(np.repeat(np.minimum(size, n_tokens), n_blocks), masks)
 
@@ -186,7 +186,7 @@ class RandomTime(RandomSize):
 
 @dataclass(frozen=True)
 class LLaDA(MaskDesign):
-    """The masks of LLaDA's likelihood: independent subsets, whose sizes are evenly spaced within a batch.
+    """The masks of LLaDA's likelihood: random subsets whose sizes are evenly spaced within a batch.
 
     With k uniform on 1..n, the b masks of a batch have the sizes ((round(k + i·n/b) - 1) mod n) + 1, i =
     0..b-1, rounded half to even. Where n/b times some i ends in 1/2, even sizes are drawn more often than odd

@@ -1,4 +1,4 @@
-"""The conventions of published perplexities of diffusion language models: their texts, tokens and masks.
+"""The conventions behind published perplexities of diffusion language models: texts, tokens and masks.
 
 A recipe gives defaults to options that exist without it; options that the user gives win. Where a convention
 is biased, the result says by how much (`MaskDesign.weight_by_size`).
@@ -14,7 +14,7 @@ _TIMES = "eps=0.001,noise-eps=0.001"
 
 @dataclass(frozen=True)
 class PublishedRecipe:
-    """The convention of a repository.
+    """The convention of one repository.
 
     Attributes:
         source: the repository and its files.
@@ -37,7 +37,7 @@ class PublishedRecipe:
     apart: str = ""
 
     def to_dict(self, name: str) -> dict[str, Any]:
-        """What a result says of its recipe."""
+        """The recipe's entries in a result, as JSON values."""
         return {"name": name, "source": self.source, "number": self.number, "per": self.per}
 
 

@@ -1,9 +1,10 @@
-"""maskevidence score --against: both texts of each pair by one model, and which of them is more probable."""
+"""maskevidence score --against: score both texts of each pair by one model and compare them."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from maskevidence.command import scoring as numbers
+from maskevidence.command.drawing import drawing_for
 from maskevidence.command.options import RunOptions
 from maskevidence.command.result import Result
 from maskevidence.core.comparing.pairs import pair_texts
@@ -26,21 +27,18 @@ FOLDERS = ("text", "against")  # the runs of the first and of the second texts
 def score_pairs(
     model: str, data: str, word: DesignWord, options: ScoredTextOptions, run: RunOptions
 ) -> Result:
-    """Score both texts of each pair by the same masks, as far as their lengths allow, and subtract."""
+    """Score both texts of each pair, with the same masks where lengths allow, and subtract the scores."""
     _check(word, options, run)
     key = MaskKey(options.seed, word.masks)
     runs = [replace(run, out=None if run.out is None else run.out / name) for name in FOLDERS]
-    existing = numbers.existing_design(word.design, None if run.overwrite else runs[0].out)
-    design = word.design if existing is None else word.design.continuing(existing, word.named)
-    scoring = Scoring(design, key, per_token=word.per_token)
+    drawing = drawing_for(word, runs[0])
+    scoring = Scoring(drawing.design, key, per_token=word.per_token)
     for each in runs:
         numbers.check_folder(each, model, scoring)
-    both = prepare_pairs(model, data, design, options)
-    notes = dict.fromkeys(note for ready in both for note in ready.notes)
-    if existing is None:
-        longest = max(both, key=lambda ready: int(ready.tokens.n_tokens.max()))
-        scoring, noted = numbers.with_enough_draws(scoring, word, longest)
-        notes |= dict.fromkeys(noted.notes)
+    both = prepare_pairs(model, data, drawing.design, options)
+    longest = max(both, key=lambda ready: int(ready.tokens.n_tokens.max()))
+    scoring, noted, _ = drawing.of(scoring, longest)
+    notes = dict.fromkeys(note for ready in (*both, noted) for note in ready.notes)
     first, second = (_estimate(model, *each, scoring) for each in zip(both, runs, strict=True))
     dtypes = [recorded(ready.model)["dtype"] for ready in both]
     pairs = pair_texts(first, second, (str(options.text), str(options.against)), dtypes=dtypes)
@@ -65,7 +63,7 @@ def _estimate(model: str, ready: Prepared, run: RunOptions, scoring: Scoring) ->
 
 
 def _check(word: DesignWord, options: ScoredTextOptions, run: RunOptions) -> None:
-    """Refuse what pairs do not have, before a model is loaded."""
+    """Refuse options that pairs do not support, before a model is loaded."""
     if options.text is None:
         raise InputError("--against names the second texts of pairs; name the first ones, too: --text COLUMN")
     if "," in options.text or options.text == options.against:

@@ -1,4 +1,4 @@
-"""The texts of a run, read again for a report."""
+"""Read the texts of a run again for a report."""
 
 from maskevidence.command.pages.reading import Content, Contents, Reason, TextContent
 from maskevidence.runs import Manifest
@@ -6,7 +6,7 @@ from maskevidence.texts.prepared_texts import reopen
 
 
 def read_texts_again(manifest: Manifest) -> Contents | Reason | None:
-    """The texts of a run; None if they have changed."""
+    """Read the texts of a run again; None if they have changed."""
     data = manifest.data
     if "block_size" in data.options:
         return "The observations are blocks of running text; the run does not record which text they hold."

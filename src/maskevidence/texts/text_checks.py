@@ -1,4 +1,4 @@
-"""Texts: their bytes, which of their tokens are scored, unknown tokens, and the limit of their length."""
+"""Checks of texts: bytes, scored tokens, unknown tokens, and the length limit."""
 
 import re
 from dataclasses import replace
@@ -7,6 +7,7 @@ import torch
 
 from maskevidence.core.check.findings import Finding, failed, noted, passed, skipped
 from maskevidence.core.check.trial import Trial, check
+from maskevidence.texts.pieces import n_unknown, tokenize
 
 _MOST_UNKNOWN = 0.2
 _MOST_ROWS = 64
@@ -21,7 +22,9 @@ _CUT = "how long texts are shortened"
     explains=False,
 )
 def n_bytes(trial: Trial) -> Finding:
-    """`n_bytes`, the denominator of bits per byte, is the number of UTF-8 bytes of an observation's text."""
+    """`n_bytes`, the denominator of bits per byte, equals the number of UTF-8 bytes of each observation's
+    text.
+    """
     n_bytes, texts = trial.data.n_bytes, trial.texts
     if n_bytes is None:
         return skipped("the observations have no n_bytes")
@@ -52,13 +55,13 @@ def n_bytes(trial: Trial) -> Finding:
 
 
 def _bytes_of(fields: tuple[str, ...]) -> int:
-    """The UTF-8 bytes of an observation's texts; spaces between the residues of a protein do not count."""
+    """The UTF-8 bytes of an observation's texts, without the spaces between residues of a protein."""
     letters = ["".join(field.split()) if _RESIDUES.fullmatch(field) else field for field in fields]
     return sum(len(field.encode("utf-8", errors="replace")) for field in letters)
 
 
 def _is_full(trial: Trial, row: int) -> bool:
-    """Whether an observation has as many tokens as the model reads, so that its text may have been cut."""
+    """Whether an observation fills the model's length, so that its text may have been cut."""
     limit = getattr(trial.model, "max_tokens", None)
     n_present = int((trial.data.maskable | trial.data.context)[row].sum())
     return limit is not None and n_present >= limit
@@ -71,7 +74,7 @@ def _is_full(trial: Trial, row: int) -> bool:
     explains=False,
 )
 def scored_tokens(trial: Trial) -> Finding:
-    """The scored tokens are those of the text: all of them, no prompt and no special token."""
+    """Exactly the tokens of the text are scored: all of them, and no prompts or special tokens."""
     data, tokenizer = trial.data, getattr(trial.model, "tokenizer", None)
     if tokenizer is None:
         return skipped("the model has no tokenizer")
@@ -109,16 +112,19 @@ def scored_tokens(trial: Trial) -> Finding:
 
 @check("unknown tokens", "Tokens that the tokenizer does not know were counted.", explains=False)
 def unknown(trial: Trial) -> Finding:
-    """Few tokens are unknown: their probability says nothing about the text behind them."""
+    """Few tokens are unknown: an unknown token's probability says nothing about its text."""
     unknown_id = getattr(getattr(trial.model, "tokenizer", None), "unk_token_id", None)
     if unknown_id is None:
         return skipped("the model has no tokenizer with an unknown token")
-    data = trial.data
-    count, n_tokens = int((data.maskable & (data.values == unknown_id)).sum()), int(data.maskable.sum())
-    share = count / n_tokens
+    data, unit = trial.data, "tokens"
+    count, n_all = int((data.maskable & (data.values == unknown_id)).sum()), int(data.maskable.sum())
+    if count and trial.texts is not None:  # one token may stand for many letters
+        texts = [field for fields in trial.texts for field in fields]
+        count, n_all, unit = n_unknown(tokenize(trial.model.tokenizer, texts), unknown_id)
+    share = count / n_all
     status = failed if share > _MOST_UNKNOWN else noted if count else passed
     return status(
-        f"{count:,} of {n_tokens:,} tokens are unknown ({share:.1%})",
+        f"{count:,} of {n_all:,} {unit} are unknown ({share:.1%})",
         largest=share,
         allowed=_MOST_UNKNOWN,
         n_rows=len(data),
@@ -134,7 +140,7 @@ def unknown(trial: Trial) -> Finding:
     explains=False,
 )
 def length_limit(trial: Trial) -> Finding:
-    """The model refuses a text that is longer than it reads, and does not cut it in silence."""
+    """The model refuses a text longer than its limit, and does not cut it silently."""
     limit = getattr(trial.model, "max_tokens", None)
     if limit is None:
         return skipped("the model names no limit (max_tokens)")

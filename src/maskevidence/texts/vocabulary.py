@@ -1,4 +1,4 @@
-"""Tokenizers from a vocab.txt and a pattern: a regular expression splits texts, and parts are whole words."""
+"""Tokenizers from a vocab.txt and a pattern that splits texts into the vocabulary's words."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _SPECIAL = {
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    """The words of a `vocab.txt`, one per line, in the order of their numbers."""
+    """Read the words of a `vocab.txt`, one per line, in the order of their ids."""
     with reading(file):
         content = file.read_bytes()
     try:
@@ -84,7 +84,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def letter_tokenizer(sequences: Sequence[str]) -> Any:
-    """A tokenizer whose tokens are the single letters of some sequences, in alphabetical order.
+    """A tokenizer with one token per letter that occurs in the sequences, in alphabetical order.
 
     Example:
         >>> tokenizer = letter_tokenizer(["ACGT"])

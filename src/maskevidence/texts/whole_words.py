@@ -1,4 +1,4 @@
-"""Pieces of a word hidden together, for the pseudo-log-likelihood of models that read word pieces."""
+"""Hide all pieces of a word together, for the pseudo-log-likelihood of word-piece models."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,15 +13,35 @@ from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.encoding import EncodedTexts
 from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.pieces import without_blanks
 
 HIDDEN_TOGETHER = "all tokens of a word are hidden together"
 HIDDEN_LATER = "the later tokens of a word are hidden together with each token (PLL-word-l2r)"
+NO_BLANKS = (
+    "in a script without blanks (Chinese, Japanese, Thai, ...) each token is a word, where otherwise the "
+    "whole text would be one"
+)
 WHOLE_WORDS = f"{MASS} of a token given all other words"
 WORD_L2R = f"{WHOLE_WORDS} and the earlier tokens of its own"
 
 
+def notes_on_words(encoded: EncodedTexts, texts: Iterable[str]) -> list[str]:
+    """What a word is in scripts without blanks, and how many texts are one word and hidden at once."""
+    notes = [NO_BLANKS] if any(map(without_blanks, texts)) else []
+    if encoded.words is not None:
+        scored = encoded.tokens.maskable
+        last = encoded.words.masked_fill(~scored, -1).amax(1, keepdim=True)
+        n_whole = int((((encoded.words == last) | ~scored).all(1) & (scored.sum(1) > 1)).sum())
+        if n_whole:
+            notes.append(
+                f"{n_whole:,} of {len(encoded.tokens):,} observations are one word: their whole text is "
+                "hidden at once"
+            )
+    return notes
+
+
 class WholeWords(nn.Module):
-    """A masked language model that hides other pieces of a word together with a hidden one.
+    """A masked language model that hides the other pieces of a hidden token's word, too.
 
     With the leave-one-out design, token j of word w scores log p(x_j | all words but w), so that the sum is
     the pseudo-log-likelihood with whole-word masking; or with `left_to_right`, log p(x_j | all words but w,
@@ -60,12 +80,12 @@ class WholeWords(nn.Module):
     def timed_batches(
         self, n_present: Int64[np.ndarray, " n_pairs"]
     ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
-        """The same, in calls of a size that the first calls have shown to be fast."""
+        """Split rows into calls as the model's `timed_batches` does."""
         return self.model.timed_batches(n_present)
 
     @property
     def call_note(self) -> str | None:
-        """What a trial of `timed_batches` has found."""
+        """The result of the trial of `timed_batches`, or None."""
         return self.model.call_note
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -74,7 +94,7 @@ class WholeWords(nn.Module):
         return torch.where(masked, self.model.log_conditionals(tokens, widened), 0.0)
 
     def widened(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """The tokens that are hidden: the masked ones, and other or later ones of their words, (B, D)."""
+        """Add the other, or only the later, pieces of masked tokens' words to the mask, shape (B, D)."""
         words = self._words[torch.searchsorted(self._ids, tokens.ids.cpu())].to(masked.device)
         hidden, place = torch.zeros_like(masked), torch.arange(masked.shape[1], device=masked.device)
         for row in range(len(masked)):
@@ -85,5 +105,5 @@ class WholeWords(nn.Module):
         return hidden
 
     def fingerprint_settings(self) -> dict[str, Any]:
-        """Those of the model, and whether earlier pieces stay visible."""
+        """The model's settings, and whether earlier pieces stay visible."""
         return self.model.fingerprint_settings() | ({"left_to_right": True} if self.left_to_right else {})

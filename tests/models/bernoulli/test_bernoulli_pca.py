@@ -493,3 +493,24 @@ def test_a_tolerance_that_is_not_reached_is_an_error_that_names_the_reached_one(
     model.integration = Importance(64)
     with pytest.raises(me.NumericalError, match=r"reached \S+ nats with at most 256 nodes, tolerance 1e-09"):
         model.integrate(tokens, tolerance=1e-9, most_nodes=256)
+
+
+@pytest.mark.parametrize(("n_components", "scale"), [(1, 1.5), (1, 4.0), (2, 1.0)])
+def test_a_tenth_of_the_rows_chooses_the_nodes_that_all_need(n_components: int, scale: float) -> None:
+    """The nodes are those of all rows judged against the integral to 10⁻⁶, and good enough for all."""
+    rng = np.random.default_rng(0)
+    loadings = torch.from_numpy(scale * rng.normal(size=(40, n_components)))
+    model = me.models.BernoulliPCA.from_parameters(loadings)
+    tokens = model.tokens(model.sample(1500, seed=1))
+    integral, nodes = model.integrate(tokens), model.integration
+    assert integral.error <= 1e-6
+    note = model.refine(tokens)
+    assert note.endswith("on 150 of 1,500")
+    chosen = model.integration
+    while True:
+        model.integration = nodes
+        off = (model.log_evidence(tokens) - integral.log_evidence).abs().mean().item()
+        if off <= 0.01:
+            break
+        nodes = nodes.finer()
+    assert chosen == nodes

@@ -97,7 +97,7 @@ ONE_EACH = "one positive number for each row of the loadings"
     [
         (
             lambda: me.models.FactorAnalysis(7, 2).fit(varied() * [1, 1, 1, 1, 0, 1, 1]),
-            "column 4 is constant, its noise",
+            "column 4 does not vary, its variance",
         ),
         (lambda: _with_noise(1.0, 1.0), ONE_EACH),
         (lambda: _with_noise(1.0, 1.0, 0.0), ONE_EACH),

@@ -11,6 +11,7 @@ import torch
 import maskevidence as me
 import slow_em
 from maskevidence.core.errors import ConvergenceWarning
+from maskevidence.tables.gaussian import missing_values
 from maskevidence.tables.gaussian.missing_values import FullLikelihood, LowRankLikelihood, gather_rows
 from oracles import GaussianModel, parameters_of
 
@@ -48,6 +49,21 @@ def test_the_fit_has_no_gradient(new: Callable) -> None:
     model.log_evidence(model.tokens(x)).mean().backward()
     for parameter in model.parameters():
         assert parameter.grad.abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("share", "by_em"), [(0.1, True), (0.25, True), (0.5, False)])
+def test_em_and_the_ascent_find_the_same_maximum(
+    share: float, by_em: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few holes EM ends, in fewer steps than the ascent; with many the ascent is as if alone."""
+    x = table(share=share)
+    fast = me.models.Gaussian(n_features=D).fit(x)
+    monkeypatch.setattr(missing_values, "_EM_STEPS", 0)
+    slow = me.models.Gaussian(n_features=D).fit(x)
+    assert fast.score_samples(x).mean() == pytest.approx(slow.score_samples(x).mean(), abs=1e-9)
+    torch.testing.assert_close(fast.covariance, slow.covariance, rtol=1e-3, atol=1e-4)
+    assert (fast.n_iterations < slow.n_iterations) == by_em
+    assert by_em or torch.equal(fast.covariance, slow.covariance)
 
 
 @models
@@ -142,6 +158,9 @@ class TestObjective:
         found = objective(point)
         of_mean, of_factor = objective.parts(found.metric(found.gradient))
         new_mean, new = slow_em.full_step(self.X, (mean, covariance))
+        whole = objective.em(objective.parts(point)[0], factor @ factor.T)
+        np.testing.assert_allclose(whole[0] * rows.scale + rows.shift, new_mean, rtol=1e-9)
+        np.testing.assert_allclose(whole[1] * np.outer(rows.scale, rows.scale), new, rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(of_mean * rows.scale, new_mean - mean, rtol=1e-6)
         change = (of_factor @ factor.T + factor @ of_factor.T) * np.outer(rows.scale, rows.scale)
         expected = new + np.outer(new_mean - mean, new_mean - mean) - covariance  # about the old mean

@@ -11,9 +11,11 @@ import torch
 
 import maskevidence as me
 from architectures import ARCHITECTURES, MASK, N_IDS, network, some_tokens
+from maskevidence.core.support import devices
 from maskevidence.core.tokens import Tokens
+from maskevidence.texts import masked_lm
 from maskevidence.texts.masked_head import log_softmax, target_log_probs
-from maskevidence.texts.masked_lm import FLOAT32_ON_GPU, MaskedLM
+from maskevidence.texts.masked_lm import FLOAT32_ON_CPU, FLOAT32_ON_GPU, MaskedLM
 from text_models import small_bert, small_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
@@ -327,6 +329,32 @@ def test_float32_on_a_gpu_names_bfloat16(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(MaskedLM, "device", torch.device("cuda"))
     assert FLOAT32_ON_GPU in load().notes
     assert FLOAT32_ON_GPU not in load(bfloat16=True).notes + load(dtype="bfloat16").notes
+
+
+def test_float32_names_bfloat16_where_the_processor_and_the_model_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = small_tokenizer()
+    MaskedLM(small_bert(tokenizer), tokenizer).save(tmp_path / "model")
+    monkeypatch.setattr(devices, "_CPU", tmp_path / "cpuinfo")
+
+    def noted(flags: str, many: int = 1, **options: Any) -> bool:
+        (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : fpu {flags} sse\n")
+        devices.multiplies_in_bfloat16.cache_clear()
+        monkeypatch.setattr(masked_lm, "_MANY_WEIGHTS", many)
+        loaded = MaskedLM.from_pretrained(tmp_path / "model", device="cpu", **options)
+        return FLOAT32_ON_CPU in loaded.notes
+
+    assert noted("avx512_bf16")
+    assert noted("amx_bf16 amx_tile")
+    assert not noted("avx512f avx512_bf16x")
+    assert not noted("avx512_bf16", many=10**6)
+    assert not noted("avx512_bf16", dtype="bfloat16")
+    assert not noted("avx512_bf16", bfloat16=True)
+    (tmp_path / "cpuinfo").unlink()
+    devices.multiplies_in_bfloat16.cache_clear()
+    assert not devices.multiplies_in_bfloat16()
+    devices.multiplies_in_bfloat16.cache_clear()
 
 
 def few_heads(folder: Path, heads: int) -> MaskedLM:

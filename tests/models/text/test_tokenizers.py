@@ -156,13 +156,15 @@ def test_spaces_are_put_between_residues_where_the_tokenizer_wants_them(tmp_path
 def test_unknown_tokens_are_counted_warned_of_and_refused(tmp_path: Path) -> None:
     tokenizer = prot_bert(tmp_path)
     assert encode_texts(tokenizer, SPACED).notes == (RESIDUES_NOTE,)
-    with pytest.warns(UnknownTokensWarning, match=r"6 of 100 tokens \(6.00%\) are \[UNK\]"):
+    with pytest.warns(UnknownTokensWarning, match=r"6 of 100 letters \(6.00%\) are \[UNK\]"):
         encode_texts(tokenizer, [" ".join("M" * 94 + "j" * 6)])
     few = encode_texts(tokenizer, [" ".join("M" * 99 + "j")])
-    assert "1 of 100 tokens (1.00%) are [UNK]" in few.notes[0]
+    assert "1 of 100 letters (1.00%) are [UNK]" in few.notes[0]
     small = [protein.lower() for protein in PROTEINS]
     for options in (Encoding(), Encoding(block_size=3)):
-        with pytest.raises(me.InputError, match=r"51 of 51 .* capital letters, .* --allow-unknown"):
+        with pytest.raises(
+            me.InputError, match=r"51 of 51 letters .* capital ones with --upper.* --allow-unknown"
+        ):
             encode_texts(tokenizer, small, options)
     with pytest.warns(UnknownTokensWarning, match="51 of 51"):
         assert len(encode_texts(tokenizer, small, Encoding(allow_unknown=True)).tokens) == 4

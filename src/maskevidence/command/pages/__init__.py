@@ -1,1 +1,1 @@
-"""Pages of reports: self-contained, on one or more runs."""
+"""Self-contained report pages on one or more runs."""

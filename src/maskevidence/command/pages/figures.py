@@ -1,4 +1,4 @@
-"""Figures of the report: the curves of the runs, and how far each is below the curve of the best one."""
+"""Figures of the report: curves of the runs, and their distances below the best run's curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,8 +23,8 @@ _UNITS = (
 
 
 def figures_of_curves(runs: Sequence[ReportedRun], comparison: Comparison | None) -> list[Figure]:
-    """The curves of all runs, and how far each is below the curve of the best one."""
-    numbers = {run.name: place for place, run in enumerate(runs)}  # which decide the colours
+    """Draw the curves of all runs, and how far each is below the best run's curve."""
+    numbers = {run.name: place for place, run in enumerate(runs)}  # run numbers, which determine the colours
     curves = {run.name: run.estimate.curve for run in runs if run.estimate is not None}
     figures = [_of_curves("Score by mask size", curves, "score", numbers)]
     behind = () if comparison is None else comparison.behind
@@ -54,7 +54,7 @@ def _of_curves(
     picture = replace(picture, lines=lines, y_limits=window)
     notes = [_CUT] if window is not None else []
     notes += [
-        f"The bands of {name} are far wider than the curves differ and left out; the table has the errors."
+        f"The bands of {name} exceed the curves' differences and are left out; the table has the errors."
         for name in left_out
     ]
     if all(len(curve.score) == 1 for curve in curves.values()):
@@ -67,7 +67,7 @@ def _of_curves(
 
 
 def hopeless_bands(lines: Sequence[Line]) -> list[str]:
-    """The names of the bands whose median width exceeds twice the span of all lines.
+    """Name the bands whose median width exceeds twice the span of all lines.
 
     Example:
         >>> from maskevidence.core.show.pictures import Band
@@ -86,7 +86,7 @@ def hopeless_bands(lines: Sequence[Line]) -> list[str]:
 
 
 def y_window(lines: Sequence[Line]) -> tuple[float, float] | None:
-    """A vertical axis for lines that a few wide bands would press flat; None where all bands fit.
+    """Limits of the vertical axis if a few wide bands would flatten the lines; None if all bands fit.
 
     It holds every line, and around them half of their span or three times the median half-width of the
     bands, whichever is more.
@@ -109,7 +109,7 @@ def y_window(lines: Sequence[Line]) -> tuple[float, float] | None:
 
 
 def _in_words(label: str, curve: Curve) -> str:
-    """One sentence on the shape of a curve."""
+    """Describe the shape of a curve in one sentence."""
     first, last = typeset(float(curve.score[0]), 3), typeset(float(curve.score[-1]), 3)
     start, end = (typeset(100 * float(curve.rate[place]), 1) for place in (0, -1))
     if len(curve.score) == 1:
@@ -118,7 +118,7 @@ def _in_words(label: str, curve: Curve) -> str:
 
 
 def _table(curves: Mapping[str, Curve], *, by_size: bool) -> Table:
-    """The points of the curves, thinned evenly where there are many."""
+    """A table of the curves' points, thinned evenly if there are many."""
     several = len(curves) > 1
     columns = ["run"] * several + (["size"] if by_size else []) + ["hidden"]
     columns += ["score", "mask_se", "data_se", "masks"]

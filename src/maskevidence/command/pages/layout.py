@@ -1,4 +1,4 @@
-"""One HTML file without scripts or requests: sections of sentences, tables, pictures and cards."""
+"""Lay out one HTML file without scripts or requests: sections of sentences, tables, pictures and cards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from maskevidence.core.support.provenance import versions
 
 
 class Html(str):
-    """Markup, which is shown as it is; other text is escaped."""
+    """Markup to be shown as it is; plain text is escaped."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture with a heading."""
+    """A picture with heading, description and notes."""
 
-    title: str  # its heading
+    title: str  # heading
     picture: Picture
-    summary: str  # what it shows, for readers who cannot see it
-    numbers: Table | None = None  # the numbers of the picture, folded below it
-    notes: Sequence[str] = ()  # below the picture
+    summary: str  # description for readers who cannot see the picture
+    numbers: Table | None = None  # the numbers in a table folded below the picture
+    notes: Sequence[str] = ()  # notes below the picture
 
 
 Block = str | Html | Table | Picture | Figure
@@ -35,18 +35,18 @@ Block = str | Html | Table | Picture | Figure
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that its first lines link to."""
+    """A section of the page, linked from the top."""
 
-    key: str  # its id
-    title: str  # its heading; empty for none
-    parts: Sequence[Block]  # what it shows, in order
+    key: str  # id
+    title: str  # heading; "" for none
+    parts: Sequence[Block]  # content in order
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def document(title: str, sections: Sequence[Section]) -> str:
-    """The whole file."""
+    """Render the whole HTML file."""
     style = resources.files("maskevidence.command.pages").joinpath("page.css").read_text(encoding="utf-8")
     today = datetime.now().astimezone().date()
     generator = f"maskevidence {versions()['maskevidence']}"
@@ -79,7 +79,7 @@ def _section(section: Section) -> str:
 
 
 def _shown(part: Block, key: str, section: Section) -> str:
-    """One part; `key` begins the ids of a picture."""
+    """Render one part; `key` is the prefix of a picture's ids."""
     if isinstance(part, Html):
         return part
     if isinstance(part, str):
@@ -97,36 +97,36 @@ def _shown(part: Block, key: str, section: Section) -> str:
 
 
 def _drawn(picture: Picture, summary: str, key: str) -> str:
-    """A picture in a box that scrolls where it would get too small to read, with a hint there."""
+    """Put a picture in a box that scrolls on narrow screens, with a hint there."""
     box = f'<div class="picture" tabindex="0" role="group" aria-label="{text(summary)}">'
     hint = '<p class="note hint">The picture goes on to the right: swipe or scroll it.</p>'
     return f"{box}{svg(picture, summary, key)}</div>{hint}"
 
 
 def note(words: str) -> Html:
-    """A sentence in small letters."""
+    """A sentence in small print."""
     return Html(f'<p class="note">{text(words)}</p>')
 
 
 def caution(words: str) -> Html:
-    """A sentence that a reader must not miss."""
+    """A highlighted sentence."""
     return Html(f'<p class="caution" role="note">{text(words)}</p>')
 
 
 def notes(sentences: Sequence[str]) -> list[Block]:
-    """Sentences as a list in small letters; nothing without any."""
+    """A list of sentences in small print; [] without sentences."""
     items = "".join(f"<li>{text(sentence)}</li>" for sentence in sentences)
     return [Html(f'<ul class="note">{items}</ul>')] if items else []
 
 
 def folded(summary: str, tables: Sequence[Table]) -> Html:
-    """Tables that a click shows."""
+    """Tables that unfold on a click."""
     shown = "".join(table(each, each.title or summary) for each in tables)
     return Html(f"<details><summary>{text(summary)}</summary>{shown}</details>")
 
 
 def side_by_side(of_runs: dict[str, dict[str, str]]) -> list[Table]:
-    """Two tables of names and values: what differs, with a column for each run, and what all runs share.
+    """Two tables: entries that differ, with one column per run, and entries common to all runs.
 
     Example:
         >>> tables = side_by_side({"a": {"seed": "0", "model": "x"}, "b": {"seed": "0", "model": "y"}})

@@ -1,4 +1,4 @@
-"""The report: one self-contained page on one or more runs, which opens without a network."""
+"""The report: one self-contained page on one or more runs, readable without a network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,7 +68,7 @@ def write_report(
 
 
 def check_report_file(path: Path) -> None:
-    """Refuse a path that no page can be written to."""
+    """Raise an InputError for a path that no page can be written to."""
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; give a file, such as {path / 'report.html'}")
     if path.suffix.lower() not in (".html", ".htm"):
@@ -76,7 +76,7 @@ def check_report_file(path: Path) -> None:
 
 
 def render(reported: Sequence[ReportedRun] | Page, observations: int = N_SHOWN) -> str:
-    """The page as HTML; see `write_report`."""
+    """Render the page as HTML; see `write_report`."""
     if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
         import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
@@ -108,7 +108,7 @@ def _sections_of_runs(runs: Sequence[ReportedRun], observations: int) -> list[Se
 
 
 def _compared(runs: Sequence[ReportedRun]) -> tuple[Comparison | None, list[str]]:
-    """The comparison of the finished runs, if they score the same observations, and what it leaves out."""
+    """Compare the finished runs if they score the same observations; remark on runs left out."""
     finished = {run.name: run.run for run in runs if run.finished and run.estimate is not None}
     remarks = [
         f"{run.name} is not finished and is left out of the comparison."
@@ -126,7 +126,7 @@ def _compared(runs: Sequence[ReportedRun]) -> tuple[Comparison | None, list[str]
 def _of_compared(
     runs: Sequence[ReportedRun], comparison: Comparison, remarks: Sequence[str], noun: str
 ) -> Section:
-    """The answer, the ranking, what is not known, and all numbers of the runs."""
+    """A section with the conclusion, the ranking, open questions, and all numbers of the runs."""
     page = comparison.page(noun)
     unknown = [each for each in comparison.behind if each.verdict in ("proves nothing", "not known")]
     whys = [sentence(verdict(each, digits_for(each.standard_error), typeset, noun)) for each in unknown]
@@ -147,7 +147,7 @@ def _of_one(run: ReportedRun, noun: str) -> Section:
 
 
 def _tables(runs: Sequence[ReportedRun], noun: str) -> list[Table]:
-    """The numbers of all runs, each with what a reader must know before them."""
+    """Tables of the numbers of all runs, cautions first."""
     of_runs: dict[str, dict[str, str]] = {}
     for run in runs:
         entries = of_runs.setdefault(run.name, {"run": _subject(run)})
@@ -162,12 +162,12 @@ def _tables(runs: Sequence[ReportedRun], noun: str) -> list[Table]:
 
 
 def _numbers(run: ReportedRun, noun: str) -> Page:
-    """The numbers of a run that has an estimate."""
+    """The page of numbers of a run that has an estimate."""
     return page_of_numbers(run.numbers, noun, run.manifest.data.token)
 
 
 def _caution(run: ReportedRun, noun: str) -> str | None:
-    """What a reader must know before the numbers of a run, if anything."""
+    """A caution on the numbers of a run; None if there is none."""
     if run.estimate is None:
         return (
             f"This run is not finished and has no scores of whole {noun}s yet. Run its command again to "
@@ -184,7 +184,7 @@ def _caution(run: ReportedRun, noun: str) -> str | None:
 
 
 def _meanings(runs: Sequence[ReportedRun], noun: str) -> list[Block]:
-    """What the numbers and their errors mean."""
+    """Explain the numbers and their errors."""
     kinds = dict.fromkeys(run.estimate.kind for run in runs if run.estimate is not None)
     if not kinds:
         return []
@@ -200,7 +200,7 @@ def _meanings(runs: Sequence[ReportedRun], noun: str) -> list[Block]:
 
 
 def _curves(runs: Sequence[ReportedRun], comparison: Comparison | None) -> list[Section]:
-    """The section of the curves; none without an estimate."""
+    """The section of curves; [] without an estimate."""
     estimates = [run.estimate for run in runs if run.estimate is not None]
     if not estimates:
         return []
@@ -212,7 +212,7 @@ def _curves(runs: Sequence[ReportedRun], comparison: Comparison | None) -> list[
 
 
 def _how_made(runs: Sequence[ReportedRun], noun: str) -> Section:
-    """What decides the numbers of all runs, and the notes on them."""
+    """A section with the settings of all runs and the notes on them."""
     made = {run.name: provenance(run, noun) for run in runs}
     of_notes: dict[str, list[str]] = {}
     for run in runs:
@@ -227,11 +227,11 @@ def _how_made(runs: Sequence[ReportedRun], noun: str) -> Section:
 
 
 _WORDS = {"masks_per_size": "{} masks per size"}
-_EACH = 2**16  # replicates, more than draws: each draw is a replicate of its own
+_EACH = 2**16  # more replicates than draws: each draw is a replicate
 
 
 def provenance(run: ReportedRun, noun: str = "observation") -> dict[str, str]:
-    """What decides the numbers of a run, by name."""
+    """The settings behind the numbers of a run, by name."""
     manifest, estimate = run.manifest, run.estimate
     data = manifest.data
     settings = ", ".join(
@@ -278,14 +278,14 @@ def _title(runs: Sequence[ReportedRun]) -> str:
 
 
 def _subject(run: ReportedRun) -> str:
-    """Model and data in a few words."""
+    """Name model and data briefly."""
     words, revision = run.manifest.model_words, run.manifest.revision
     model = _short(run.manifest.model) + (f" (revision {revision})" if revision else "")
     return f"{f'{words} ({model})' if words else model} on {_short(run.manifest.data.name)}"
 
 
 def _short(name: str) -> str:
-    """A name for a heading: the last part of a path, or the last two if the last is "model"."""
+    """Shorten a path for a heading to its last part, or to two parts if the last is "model"."""
     path = Path(name)
     if not path.is_absolute() and len(path.parts) <= 2:
         return name

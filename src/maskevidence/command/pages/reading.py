@@ -1,4 +1,4 @@
-"""The runs of a report, and their observations read again from the source and checked against the run."""
+"""Read the runs of a report and, from their sources, the observations."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -28,42 +28,42 @@ from maskevidence.runs.summary import beside_masks
 
 @dataclass(frozen=True)
 class TextContent:
-    """An observation that is text."""
+    """A text observation."""
 
-    text: str  # the scored text; the two texts of a pair are on separate lines
-    prompt: str | None = None  # text that was always visible and is not scored
+    text: str  # the scored text; a pair of texts is on separate lines
+    prompt: str | None = None  # visible text that is not scored
 
 
 @dataclass(frozen=True)
 class RowContent:
-    """An observation that is a row of numbers."""
+    """A row of a table."""
 
-    columns: tuple[str, ...]  # D names
-    values: Float64[np.ndarray, " D"]  # NaN where missing
-    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the words of columns of words
+    columns: tuple[str, ...]  # D column names
+    values: Float64[np.ndarray, " D"]  # values, NaN if missing
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # words of the columns of words
 
     def cell(self, column: int) -> float | str:
-        """A cell as a number or a word."""
+        """Return a cell as a number or word."""
         return cell_value(self.values[column], self.levels.get(self.columns[column]))
 
 
 @dataclass(frozen=True)
 class ImageContent:
-    """An observation that is an image."""
+    """An image."""
 
     pixels: UInt8[np.ndarray, "H W C"]  # levels 0..255; C is 1 or 3
-    # row and column of the pixel of each token, shape (D, 2); None if tokens are square patches
+    # row and column of each token's pixel, shape (D, 2); None if tokens are square patches
     place: np.ndarray | None = None
-    row: RowContent | None = None  # the columns of a table behind the pixels; None for an image file
+    row: RowContent | None = None  # table columns of the pixels; None for an image file
 
 
 Content = TextContent | RowContent | ImageContent
-Contents = Callable[[int], Content | None]  # by the id of an observation
-Reason = str  # a sentence, in place of contents that cannot be shown
+Contents = Callable[[int], Content | None]  # maps an id to the content of the observation
+Reason = str  # why contents cannot be shown, one sentence
 
 
 def read_back(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | Reason:
-    """Read the observations of a run again.
+    """Read the observations of a run again from the source.
 
     The data are read by the name and with the options in the manifest, and are shown only if they have the
     fingerprint of the run.
@@ -89,20 +89,20 @@ _SAME = OF_A_DENSITY | {"approximate"}
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One run, as far as it is scored."""
+    """A finished or unfinished run in a report."""
 
-    name: str  # unique among the runs of a report
-    manifest: Manifest  # what decides the numbers of the run
-    # over all observations of a finished run, or over those of an unfinished run that have all their masks;
+    name: str  # unique among the runs of the report
+    manifest: Manifest  # the content of run.json
+    # over all observations, or over the observations of an unfinished run that have all their masks;
     # None if there are none
     estimate: EvidenceEstimate | None
-    n_blocks: int  # number of blocks of rows of the run
+    n_blocks: int  # number of blocks of rows
     n_done: int  # number of blocks that have all their masks
-    folder: Path  # the run directory
+    folder: Path  # run directory
 
     @property
     def kind(self) -> Kind:
-        """The kind of its observations; an empty one for a run that Python saved without data."""
+        """The kind of the observations; a bare `Kind` if Python saved the run without data."""
         return Kind() if self.manifest.data.kind is None else kind_named(self.manifest.data.kind)
 
     @property
@@ -112,7 +112,7 @@ class ReportedRun:
 
     @property
     def closed_form(self) -> float | None:
-        """The mean log evidence of the observations in closed form; None where it is not known."""
+        """Mean closed-form log evidence of the observations; None if not known."""
         assert self.estimate is not None
         if self.estimate.closed_form is not None:
             return float(self.estimate.closed_form.mean())
@@ -120,7 +120,7 @@ class ReportedRun:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the closed form of each observation is known, and is what the masks estimate."""
+        """Whether each observation's closed form is known and is the quantity that the masks estimate."""
         return (
             self.estimate is not None
             and self.estimate.closed_form is not None
@@ -129,39 +129,39 @@ class ReportedRun:
 
     @property
     def values(self) -> Float64[np.ndarray, " n_observations"]:
-        """The number of each observation, nats: in closed form if that is known, otherwise by its masks."""
+        """Log evidence of each observation, nats: the closed form if known, else the masks' estimate."""
         assert self.estimate is not None
         exact = self.estimate.closed_form if self.is_exact else None
         return self.estimate.per_observation if exact is None else exact
 
     @property
     def n_tokens(self) -> Integer[np.ndarray, " n_observations"]:
-        """The number of tokens of each observation."""
+        """Number of tokens of each observation."""
         assert self.estimate is not None
         return self.estimate.record.n_tokens
 
     @cached_property
     def contents(self) -> Contents | Reason:
-        """What the observations are, read again from their source."""
+        """The contents of the observations, read again from their source."""
         assert self.estimate is not None
         return read_back(self.manifest, self.estimate.ids)
 
     @property
     def run(self) -> Run:
-        """The run in the form that other commands use; it must have an estimate."""
+        """The run in the form that other commands use; needs an estimate."""
         assert self.estimate is not None
         return Run(self.manifest, self.estimate, ())
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """The content of estimate.json, with the log evidence in closed form where it is known."""
+        """The content of estimate.json, with the closed-form log evidence if known."""
         assert self.estimate is not None
         exact = {"closed_form": self.closed_form, "closed_form_se": self.estimate.closed_form_se}
         return self.run.result() | exact
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
-    """Read the runs in these folders, and name each by the end of its path.
+    """Read runs, and name each by the end of its path.
 
     Raises:
         InputError: a folder holds no run, or a damaged or changed one.
@@ -171,13 +171,13 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of each path, as many as are needed to tell the paths apart.
+    """Shorten each path to the fewest last parts that distinguish it from the others.
 
     Example:
         >>> _short_names([Path("runs/a/x"), Path("runs/b/x")])
         ['a/x', 'b/x']
     """
-    parts = [Path(os.path.realpath(path)).parts for path in paths]  # loops of links, too
+    parts = [Path(os.path.realpath(path)).parts for path in paths]  # also resolves loops of links
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
         if len(set(names)) == len(set(parts)):
@@ -201,14 +201,14 @@ def _read(name: str, path: Path) -> ReportedRun:
 
 
 def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]]) -> EvidenceEstimate | None:
-    """The estimate over the observations that have all their masks; None if there are none."""
+    """Estimate from the observations that have all their masks; None without such observations."""
     if not parts:
         return None
     table, design = ScoreTable.join([table for table, _ in parts]).sorted(), manifest.mask_design()
     _, first, observation, counts = np.unique(
         table.id, return_index=True, return_inverse=True, return_counts=True
     )
-    # A policy may take fewer steps than it counts; the parts of a single repeat have whole observations.
+    # A policy may take fewer steps than planned; with a single repeat, parts hold whole observations.
     done = ((design.n_repeats == 1) | (counts == n_masks(design, table.n_tokens[first])))[observation]
     if not done.any():
         return None
@@ -218,5 +218,5 @@ def _estimate_of_done(manifest: Manifest, parts: Sequence[tuple[ScoreTable, int]
 
 
 def noun_of(runs: Sequence[ReportedRun]) -> str:
-    """What an observation of these runs is, such as a text or a row; otherwise an observation."""
+    """The noun for one observation of these runs, such as "text" or "row"; "observation" if they differ."""
     return common_noun(run.manifest for run in runs)

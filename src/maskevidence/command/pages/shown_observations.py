@@ -1,4 +1,4 @@
-"""The observations of a report: how they spread, the outliers, and the hardest and the easiest in full."""
+"""The observations of a report: their spread, the outliers, and the hardest and easiest ones in full."""
 
 import base64
 import io
@@ -32,13 +32,13 @@ from maskevidence.core.show.pictures import Histogram
 from maskevidence.core.show.words import capital, cell_text, count, typeset
 from maskevidence.core.support.checks import some_of
 
-NAMED = 8  # outliers that are named on each side
-OUTLYING = 3.5  # robust standard deviations from the median
+NAMED = 8  # most outliers named on each side
+OUTLYING = 3.5  # robust standard deviations from the median that make an outlier
 _MAD_OF_NORMAL = 1.4826
 
 
 def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
-    """The positions of the values far below, and far above, the others; the farthest first.
+    """Find the values far below and far above the others; return their positions, farthest first.
 
     A value is far if it is more than 3.5 robust standard deviations (1.4826 times the median of the absolute
     deviations) from the median.
@@ -60,7 +60,7 @@ def outliers(values: Float64[np.ndarray, " N"]) -> tuple[list[int], list[int]]:
 def section_of_observations(
     run: ReportedRun, how_many: int, noun: str, *, several: bool = False
 ) -> list[Section]:
-    """The section on the observations of a run; none without an estimate, or where none is to be shown.
+    """The section on a run's observations; [] without an estimate or if none are asked for.
 
     Args:
         several: whether the page is about several runs, so that the heading names this one.
@@ -81,7 +81,7 @@ def section_of_observations(
 
 
 def spread_of(run: ReportedRun, noun: str) -> list[Block]:
-    """The outliers in words, and a histogram of the observations, per token where these differ in number.
+    """Describe the outliers, and draw a histogram; per token if observations differ in length.
 
     Returns:
         Nothing for fewer than 5 observations.
@@ -134,16 +134,16 @@ def _in_words(
 
 @dataclass(frozen=True)
 class ShownObservation:
-    """One observation of the page."""
+    """An observation on the page."""
 
-    id: int  # id of the observation
-    name: str  # its label, or its number if it has none
+    id: int  # id
+    name: str  # label, or noun and id
     log_evidence: float  # nats
     n_tokens: int  # number of tokens
-    content: Content | None  # what it is; None if that is not known
+    content: Content | None  # content; None if not known
     # log p of each token or cell given all others; None if not known
     scores: Float64[np.ndarray, " D"] | None
-    tokens: list[str] | None  # the tokens of a text, if they have scores
+    tokens: list[str] | None  # tokens of a text, if they have scores
 
     @property
     def per_token(self) -> float:
@@ -154,7 +154,7 @@ class ShownObservation:
 def find_extremes(
     run: ReportedRun, how_many: int, noun: str = "observation"
 ) -> tuple[list[ShownObservation], list[ShownObservation], Shades | None]:
-    """The hardest and the easiest observations by nats per token, and the shades of their tokens.
+    """The hardest and easiest observations by nats per token, and shades for their tokens.
 
     The hardest is the first of the hardest, the easiest the first of the easiest; where there are few, all
     are among the hardest. Without scores of tokens there are no shades.
@@ -191,7 +191,7 @@ def find_extremes(
 
 
 def _remarks(run: ReportedRun, *, has_scores: bool, coloured: bool) -> list[str]:
-    """Why observations are not shown, or not coloured."""
+    """Say why observations are not shown or not coloured."""
     remarks = [run.contents] if isinstance(run.contents, str) else []
     remarks += run.kind.remarks(has_scores=has_scores, coloured=coloured)
     if not has_scores and own_file(run.manifest.model) is not None:
@@ -207,14 +207,14 @@ def _legend(shades: Shades) -> Html:
 
 
 def _cards(title: str, listed: Sequence[ShownObservation], shades: Shades | None) -> Html:
-    """A heading, and one card for each observation."""
+    """A heading with one card per observation."""
     small = " pictures" if isinstance(listed[0].content, ImageContent) else ""
     cards = "\n".join(card(shown, shades) for shown in listed)
     return Html(f'<h3>{title}</h3>\n<ol class="cards{small}">\n{cards}\n</ol>')
 
 
 def card(shown: ShownObservation, shades: Shades | None) -> Html:
-    """An observation with its numbers, and its tokens or cells with theirs."""
+    """A card with an observation's numbers and content."""
     head = (
         f"<strong>{text(shown.name)}</strong> <span>{typeset(shown.per_token, 3)} nats/token</span> "
         f"<span>{typeset(shown.log_evidence, 2)} nats in all</span> "
@@ -239,11 +239,11 @@ def card(shown: ShownObservation, shades: Shades | None) -> Html:
     return Html(f'<li><p class="note head">{head}</p>{body}</li>')
 
 
-_Cell = tuple[str, str, float | None]  # the name of a column, its value, and the log-density if it is known
+_Cell = tuple[str, str, float | None]  # column name, value, and log-density if known
 
 
 def _chips(cells: Sequence[_Cell], shades: Shades | None) -> str:
-    """Tokens or cells with their log-probabilities."""
+    """Render tokens or cells with their log-probabilities."""
     chips = []
     for name, value, score in cells:
         step = "" if score is None or shades is None else f' class="shade-{shades.step(score)}"'
@@ -254,7 +254,7 @@ def _chips(cells: Sequence[_Cell], shades: Shades | None) -> str:
 
 
 def _cells(row: RowContent, scores: Sequence[float] | None) -> list[_Cell]:
-    """The cells of a row; scores are of those that are not missing."""
+    """The cells of a row; `scores` skips missing cells."""
     left = iter(scores or ())
     return [
         (column, cell_text(row.cell(j)), None if missing else next(left, None))
@@ -274,7 +274,7 @@ def _image(picture: ImageContent, name: str) -> str:
 
 
 def _shading(picture: ImageContent, scores: Sequence[float], shades: Shades, name: str) -> str:
-    """The shades of the tokens of an image, if the tokens are pixels or square patches."""
+    """Shade the tokens of an image, if they are pixels or square patches."""
     height, width, channels = picture.pixels.shape
     if picture.place is not None:
         if channels > 1 or len(picture.place) != len(scores):

@@ -1,4 +1,4 @@
-"""Scores of single tokens, and shades for them."""
+"""Scores of single tokens, and shades to show them."""
 
 import csv
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from maskevidence.runs.directory import TOKENS
 
 @dataclass(frozen=True)
 class Shades:
-    """Steps from certain (0, no shade) to least expected (5, the darkest)."""
+    """A scale from step 0, likely and without shade, to step 5, unlikely and darkest."""
 
-    edges: tuple[float, ...]  # five decreasing log-probabilities; a value at or above the first has step 0
-    names: tuple[str, ...]  # six phrases, one for each step
-    unit: str  # what the values are
+    edges: tuple[float, ...]  # five decreasing log-probabilities; values from the first upwards have step 0
+    names: tuple[str, ...]  # names of the six steps
+    unit: str  # quantity and unit of the values
 
     def step(self, log_prob: float) -> int:
-        """The shade of a log-probability.
+        """Map a log-probability to its step.
 
         Example:
             >>> of_probabilities().step(-0.01), of_probabilities().step(-10.0)
@@ -33,7 +33,7 @@ class Shades:
 
 
 def of_probabilities() -> Shades:
-    """Shades for words: the steps are at probabilities of 1/2, 1/10, 1/100, 1/1000 and 1/10,000."""
+    """Shades for discrete tokens, with steps at probabilities 1/2, 1/10, 1/100, 1/1000 and 1/10,000."""
     edges = tuple(float(np.log(p)) for p in (0.5, 0.1, 0.01, 0.001, 0.0001))
     first, *others = ("1/2", "1/10", "1/100", "1/1000", "1/10,000")
     names = (f"p ≥ {first}", *(f"≥ {share}" for share in others), f"< {others[-1]}")
@@ -41,7 +41,7 @@ def of_probabilities() -> Shades:
 
 
 def of_densities(scores: Sequence[Float64[np.ndarray, " D"]]) -> Shades:
-    """Shades for numbers, whose log-densities have no natural steps: the 50, 25, 10, 5 and 1 % quantiles."""
+    """Shades for log-densities, which have no natural steps: at the 50, 25, 10, 5 and 1 % quantiles."""
     values = np.concatenate(scores)
     edges = tuple(float(edge) for edge in np.quantile(values, (0.5, 0.25, 0.1, 0.05, 0.01)))
     shown = [typeset(edge) for edge in edges]
@@ -58,7 +58,7 @@ def scores_of_tokens(scores: ScoreTable, design: str) -> dict[int, Float64[np.nd
 
 
 def read_tokens(folder: Path, scores: dict[int, Float64[np.ndarray, " D"]]) -> dict[int, list[str]] | None:
-    """Read the tokens of each observation from tokens.csv; None unless the file holds these very scores."""
+    """Read the tokens of each observation from tokens.csv; None unless its scores equal `scores`."""
     if not (folder / TOKENS).is_file():
         return None
     try:

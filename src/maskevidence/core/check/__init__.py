@@ -1,1 +1,1 @@
-"""A referee for masked models: checks of the protocol that every number of this package rests on."""
+"""Checks that a masked model follows the protocol, on which every number of this package rests."""

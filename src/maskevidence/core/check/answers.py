@@ -1,4 +1,4 @@
-"""An answer is a tensor of log-probabilities, each of the hidden token at its place and at its own value."""
+"""Checks of the answer: its shape, its values, and that each token is scored at its own value and place."""
 
 import math
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from maskevidence.core.tokens import Tokens
 
 _OFFSETS = (-2, -1, 1, 2)
 _MOST_ROWS, _FEWEST_ROWS = 64, 8
-_BLOCK, _SHORTEST = 6, 4  # tokens that are hidden together, and of a row
-_LEAST = 0.5  # nats by which a neighbour's value has to be more likely
-_IMPOSSIBLE = -12.0  # the smallest log-probability that counts, so that no token outweighs all others
+_BLOCK, _SHORTEST = 6, 4  # tokens in a hidden block; fewest tokens of a row
+_LEAST = 0.5  # nats by which a neighbour's value must be more likely
+_IMPOSSIBLE = -12.0  # lower limit of log-probabilities, so that no single token dominates
 
 
 def word(model: object) -> Finding:
-    """`conditionals` is a word of the protocol; it decides what an estimate is called."""
+    """Check that `conditionals` is a word of the protocol."""
     did = f"The attribute `conditionals` was compared with {', '.join(get_args(Conditionals))}."
     try:
         check_conditionals(model)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def word(model: object) -> Finding:
     "the return value of log_conditionals(tokens, masked)",
 )
 def shape(trial: Trial, answer: Any) -> Finding:
-    """The answer is a tensor of shape (B, D) in single or double precision."""
+    """Check that the answer is a float32 or float64 tensor of shape (B, D)."""
     expected = tuple(trial.masked.shape)
     if not isinstance(answer, Tensor):
         return failed(
@@ -62,7 +62,7 @@ def shape(trial: Trial, answer: Any) -> Finding:
     explains=False,
 )
 def zeros(trial: Trial) -> Finding:
-    """The answer is exactly 0 where no token is masked: context and visible tokens are not scored."""
+    """Check that the answer is exactly 0 for visible, context and absent tokens."""
     tokens, empty = trial.tokens, torch.zeros_like(trial.masked)
     for answer, masked in ((trial.answer, trial.masked), (trial.ask(tokens, empty), empty)):
         wrong = ~masked & (answer != 0)
@@ -79,11 +79,11 @@ def zeros(trial: Trial) -> Finding:
 
 @check(
     "finite",
-    "The answers for the data were looked at, and those for hidden tokens with the smallest and the "
-    "largest value of their column.",
+    "Answers were checked for the data, and for hidden tokens with the smallest and the largest value of "
+    "their column.",
 )
 def finite(trial: Trial) -> Finding:
-    """Answers for the data are finite, and at the edges of each column's range they are numbers."""
+    """Check that answers are finite on the data and not NaN or +∞ at the extremes of each column."""
 
     def first(answer: Tensor, wrong: Bool[Tensor, "b D"]) -> str:
         row, column = torch.nonzero(wrong)[0].tolist()
@@ -99,19 +99,17 @@ def finite(trial: Trial) -> Finding:
         answer = trial.ask(trial.with_values(values, trial.masked))
         wrong = trial.masked & (torch.isnan(answer) | (answer == torch.inf))
         if bool(wrong.any()):
-            look_at = "what is divided or exponentiated at that value"
+            look_at = "divisions and exponentials at that value"
             return failed(first(answer, wrong) + " at an edge of the data's range", look_at=look_at)
         n_impossible += int((trial.masked & (answer == -torch.inf)).sum())
     if n_impossible:
-        message = (
-            f"{n_impossible} values at the edges of the data's range have probability 0 beside other rows"
-        )
+        message = f"{n_impossible} values at the edges of the data's range have probability 0 in other rows"
         return noted(message, look_at="whether such rows can be impossible")
-    return passed("all answers are finite, at the edges of the data's range, too")
+    return passed("all answers are finite, also at the edges of the data's range")
 
 
 def _edges(trial: Trial) -> Iterator[Tensor]:
-    """The smallest, then the largest value of each column, in the shape of the trial's values."""
+    """Yield the smallest, then the largest value of each column, expanded to the shape of the values."""
     data = trial.data
     if data.values.dtype == torch.bool:
         return
@@ -129,7 +127,7 @@ def _edges(trial: Trial) -> Iterator[Tensor]:
     "random numbers that are drawn anew in each call, or model.eval(), to be called before scoring",
 )
 def determinism(trial: Trial) -> Finding:
-    """The same call gives the same answer, and no dropout is on."""
+    """Check that a repeated call gives the same answer and that no dropout is on."""
     if active := active_dropout(trial.model):
         message = f"{len(active)} modules in training mode change the answers at random ({active[0]})"
         return failed(message, look_at="model.eval(), to be called before scoring")
@@ -141,7 +139,7 @@ def determinism(trial: Trial) -> Finding:
     "In each pair one hidden token got another value, then the others did; its answer was compared.",
 )
 def own_value(trial: Trial) -> Finding:
-    """Every hidden token is scored at its own value: the answer changes with it."""
+    """Check that the answer of a hidden token changes with the token's value."""
     column = trial.probe("own value")
     other, differs = trial.other_values("other values")
     row = torch.arange(len(column))
@@ -149,7 +147,7 @@ def own_value(trial: Trial) -> Finding:
     own = torch.zeros_like(trial.masked)
     own[row, column] = usable
     if not bool(usable.any()):
-        return skipped("the data have one value alone")
+        return skipped("all values of the data are equal")
     after = trial.ask(trial.with_values(other, own))
     certain = own & (trial.answer == 0) & (after == 0)
     if bool(certain.any()):
@@ -165,10 +163,10 @@ def own_value(trial: Trial) -> Finding:
     by_own = after - before != 0
     by_others = (with_others - before).abs() > trial.tolerance * (1 + before.abs())
     elsewhere = usable & ~by_own & by_others
-    if int(elsewhere.sum()) > int((usable & by_own).sum()):  # fewer of them are a leak
+    if int(elsewhere.sum()) > int((usable & by_own).sum()):  # fewer such tokens are a leak
         return failed(
             f"{float(elsewhere.sum() / usable.sum()):.0%} of the answers change with the value of another "
-            "hidden token, but not with that of their own",
+            "hidden token, but not with the value of their own token",
             look_at=f"the column whose value is taken for column {int(column[torch.nonzero(elsewhere)[0]])}",
         )
     share = float((by_own & usable).sum() / usable.sum())
@@ -178,12 +176,12 @@ def own_value(trial: Trial) -> Finding:
 @check(
     "context",
     "Half of the visible tokens of each row were made context, and the answers were compared.",
-    "tokens.visible(masked), which are the tokens to condition on: those of the context are among them",
+    "tokens.visible(masked), the tokens to condition on, which include the context",
 )
 def context(trial: Trial) -> Finding:
-    """A visible token that is made context changes no answer."""
+    """Check that turning visible tokens into context changes no answer."""
     tokens = trial.tokens
-    widened: Any = getattr(trial.model, "widened", None)  # of a model that hides whole words
+    widened: Any = getattr(trial.model, "widened", None)  # for models that hide whole words
     hidden = trial.masked if widened is None else widened(tokens, trial.masked)
     moved = tokens.maskable & ~hidden & (trial.noise("context") < 0.5)
     if not bool(moved.any()):
@@ -194,11 +192,11 @@ def context(trial: Trial) -> Finding:
 
 @check(
     "offset",
-    "At hidden tokens the values of hidden neighbours were put in, and those of other hidden tokens.",
+    "Hidden tokens got the values of hidden neighbours, then the values of other hidden tokens.",
     "an index that is off by one: special tokens at the start, or the logits of the next token",
 )
 def offset(trial: Trial) -> Finding:
-    """A token's own value is at least as likely at its place as the values of its neighbours.
+    """Check that a token's own value is at least as likely at its place as its neighbours' values.
 
     Tokens are hidden in blocks, so that the model sees a neighbour as little as any other hidden token. If
     the answers are read one place off, the neighbour's value is more likely than the token's own, and than
@@ -213,7 +211,7 @@ def offset(trial: Trial) -> Finding:
     neighbours = {step: _neighbours(masked, column, step) for step in _OFFSETS}
 
     def ask(source: Int64[Tensor, "n D"]) -> Float64[Tensor, "n D"]:
-        """The answers with the values of the source columns at the hidden tokens."""
+        """Return the answers when each hidden token takes the value of its source column."""
         copied = tokens.values.gather(1, like(source, tokens.values).expand_as(tokens.values))
         values = torch.where(like(masked, copied), copied, tokens.values)
         return trial.ask(replace(tokens, values=values), masked).clamp(min=_IMPOSSIBLE)
@@ -221,7 +219,7 @@ def offset(trial: Trial) -> Finding:
     try:
         own, other = ask(column), ask(other_column)
         by_offset = {step: ask(neighbour) for step, neighbour in neighbours.items()}
-    except Exception:  # each column has a domain of its own
+    except Exception:  # columns may differ in the values they allow
         return skipped("the model does not take the values of one column in another")
     numbers = {"n_rows": n_rows, "n_masks": n_rows, "allowed": _LEAST}
     largest, largest_z = -math.inf, 0.0
@@ -241,20 +239,20 @@ def offset(trial: Trial) -> Finding:
                 **numbers,
             )
     better = _t(own - other, other_column != column)[1]
-    message = f"own values are more likely than others, by {better:.3g} nats, and no neighbour's is"
+    message = f"own values are {better:.3g} nats more likely than others, and no neighbour's value is"
     if not better > 0:
         message = "own values are no more likely than others, and no neighbour's is"
     return passed(message, z=largest_z, largest=largest, **numbers)
 
 
 def _neighbours(masked: Bool[Tensor, "n D"], column: Int64[Tensor, "n D"], step: int) -> Int64[Tensor, "n D"]:
-    """The column at this distance where both columns are hidden, otherwise the column itself."""
+    """The column `step` to the right if it and the token itself are hidden, else the token's column."""
     neighbour = (column + step).clamp(0, column.shape[1] - 1)
     return torch.where(masked & masked.gather(1, neighbour), neighbour, column)
 
 
 def _hidden_blocks(trial: Trial) -> tuple[Tokens, Bool[Tensor, "n D"]]:
-    """Rows with half of their blocks of tokens hidden; short rows with one block of half the row."""
+    """Draw rows and hide half of their blocks of tokens; in short rows hide one block of half the row."""
     rng = trial.rng("offset")
     maskable = trial.data.maskable.cpu()
     long_enough = torch.nonzero(maskable.sum(1) >= _SHORTEST)[:, 0].numpy()
@@ -262,11 +260,11 @@ def _hidden_blocks(trial: Trial) -> tuple[Tokens, Bool[Tensor, "n D"]]:
     maskable = maskable[rows]
     n, width = maskable.shape
     n_tokens = maskable.sum(1, keepdim=True)
-    position = maskable.cumsum(1) - 1  # 0, 1, ... for the tokens of a row
+    position = maskable.cumsum(1) - 1  # position among the maskable tokens of the row
     start = torch.from_numpy(rng.integers(2**30, size=(n, 1)))
     is_hidden_block = torch.from_numpy(rng.random((n, width // _BLOCK + 2))) < 0.5
     in_blocks = is_hidden_block.gather(1, (position.clamp(min=0) + start % _BLOCK) // _BLOCK)
-    size = n_tokens // 2 + 1  # of the single block of a short row
+    size = n_tokens // 2 + 1  # length of the single block of a short row
     first = start % (n_tokens - size + 1)
     in_single = (position >= first) & (position < first + size)
     masked = maskable & torch.where(n_tokens < 3 * _BLOCK, in_single, in_blocks)
@@ -274,7 +272,7 @@ def _hidden_blocks(trial: Trial) -> tuple[Tokens, Bool[Tensor, "n D"]]:
 
 
 def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "n D"]:
-    """For each hidden token the column of a random other one; its own column if there is none."""
+    """For each hidden token, the column of another hidden token of the row; its own if there is none."""
     rng = trial.rng("another")
     column = np.tile(np.arange(masked.shape[1]), (len(masked), 1))
     for row, mask in enumerate(masked.cpu().numpy()):
@@ -286,7 +284,7 @@ def _other_columns(trial: Trial, masked: Bool[Tensor, "n D"]) -> Int64[Tensor, "
 
 
 def _t(difference: Float64[Tensor, "n D"], where: Bool[Tensor, "n D"]) -> tuple[float, float]:
-    """The mean of the rows' mean differences, in standard errors and in nats."""
+    """Average the differences within rows; return the mean over rows in standard errors and in nats."""
     rows = where.any(1)
     means = (torch.where(where, difference, 0.0).sum(1)[rows] / where.sum(1)[rows]).cpu().numpy()
     if len(means) < _FEWEST_ROWS or not np.isfinite(means).all():

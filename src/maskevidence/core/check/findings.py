@@ -1,4 +1,4 @@
-"""The finding of a check, the report of all checks of a model, and the bound of the statistical checks."""
+"""Findings of checks, the report of all checks, and the threshold of the statistical checks."""
 
 import math
 from collections import Counter
@@ -11,8 +11,8 @@ from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.shown import Shown
 
 Status = Literal["passed", "failed", "noted", "skipped"]
-FALSE_ALARMS = 1e-3  # of all statistical checks of one call together, on a sound model
-_N_TESTS = 11  # at most: the ids, 4 offsets, 2 high rates, and 4 of objectives and collators
+FALSE_ALARMS = 1e-3  # chance that a sound model fails any statistical check of a call
+_N_TESTS = 11  # upper limit: the ids, 4 offsets, 2 high rates, and 4 of objectives and collators
 _COLUMNS = ("check", "result", "rows", "masks", "bound", "what was found")
 
 
@@ -47,22 +47,22 @@ class Finding:
 
 
 def passed(found: str, **fields: Any) -> Finding:
-    """The check passed; its name and the counts of the trial are added by the `Check`."""
+    """A finding that passed; the `Check` adds its name and the counts of the trial."""
     return Finding("", "passed", found, **fields)
 
 
 def failed(found: str, **fields: Any) -> Finding:
-    """The check failed."""
+    """A finding that failed."""
     return Finding("", "failed", found, **fields)
 
 
 def noted(found: str, **fields: Any) -> Finding:
-    """The model may be sound, but readers of its numbers should know something."""
+    """A finding that does not fail the model but that readers of its numbers should know."""
     return Finding("", "noted", found, **fields)
 
 
 def skipped(reason: str) -> Finding:
-    """The check does not apply."""
+    """A finding of a check that does not apply."""
     return Finding("", "skipped", reason)
 
 
@@ -74,7 +74,7 @@ class CheckReport(Shown):
         model: the name of the model's class.
         findings: one per check, in the order of the checks.
         n_passes: how many rows with a mask went through the model.
-        seed: of the random rows, masks and replacements.
+        seed: the seed of the random rows, masks and replacements.
 
     Example:
         >>> report = CheckReport("Gaussian", (Finding("leak", "passed", "no answer changed"),), 8, 0)
@@ -89,16 +89,16 @@ class CheckReport(Shown):
 
     @property
     def failed(self) -> tuple[Finding, ...]:
-        """The checks that failed."""
+        """The findings that failed."""
         return tuple(finding for finding in self.findings if finding.status == "failed")
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
+        """True if no check failed."""
         return not self.failed
 
     def __getitem__(self, check: str) -> Finding:
-        """The finding of a check, by its name."""
+        """Return the finding of a check by name."""
         for finding in self.findings:
             if finding.check == check:
                 return finding
@@ -121,7 +121,7 @@ class CheckReport(Shown):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as content for JSON."""
+        """Return the report as JSON values."""
         return {
             "model": self.model,
             "ok": self.ok,
@@ -135,14 +135,14 @@ class CheckReport(Shown):
 
     @property
     def summary(self) -> str:
-        """One sentence: how many checks passed, failed, and so on."""
+        """One sentence: how many checks passed, failed, were noted or skipped."""
         counts = Counter(finding.status for finding in self.findings)
         order: tuple[Status, ...] = ("passed", "failed", "noted", "skipped")
         numbers = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
         return f"{self.model}: {numbers} ({self.n_passes:,} passes of the model)"
 
     def details(self) -> list[str]:
-        """One line per check that failed or noted something: what it does, and what to look at."""
+        """One line per failed or noted check: what was tested and where to look."""
         return [
             f"{finding.check} {finding.status}: {finding.did}"
             + (f" Look at {finding.look_at}." if finding.look_at else "")
@@ -163,7 +163,7 @@ class CheckReport(Shown):
 
 
 def critical(df: float) -> float:
-    """How many standard errors a statistical check allows, two-sided, with Bonferroni's correction per call.
+    """Two-sided critical value of a statistical check in standard errors, Bonferroni-corrected per call.
 
     Example:
         >>> round(critical(math.inf), 2), round(critical(15), 2)
@@ -173,7 +173,7 @@ def critical(df: float) -> float:
 
 
 def signs_by_chance(n_positive: int, n: int) -> bool:
-    """Whether random signs explain n_positive of n differences: a one-sided sign test, corrected as above.
+    """One-sided sign test: could n_positive of n differences be positive by chance? Corrected as `critical`.
 
     Example:
         >>> signs_by_chance(15, 16), signs_by_chance(16, 16)
@@ -186,12 +186,12 @@ def signs_by_chance(n_positive: int, n: int) -> bool:
 
 
 def _not_finite(value: object) -> bool:
-    """Whether a value is infinite or NaN, which JSON cannot hold."""
+    """True for an infinite or NaN float, which JSON cannot hold."""
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    """The row of a finding in the table."""
+    """One row of the report's table."""
     counts = (f"{n:,}" if n else "" for n in (finding.n_rows, finding.n_masks))
     allowed = "" if finding.allowed is None else f"{finding.allowed:.2g}"
     bound = allowed if finding.z is None else f"z = {finding.z:.1f}"

@@ -1,4 +1,4 @@
-"""The integral of a density over the real line, or over a range."""
+"""Adaptive quadrature of a density over the real line or a range."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,35 +10,35 @@ Floats = Float64[np.ndarray, " n"]
 More = Float64[np.ndarray, " m"]
 Density = Callable[[Floats], Floats]
 
-_BEYOND = 100.0 ** np.arange(-4, 7)  # widths of the points, on both sides of them
+_BEYOND = 100.0 ** np.arange(-4, 7)  # extra nodes on both sides, in ranges of the points
 _MOST_MODES, _ROUNDS = 16, 50
 _MOST_NODES = 8192
-# The rule of Lobatto with 4 nodes and Kronrod's extension to 7 (Gander and Gautschi, Adaptive quadrature
-# revisited, BIT 40, 2000, p. 84). Both have nodes at the ends, so that a narrow mode at an end is seen.
+# Lobatto's rule with 4 nodes and its Kronrod extension to 7 (Gander and Gautschi, Adaptive quadrature
+# revisited, BIT 40, 2000, p. 84). Both have nodes at the ends, so a narrow mode at an end is found.
 _NODE = np.array([-1, -np.sqrt(2 / 3), -np.sqrt(1 / 5), 0, np.sqrt(1 / 5), np.sqrt(2 / 3), 1])
 _WEIGHT = np.array([77, 432, 625, 672, 625, 432, 77]) / 1470
 _LOBATTO = np.array([1, 0, 5, 0, 5, 0, 1]) / 6
 
 
 class Integral(NamedTuple):
-    """Nodes of an integral, which is Σ exp(log_prob + log_weight)."""
+    """Nodes and weights of an integral, Σ exp(log_prob + log_weight)."""
 
     log_prob: Floats  # shape (n,); the log-density at the nodes
-    log_weight: Floats  # shape (n,); the log weight of each
-    error: float  # the sum of the errors of all intervals
-    grows: float | None  # the value towards which the density grows without end, if it does
+    log_weight: Floats  # shape (n,); the log weight of each node
+    error: float  # estimated error, summed over the intervals
+    grows: float | None  # the end towards which the density grows without bound; None if it does not
 
 
 def integrate(log_prob: Density, points: Floats, tolerance: float, *, line: bool = True) -> Integral:
-    """Nodes for the integral of exp(log_prob), on intervals that are halved where the rule errs.
+    """Integrate exp(log_prob) by halving intervals until the error is below the tolerance.
 
     Intervals end at the given points and at the modes, so that a mode of any width is seen if a point lies in
     it, or if the log-density rises towards it. They reach 10¹² widths beyond the points: tails may be heavy.
 
     Args:
         log_prob: the log-density of any number of values.
-        points: in rising order.
-        tolerance: of the whole integral.
+        points: starting nodes in rising order.
+        tolerance: the tolerance of the whole integral.
         line: whether to integrate over the real line; otherwise from the first to the last point.
 
     Example:
@@ -70,7 +70,7 @@ def integrate(log_prob: Density, points: Floats, tolerance: float, *, line: bool
 
 
 def _with_modes(log_prob: Density, x: Floats, log_p: Floats) -> tuple[More, More]:
-    """The nodes, and others beside each local maximum until its neighbours are half as high."""
+    """Add nodes next to each local maximum until its neighbours are at least half as high."""
     for _ in range(_ROUNDS):
         inner = np.arange(1, len(x) - 1)
         inner = inner[(log_p[inner] > log_p[inner - 1]) & (log_p[inner] >= log_p[inner + 1])]

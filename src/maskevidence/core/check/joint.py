@@ -1,4 +1,4 @@
-"""Exact conditionals belong to a joint density: they agree in any order, and with the closed form."""
+"""Checks that exact conditionals come from one joint density: along any order and against the closed form."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ _N_ORDERS = 3
     "the formula; conditionals without a joint density are 'learned'",
 )
 def joint(trial: Trial) -> Finding:
-    """p(a|·) p(b|a,·) = p(b|·) p(a|b,·) for pairs of hidden tokens.
+    """Check that p(a|·) p(b|a,·) = p(b|·) p(a|b,·) for pairs of hidden tokens.
 
     For conditionals that do not claim to be exact, the size of the disagreement is reported as a number.
     """
@@ -60,7 +60,7 @@ def joint(trial: Trial) -> Finding:
     "the formula of the conditionals",
 )
 def orders(trial: Trial) -> Finding:
-    """The sum of the log-probabilities along an order is the same for all orders."""
+    """Check that the chain rule gives the same total along every order."""
     if trial.model.conditionals != "exact":
         return skipped(f"conditionals = {trial.model.conditionals!r} need not agree")
     tokens = _few_tokens(trial)
@@ -84,7 +84,7 @@ def orders(trial: Trial) -> Finding:
     "log_evidence and score_orderings were compared with sums of conditionals along an order.",
 )
 def closed_form(trial: Trial) -> Finding:
-    """`log_evidence` and `score_orderings`, where a model has them, agree with its conditionals."""
+    """Compare `log_evidence` and `score_orderings`, if the model has them, with its conditionals."""
     model, tokens = trial.model, _few_tokens(trial)
     ranks = _orders(trial, tokens)[0]
     difference: dict[str, Float64[Tensor, " b"]] = {}
@@ -114,33 +114,33 @@ def closed_form(trial: Trial) -> Finding:
 
 
 def _difference(values: Tensor, expected: Tensor) -> Float64[Tensor, "..."]:
-    """|values - expected| / (1 + |expected|), with infinity in place of NaN."""
+    """|values - expected| / (1 + |expected|), with NaN replaced by infinity."""
     return ((values.double() - expected).abs() / (1 + expected.abs())).nan_to_num(torch.inf)
 
 
 def _few_tokens(trial: Trial) -> Tokens:
-    """The rows of the trial with at most 12 random tokens of each to hide; the others become context."""
+    """The trial's rows with at most 12 random maskable tokens each; the others become context."""
     tokens = trial.tokens[::MASKS_PER_ROW]
     kept = tokens.maskable & (_ranks(tokens, trial.noise("few", tokens.maskable)) < _MOST_TOKENS)
     return replace(tokens, maskable=kept, context=tokens.context | (tokens.maskable & ~kept))
 
 
 def _orders(trial: Trial, tokens: Tokens) -> list[Int64[Tensor, "b D"]]:
-    """Random orders of the tokens to hide, as ranks: rank 0 is hidden at every size."""
+    """Draw random orders of the maskable tokens as ranks; a mask of size M hides the ranks below M."""
     rng = trial.rng("orders")
     noise = (torch.from_numpy(rng.random(tuple(tokens.maskable.shape))) for _ in range(_N_ORDERS))
     return [_ranks(tokens, numbers.to(tokens.maskable.device)) for numbers in noise]
 
 
 def _ranks(tokens: Tokens, noise: Float64[Tensor, "b D"]) -> Int64[Tensor, "b D"]:
-    """The ranks of the tokens to hide by their noise, before those of all other tokens."""
+    """Rank the maskable tokens of each row by their noise; all other tokens rank last."""
     return torch.where(tokens.maskable, noise, 2.0).argsort(1).argsort(1)
 
 
 def _nested(
     trial: Trial, tokens: Tokens, ranks: Int64[Tensor, "b D"]
 ) -> tuple[Float64[Tensor, "n b D"], Bool[Tensor, "n b D"]]:
-    """The answers and masks of the sizes 1, 2, ... of an order."""
+    """Return the answers and masks of sizes 1, 2, ... along an order."""
     n = int(tokens.n_tokens.max())
     masked = torch.stack([tokens.maskable & (ranks < size) for size in range(1, n + 1)])
     rows = torch.arange(len(tokens)).repeat(n)
@@ -149,14 +149,14 @@ def _nested(
 
 
 def _log_evidence(trial: Trial, tokens: Tokens, ranks: Int64[Tensor, "b D"]) -> Float64[Tensor, " b"]:
-    """Σ log p(token | tokens of higher rank): the token of rank M - 1 is predicted at size M."""
+    """Sum the chain rule: the token of rank M - 1 is predicted by the mask of size M."""
     answer, masked = _nested(trial, tokens, ranks)
     rank = torch.arange(len(masked), device=ranks.device)[:, None, None]
     return torch.where(masked & (ranks == rank), answer, 0.0).sum((0, 2))
 
 
 def _scores(trial: Trial, tokens: Tokens, ranks: Int64[Tensor, "b D"]) -> Float64[Tensor, "b D"]:
-    """The scores of the nested masks, as `score_orderings` gives them."""
+    """Compute what `score_orderings` returns from single answers."""
     answer, masked = _nested(trial, tokens, ranks)
     exists = torch.arange(1, len(masked) + 1, device=ranks.device)[:, None] <= tokens.n_tokens
     mean = torch.where(masked, answer, 0.0).sum(2) / masked.sum(2).clamp(min=1)

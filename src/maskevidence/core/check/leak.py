@@ -1,4 +1,4 @@
-"""Leaks: an answer may not change with values that the model must not see, or with the rest of its call."""
+"""Checks for leaks: answers must not change with hidden values or with the other rows of the call."""
 
 from dataclasses import replace
 
@@ -12,8 +12,8 @@ from maskevidence.core.scores.score import like
 
 _PADDING = 3
 _N_ALONE = 6
-_ROWS_AT_ONCE = 2  # of distributions
-_SMALLEST = -1e6  # in place of -∞, the log of a probability of 0
+_ROWS_AT_ONCE = 2  # distributions take much memory
+_SMALLEST = -1e6  # replaces -∞, the log-probability of an impossible value
 
 
 @check(
@@ -23,7 +23,7 @@ _SMALLEST = -1e6  # in place of -∞, the log of a probability of 0
     "where log_conditionals reads tokens.values: only tokens.visible(masked) may decide the answer",
 )
 def leak(trial: Trial) -> Finding:
-    """The answer for a hidden token does not change with the values of the other hidden tokens."""
+    """Check that the answer for a hidden token does not change with the values of the other hidden tokens."""
     probe = trial.probe("leak")
     own = torch.zeros_like(trial.masked)
     own[torch.arange(len(probe)), probe] = True
@@ -39,12 +39,12 @@ def leak(trial: Trial) -> Finding:
     "where log_distributions reads tokens.values: only tokens.visible(masked) may decide it",
 )
 def distributions(trial: Trial) -> Finding:
-    """The answer of `log_distributions` does not change with hidden values, as decoding policies assume."""
+    """Check that `log_distributions` does not change with hidden values; decoding policies rely on it."""
     changed = trial.with_values(trial.other_values("other rows")[0], trial.masked)
     found = [torch.zeros(0, dtype=torch.float64)]
-    for part in slices(len(trial.masked), _ROWS_AT_ONCE):  # all at once, they take gigabytes
+    for part in slices(len(trial.masked), _ROWS_AT_ONCE):  # one call with all pairs would take gigabytes
         trial.n_passes += 2 * len(trial.masked[part])
-        with torch.no_grad():  # raw calls, because an `Asker` blanks the hidden values
+        with torch.no_grad():  # ask the model directly: an `Asker` blanks the hidden values
             answers = [
                 trial.model.log_distributions(tokens[part], trial.masked[part])
                 for tokens in (trial.tokens, changed)
@@ -58,7 +58,7 @@ def distributions(trial: Trial) -> Finding:
     return compared(trial, torch.zeros_like(largest), largest, masked)
 
 
-_ABSENT = "sums and attention over all columns: tokens that are neither maskable nor context are not there"
+_ABSENT = "sums and attention over all columns, which must skip tokens neither maskable nor context"
 
 
 @check(
@@ -67,7 +67,7 @@ _ABSENT = "sums and attention over all columns: tokens that are neither maskable
     _ABSENT,
 )
 def absent(trial: Trial) -> Finding:
-    """The answer does not change with the values of padding and missing tokens, or with their number.
+    """Check that answers do not change with the values or number of padding and missing tokens.
 
     If the data have no absent token, a model that cannot leave tokens out is noted and does not fail.
     """
@@ -85,7 +85,7 @@ def absent(trial: Trial) -> Finding:
 
 
 def _absent(trial: Trial) -> Finding:
-    """The finding on the data's absent tokens; without any, half of the visible tokens are left out."""
+    """Check the data's absent tokens; if there are none, make half of the visible tokens absent."""
     tokens, masked, before = trial.tokens, trial.masked, trial.answer
     if bool((tokens.maskable | tokens.context).all()):
         gone = tokens.visible(masked) & tokens.maskable & (trial.noise("absent") < 0.5)
@@ -108,7 +108,7 @@ def _absent(trial: Trial) -> Finding:
 
 
 def _padded(trial: Trial) -> Tensor | None:
-    """The answers with more absent columns; None if the model reads a fixed number of columns."""
+    """The answers with extra absent columns; None if the model has a fixed number of columns."""
     tokens, n = trial.tokens, len(trial.masked)
     filler = tokens.values[:, :1].expand(n, _PADDING, *tokens.values.shape[2:])
     nothing = torch.zeros(n, _PADDING, dtype=torch.bool, device=trial.masked.device)
@@ -120,7 +120,7 @@ def _padded(trial: Trial) -> Tensor | None:
     )
     try:
         return trial.ask(wider, torch.cat([trial.masked, nothing], 1))[:, : tokens.width]
-    except Exception:  # models of tables have as many features as columns
+    except Exception:  # models of tables have a fixed number of columns
         return None
 
 
@@ -130,7 +130,7 @@ def _padded(trial: Trial) -> Tensor | None:
     "batch normalisation in training mode, and sums over the batch",
 )
 def batch(trial: Trial) -> Finding:
-    """The answer for a row does not depend on the other rows of the call, or on their order."""
+    """Check that the answer for a row does not depend on the other rows of the call or on their order."""
     n = len(trial.masked)
     reverse = torch.arange(n - 1, -1, -1)
     reversed_ = trial.ask(trial.tokens[reverse], trial.masked[reverse])[reverse]
@@ -143,10 +143,10 @@ def batch(trial: Trial) -> Finding:
 @check(
     "cache",
     "Between two calls all values changed, but not the ids and masks; then the ids changed, too.",
-    "anything that a call stores on the model, and the key under which it is found again",
+    "values that a call stores on the model, and the key by which they are found again",
 )
 def cache(trial: Trial) -> Finding:
-    """A call does not return the answers of an earlier call for other values."""
+    """Check that a call does not return the cached answers of an earlier call with other values."""
     other, differs = trial.other_values("cache")
     changed = trial.with_values(other, differs)
     _ = trial.answer
@@ -159,7 +159,7 @@ def cache(trial: Trial) -> Finding:
         return finding
     try:
         renumbered = trial.ask(replace(changed, ids=changed.ids + 10**9))
-    except Exception:  # a model that knows its observations by their ids
+    except Exception:  # the model looks its observations up by id
         return finding
     by_ids = compared(trial, renumbered, after, trial.masked)
     return by_ids if by_ids.status == "failed" else finding
@@ -171,10 +171,10 @@ def cache(trial: Trial) -> Finding:
     "whatever is looked up by tokens.ids: only the tokens themselves may decide the answer",
 )
 def ids(trial: Trial) -> Finding:
-    """The answer for a row does not depend on its id: nothing is looked up by it.
+    """Check that the model looks nothing up by the ids of the rows.
 
     Numerical conditionals may take their random numbers from the id. Their answers may change with it, but
-    may not be better under the rows' own ids than under those of others.
+    may not be better under a row's own id than under another row's id.
     """
     if getattr(trial.model, "widened", None) is not None:
         return skipped("the model hides whole words, which it knows by the row")

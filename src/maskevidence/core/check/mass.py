@@ -1,4 +1,4 @@
-"""The total probability of a hidden token over all its values is 1, in nats and in the measure it claims."""
+"""Checks that the probabilities of a hidden token sum to 1, in nats and in the base measure of the model."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,46 +15,46 @@ from maskevidence.core.check.trial import Trial, check
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
 
-_MOST_COLUMNS = 32  # that are asked; of wider rows, a random sample
-_N_LISTED = 8  # pairs whose distributions the model lists
-_TOKENS_A_PAIR = 8  # whose distributions, of many values each, are kept
-_FEW = 64  # distinct values of a table of whole numbers, which a probability mass may be meant for
-_MOST_VALUES = 1024  # that are enumerated one by one
-_UNSEEN = 64  # values beyond those of the data that are tried, until one is refused or impossible
-_STARTS, _WIDE_GAPS = 64, 16  # values of a column at which a quadrature begins
+_MOST_COLUMNS = 32  # columns asked; of wider rows, a random sample
+_N_LISTED = 8  # pairs for which the model lists its distributions
+_TOKENS_A_PAIR = 8  # distributions kept per pair; each has many values
+_FEW = 64  # a table of at most as many distinct whole numbers may have a probability mass
+_MOST_VALUES = 1024  # values enumerated one by one
+_UNSEEN = 64  # values tried beyond the data, until the model refuses one or gives it probability 0
+_STARTS, _WIDE_GAPS = 64, 16  # values of a column at which a quadrature starts
 _BASES = (2.0, 10.0)
 _FEW_VALUES = 32
 _BRIGHTER = 8
-_LIKELY, _FULL = 0.05, 1e-4  # a chance; what an integral may lack
-_N_PAIRS = 8  # in which the mask token's probability is averaged
+_LIKELY, _FULL = 0.05, 1e-4  # a likely chance; a shortfall of an integral that does not count
+_N_PAIRS = 8  # pairs over which the mask token's probability is averaged
 _LEAST_SHARE = 1e-3
-_TIMES_OTHERS = 3.0  # the median of all values, of which networks with random weights give it up to 1.6
+_TIMES_OTHERS = 3.0  # in medians over all values; networks with random weights reach 1.6
 
 
 @dataclass(frozen=True)
 class Mass:
-    """Values of a hidden token with their log-probabilities, which sum or integrate to the total."""
+    """The values of a hidden token with log-probabilities and weights, which should add up to 1."""
 
     row: int  # the id of the observation
     column: int  # the hidden token
-    log_prob: Floats  # shape (n,); the answers at the values
+    log_prob: Floats  # shape (n,); the answer for each value
     log_weight: Floats  # shape (n,); the log weight of each value in the sum or integral
-    error: float = 0.0  # the numerical error of the total
-    note: str = ""  # why the total is not to be trusted; empty if it is
-    complete: bool = True  # whether the token has no other values; otherwise the sum is at most 1
+    error: float = 0.0  # numerical error of the total
+    note: str = ""  # why the total cannot be trusted; "" if it can
+    complete: bool = True  # whether all values are listed; if not, the sum may be below 1
     density: bool = False  # whether the sum is an integral
-    # the number of the column's values in the data, at which an integral looks for narrow modes
+    # how many values the column has in the data: where the integral looks for narrow modes
     n_values: int = 0
 
     def total(self, base: float = math.e) -> float:
-        """Σ weight · base^answer; 1 for a probability whose logarithm has that base."""
+        """Σ weight · base^answer, which is 1 if answers are logarithms to this base."""
         with np.errstate(over="ignore", invalid="ignore"):
             log_terms = self.log_prob * math.log(base) + self.log_weight
             return float(np.exp(np.nan_to_num(log_terms, nan=-np.inf, neginf=-np.inf)).sum())
 
 
 def masses(trial: Trial) -> list[Mass]:
-    """The total probabilities of a hidden token of each column; none if they cannot be computed.
+    """Compute the total probability of a hidden token of each column; [] if that is impossible.
 
     Another token is asked where all are hidden. Of more than 32 columns, a random sample is asked.
     """
@@ -69,7 +69,7 @@ def masses(trial: Trial) -> list[Mass]:
 
 
 def _probes(trial: Trial, listed: bool) -> tuple[Trial, list[tuple[int, int]]]:
-    """A trial of pairs, the last of which hides all tokens, and the tokens of its pairs that are asked."""
+    """Draw pairs to ask about and a hidden token of each; the last pair hides all tokens."""
     rng, maskable = trial.rng("mass rows"), trial.tokens.maskable.cpu().numpy()
     pairs, columns = rng.permutation(len(maskable))[:_N_LISTED], np.zeros(0, dtype=np.int64)
     if not listed:
@@ -87,7 +87,7 @@ def _probes(trial: Trial, listed: bool) -> tuple[Trial, list[tuple[int, int]]]:
 
 
 def _of_tokens(trial: Trial, hidden: list[tuple[int, int]]) -> list[Mass]:
-    """The total probability of each of these tokens, by the values of the data or all numbers."""
+    """Sum the probabilities of each token over the values of the data, whole numbers or the real line."""
     values = trial.tokens.values
     if not values.is_floating_point():
         return [_enumerated(trial, *token) for token in hidden]
@@ -99,7 +99,7 @@ def _of_tokens(trial: Trial, hidden: list[tuple[int, int]]) -> list[Mass]:
         sums = [_summed(trial, *token, seen) for token in hidden]
         if _are_one(trial, sums):
             return sums
-        if (base_measure_of(trial.model) or "").startswith(MASS):  # values that are not in the data
+        if (base_measure_of(trial.model) or "").startswith(MASS):  # the data may lack some values
             enumerated = [_enumerated(trial, *token) for token in hidden]
             if _are_one(trial, enumerated):
                 return enumerated
@@ -112,31 +112,31 @@ def _are_one(trial: Trial, masses: list[Mass]) -> bool:
 
 
 def _why_unknown(trial: Trial) -> str | None:
-    """The reason why total probabilities are not computed, or None."""
+    """Why total probabilities cannot be computed; None if they can."""
     if trial.model.conditionals == "transformed":
-        return "what is scored is not the tokens themselves"
+        return "the scores are not of the tokens themselves"
     if trial.tokens.values.ndim > 2:
-        return "a token has several numbers, over which nothing is integrated"
+        return "a token has several numbers, and no integral over them is computed"
     return None
 
 
 def _no_masses(trial: Trial) -> Finding:
-    """The finding of a check that needs total probabilities, where there are none."""
-    return skipped(_why_unknown(trial) or "the model takes no other values than those of the data")
+    """Skip a check for lack of total probabilities."""
+    return skipped(_why_unknown(trial) or "the model accepts no values beyond the data")
 
 
 def _present(trial: Trial) -> Bool[Tensor, "N D"]:
-    """Which values of the data are not absent."""
+    """True where a value of the data is not absent."""
     return trial.data.maskable | trial.data.context
 
 
 def _tolerance(trial: Trial) -> float:
-    """How far from 1 rounding and quadrature may bring a sum."""
+    """How far a total may be from 1 because of rounding and quadrature."""
     return min(0.1, max(1e-4, 10 * trial.tolerance))
 
 
 def _listed(trial: Trial) -> list[Mass]:
-    """The distributions of the model itself, which have to agree with its answers."""
+    """Take the distributions from `log_distributions`, and note whether they agree with the answers."""
     pairs = np.arange(len(trial.masked))
     result, agree = [], True
     for part, tokens, hidden, log_probs in trial.distributions(pairs):
@@ -155,13 +155,13 @@ def _listed(trial: Trial) -> list[Mass]:
 
 
 def _summed(trial: Trial, row: int, column: int, values: Tensor) -> Mass:
-    """The sum over some values."""
+    """Sum the probabilities of these values."""
     log_prob = trial.curve(row, column)(values)
     return Mass(row, column, log_prob, np.zeros(len(log_prob)), complete=False)
 
 
 def _known_values(trial: Trial, row: int, column: int) -> Mass | None:
-    """The sum over all values of a column that has finitely many, otherwise the integral."""
+    """Sum over all values of a discrete column; integrate over a continuous one."""
     assert isinstance(trial.model, HasValuesOf)
     values = trial.model.values_of(column)
     if values is None:
@@ -171,7 +171,7 @@ def _known_values(trial: Trial, row: int, column: int) -> Mass | None:
 
 
 def _enumerated(trial: Trial, row: int, column: int) -> Mass:
-    """The sum over the tokenizer's ids; without a tokenizer, over whole numbers until one is refused."""
+    """Sum over the tokenizer's ids; without a tokenizer, over whole numbers until one is refused."""
     log_prob = trial.curve(row, column)
     tokenizer = getattr(trial.model, "tokenizer", None)
     seen = trial.data.values[_present(trial)]
@@ -184,7 +184,7 @@ def _enumerated(trial: Trial, row: int, column: int) -> Mass:
     for value in range(last + 1, last + 1 + _UNSEEN * (not complete)):
         try:
             answer = log_prob(torch.tensor([value], device=seen.device, dtype=seen.dtype))
-        except Exception:  # the model does not accept this value
+        except Exception:  # the model refuses this value
             answer = np.array([-np.inf])
         if not np.isfinite(answer[0]):
             complete = True
@@ -195,13 +195,13 @@ def _enumerated(trial: Trial, row: int, column: int) -> Mass:
 
 
 def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
-    """The integral over the real line; over the range of the column if the model refuses other values."""
+    """Integrate over the real line, or over the column's range if the model refuses values outside it."""
     curve, device = trial.curve(row, column), trial.data.values.device
 
     def log_prob(x: Floats) -> Floats:
         try:
             answers = curve(torch.from_numpy(x).to(device))
-        except Exception as error:  # values outside the range are refused, or all but those of the data
+        except Exception as error:  # the model refuses values outside the range or the data
             raise InputError("the model does not take these values") from error
         return np.where(np.isnan(answers), -np.inf, answers)
 
@@ -218,7 +218,7 @@ def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
 
 
 def _starts(trial: Trial, row: int, column: int) -> Floats:
-    """Values of each part of a column of the data, and both ends of its wide gaps, in rising order."""
+    """Starting nodes in ascending order: quantiles of the column and both ends of its widest gaps."""
     own = float(trial.tokens.values[row, column])
     seen = np.unique(trial.data.values[_present(trial)[:, column], column].double().cpu().numpy())
     gaps = np.argsort(-np.diff(seen))[:_WIDE_GAPS]
@@ -232,7 +232,7 @@ def _starts(trial: Trial, row: int, column: int) -> Floats:
     "the softmax or the constant of the density, and its sign",
 )
 def normalisation(trial: Trial, masses: list[Mass]) -> Finding:
-    """The probabilities of all values of a hidden token add up to 1."""
+    """Check that the probabilities of all values of a hidden token add up to 1."""
     if not masses:
         return _no_masses(trial)
     allowed, undecided = _tolerance(trial), _undecided(masses, trial)
@@ -251,8 +251,8 @@ def normalisation(trial: Trial, masses: list[Mass]) -> Finding:
         return replace(_not_normalised(worst, masses, token), **numbers)
     rough = max(masses, key=lambda mass: mass.error)
     if rough.error > allowed:
-        message = f"cannot tell: the integral has not settled, at {rough.total():.4g} ± {rough.error:.2g}"
-        look_at = "modes narrower than the digits of the values; double precision tells more"
+        message = f"cannot tell: the integral has not converged, at {rough.total():.4g} ± {rough.error:.2g}"
+        look_at = "modes narrower than the precision of the values; double precision may resolve them"
         return noted(message, look_at=look_at, **numbers)
     incomplete = [mass for mass in masses if not mass.complete]
     if short := [mass for mass in incomplete if mass.total() < 1 - allowed - 2 * mass.error]:
@@ -267,12 +267,12 @@ def normalisation(trial: Trial, masses: list[Mass]) -> Finding:
     said = f"{len(masses)} {kind}, all within {largest:.1e} of 1"
     if undecided:
         low = min(mass.total() for mass in undecided)
-        said += f"; {len(undecided)} more, from {low:.4g} on, whose rest may lie in modes that no row shows"
+        said += f"; {len(undecided)} more, from {low:.4g} on, may lack modes that no row shows"
     return passed(said, **numbers)
 
 
 def _not_normalised(worst: Mass, masses: list[Mass], token: str) -> Finding:
-    """The finding if the total of a token is not 1: a fault, or a mode that so few rows do not show."""
+    """The finding for a total other than 1: failed, or noted if a mode between the rows may explain it."""
     if worst.note:
         return failed(f"{worst.note} ({token})")
     total = worst.total()
@@ -287,8 +287,8 @@ def _not_normalised(worst: Mass, masses: list[Mass], token: str) -> Finding:
 
 
 def _chance_of_unseen_modes(masses: list[Mass]) -> float:
-    """The probability that in as many columns no value lies in the part of the density that is missing."""
-    if any(mass.n_values == 0 for mass in masses):  # no integrals
+    """Probability that no value falls into the missing part of the density, in this many columns."""
+    if any(mass.n_values == 0 for mass in masses):  # sums, not integrals
         return 0.0
     of_columns = {mass.column: mass for mass in sorted(masses, key=lambda mass: -mass.total())}
     short = [mass for mass in of_columns.values() if mass.total() < 1 - _FULL]
@@ -297,7 +297,7 @@ def _chance_of_unseen_modes(masses: list[Mass]) -> float:
 
 
 def _undecided(masses: list[Mass], trial: Trial) -> list[Mass]:
-    """Tokens of less than half of the columns, whose densities may have narrow modes that no row shows."""
+    """Tokens whose densities may have modes between the rows; none if half of the columns fall short."""
     short = [mass for mass in masses if mass.total() < 1 and _excess(mass, trial) > 0 and not mass.note]
     n_short, n_columns = (len({mass.column for mass in some}) for some in (short, masses))
     likely = bool(short) and _chance_of_unseen_modes(masses) > _LIKELY
@@ -305,7 +305,7 @@ def _undecided(masses: list[Mass], trial: Trial) -> list[Mass]:
 
 
 def _excess(mass: Mass, trial: Trial) -> float:
-    """How far a total lies beyond the allowed range; 0 or less if it does not."""
+    """How far a total exceeds the tolerance; 0 or negative if it does not."""
     difference = mass.total() - 1
     if mass.note or not math.isfinite(difference):
         return math.inf
@@ -314,9 +314,9 @@ def _excess(mass: Mass, trial: Trial) -> float:
 
 @check("units", "Bases 2 and 10 of the logarithm were tried, and whether the tokens themselves are scored.")
 def units(trial: Trial, masses: list[Mass]) -> Finding:
-    """Answers are natural logarithms of the tokens' own probabilities, in the measure the model names."""
+    """Check that answers are natural logarithms, in the base measure that the model names."""
     if trial.model.conditionals == "transformed":
-        return noted("what is scored is not the tokens themselves, as the model says: every sum is `pseudo`")
+        return noted("the scores are not of the tokens themselves, as the model says: every sum is `pseudo`")
     if trial.tokens.values.ndim > 2 and (step := _ignored_step(trial)) is not None:
         n_entries = math.prod(trial.tokens.values.shape[2:])
         return failed(
@@ -340,7 +340,7 @@ def units(trial: Trial, masses: list[Mass]) -> Finding:
     whole = not values.is_floating_point() or bool((values == values.round()).all())
     if n_distinct <= _FEW_VALUES and whole and len(values) > 4 * n_distinct:
         return noted(
-            f"natural logarithms of a density, beside data with {n_distinct} distinct values: a density can "
+            f"natural logarithms of a density, for data with {n_distinct} distinct values: a density can "
             "rise without bound on them, and cannot be compared with a probability mass",
             look_at="a model of the values themselves, or one fixed density for all models that are compared",
         )
@@ -348,7 +348,7 @@ def units(trial: Trial, masses: list[Mass]) -> Finding:
 
 
 def _other_base(masses: list[Mass], tolerance: float) -> float | None:
-    """The base of logarithms for which the totals are 1, if they are not for natural ones."""
+    """The base of logarithms, 2 or 10, for which all totals are 1; None for base e or if none fits."""
     if all(abs(mass.total() - 1) <= tolerance for mass in masses):
         return None
     fits = (base for base in _BASES if all(abs(m.total(base) - 1) <= tolerance + m.error for m in masses))
@@ -356,7 +356,7 @@ def _other_base(masses: list[Mass], tolerance: float) -> float | None:
 
 
 def _ignored_step(trial: Trial) -> float | None:
-    """A number that can be added to all entries of a hidden token without a change of its answer, or None.
+    """A shift of all entries of a hidden token that leaves its answer unchanged; None if there is none.
 
     A density of the entries changes with it; a density of the entries minus their own mean does not.
     """
@@ -385,7 +385,7 @@ def _ignored_step(trial: Trial) -> float | None:
     explains=False,
 )
 def mask_token(trial: Trial) -> Finding:
-    """Hidden tokens are hardly ever predicted to be the mask token.
+    """Check that hidden tokens are hardly ever predicted to be the mask token.
 
     A network that was trained with the mask token among its outputs has learnt that it never is the answer,
     and gives it less than other values. In MDLM, SEDD and BD3-LM its output is left out before the softmax,

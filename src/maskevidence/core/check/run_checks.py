@@ -1,4 +1,4 @@
-"""All checks of a model, one after the other."""
+"""Run all checks of a model in order."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from maskevidence.core.scores.score import check_tokens
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.threads import seeded
 
-# A fault makes the checks behind it fail as well: the check that says most about it comes first.
+# A fault makes later checks fail as well, so the most telling check comes first.
 _FIRST = (
     answers.zeros,
     answers.finite,
@@ -44,7 +44,7 @@ def check_model(
     seed: int = 0,
     tolerance: float | None = None,
 ) -> CheckReport:
-    """Check that a model keeps the protocol which every number of this package rests on.
+    """Check that a model follows the protocol on which every number of this package rests.
 
     Args:
         model: any `MaskedModel`, in the state in which it is scored.
@@ -53,7 +53,7 @@ def check_model(
         texts: the texts behind the observations, for the checks of their bytes and tokens; by default `data`,
             if it is a list of texts.
         objective: a training objective or a collator of masked batches to be checked as well.
-        seed: of the random rows, masks and values.
+        seed: the seed of the random rows, masks and values.
         tolerance: the largest difference that rounding can explain, relative to 1 + |answer|; by default 1e-7
             in double precision, 2e-4 in single and 0.05 in half precision.
 
@@ -73,6 +73,8 @@ def check_model(
         (True, 'passed')
     """
     seed = whole_number("seed", seed, 0)
+    if objective is not None and (not callable(objective) or isinstance(objective, type)):
+        raise InputError(f"objective=<{type(objective).__name__}>; give an objective or a collator")
     name, word = type(model).__name__, answers.word(model)
     if word.status == "failed":
         return CheckReport(name, (word,), 0, seed)
@@ -87,7 +89,7 @@ def check_model(
 
 
 def _fields(texts: Sequence[str | Sequence[str]] | None, data: object) -> tuple[tuple[str, ...], ...] | None:
-    """The texts of each observation as tuples; None if the data are no texts."""
+    """The texts of each observation as tuples; None if the data are not texts."""
     if texts is None and isinstance(data, list | tuple) and all(isinstance(text, str) for text in data):
         texts = data
     if texts is None:
@@ -96,7 +98,7 @@ def _fields(texts: Sequence[str | Sequence[str]] | None, data: object) -> tuple[
 
 
 def _of_answers(trial: Trial, tolerance: float | None) -> list[Finding]:
-    """The findings about the model's answers; the shape alone if that is wrong."""
+    """Run the checks of the answers; only the shape if the shape is wrong."""
     try:
         answer = trial.raw(trial.tokens, trial.masked)
     except InputError:
@@ -118,7 +120,7 @@ def _of_answers(trial: Trial, tolerance: float | None) -> list[Finding]:
 
 
 def _of_masses(trial: Trial) -> list[Finding]:
-    """The checks of total probabilities, which are computed once."""
+    """Run the checks of total probabilities, which share one computation."""
     try:
         masses = mass.masses(trial)
     except Exception as error:
@@ -127,7 +129,7 @@ def _of_masses(trial: Trial) -> list[Finding]:
 
 
 def _without_consequences(findings: list[Finding], on_their_own: set[str]) -> list[Finding]:
-    """The findings, where a failure that an earlier one may explain is skipped."""
+    """Skip each failure that an earlier failure may explain."""
     kept: list[Finding] = []
     cause: Finding | None = None
     for finding in findings:

@@ -1,4 +1,4 @@
-"""A trial is some rows and masks with the model's answers; a check is a question that a trial answers."""
+"""A trial, the rows and masks that a model is asked about, and the `Check`, a test on a trial."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -20,22 +20,22 @@ _MAX_ROWS = 16
 MASKS_PER_ROW = 3
 ROWS_IN_A_CALL = 256
 _MAX_POOL = 2000
-_N_ATTEMPTS = 8  # draws until a value differs from the value that it replaces
+_N_ATTEMPTS = 8  # attempts to draw a value that differs from the old one
 
 
 @dataclass
 class Trial:
-    """Pairs of a row and a mask, on which a model is checked."""
+    """The pairs of a row and a mask on which a model is checked."""
 
     model: Any
     data: Tokens  # all observations
     tokens: Tokens  # the row of each pair
     masked: Bool[Tensor, "b D"]  # the mask of each pair
-    tolerance: float  # the largest difference that rounding can explain, relative to 1 + |answer|
-    seed: int = 0  # of all random numbers
-    # the texts behind the observations, one or two for each, or None
+    tolerance: float  # relative tolerance for rounding, a multiple of 1 + |answer|
+    seed: int = 0  # seed of all random numbers
+    # the texts of each observation, one or two; None for other data
     texts: tuple[tuple[str, ...], ...] | None = None
-    n_passes: int = 0  # how many rows with a mask went through the model so far
+    n_passes: int = 0  # pairs that went through the model so far
 
     @cached_property
     def answer(self) -> Float64[Tensor, "b D"]:
@@ -44,20 +44,20 @@ class Trial:
 
     @property
     def n_rows(self) -> int:
-        """The number of different observations."""
+        """Number of distinct observations."""
         return len(torch.unique(self.tokens.ids))
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Random numbers for one purpose, the same in each run."""
+        """A generator for one purpose; the same seed gives the same numbers."""
         return np.random.default_rng([self.seed, *purpose.encode()])
 
     def noise(self, purpose: str, shape: Shaped[Tensor, "n D"] | None = None) -> Float64[Tensor, "n D"]:
-        """Uniform random numbers in the shape of a tensor, by default that of the masks."""
+        """Uniform random numbers shaped like a tensor, by default like the masks."""
         shape = self.masked if shape is None else shape
         return torch.from_numpy(self.rng(purpose).random(tuple(shape.shape))).to(shape.device)
 
     def raw(self, tokens: Tokens, masked: Bool[Tensor, "n D"]) -> Any:
-        """The return value of one call of the model, whatever it is."""
+        """The unchecked return value of one call of the model."""
         self.n_passes += len(masked)
         with torch.no_grad():
             return self.model.log_conditionals(tokens, masked)
@@ -73,14 +73,14 @@ class Trial:
         return torch.cat([self.raw(tokens[part], masked[part]).double() for part in parts])
 
     def distributions(self, rows: Int64[np.ndarray, " n"]) -> Iterator[Answer]:
-        """The answers of the model's `log_distributions` for some pairs, numbered by `rows`."""
+        """Yield `log_distributions` for the pairs at positions `rows`."""
         masked, asker = self.masked.cpu(), Asker(self.model, any_mode=True)
         size = masked.sum(1).numpy()[rows]
         yield from asker.distributions(MaskedRows(self.tokens, rows, size, lambda part: masked[rows[part]]))
         self.n_passes += asker.n_passes
 
     def curve(self, row: int, column: int) -> Callable[[Tensor], Float64[np.ndarray, " n"]]:
-        """The log-probability of a hidden token of a pair as a function of its value, for n values."""
+        """A function from n values of a hidden token to their log-probabilities."""
 
         def log_prob(values: Tensor) -> Float64[np.ndarray, " n"]:
             rows = torch.full((len(values),), row)
@@ -92,11 +92,11 @@ class Trial:
         return log_prob
 
     def probe(self, purpose: str) -> Int64[Tensor, " b"]:
-        """The column of a random masked token of each pair."""
+        """The column of one random hidden token per pair."""
         return torch.where(self.masked, self.noise(purpose), -1.0).argmax(1)
 
     def with_values(self, values: Tensor, where: Bool[Tensor, "b D"] | None = None) -> Tokens:
-        """The rows of the pairs with other values, at some tokens or at all."""
+        """Replace the values of the pairs, everywhere or where a mask is True."""
         changed = values if where is None else torch.where(like(where, values), values, self.tokens.values)
         return replace(self.tokens, values=changed)
 
@@ -156,7 +156,7 @@ def compared(
     after: Float64[Tensor, "b D"],
     where: Bool[Tensor, "b D"],
 ) -> Finding:
-    """The finding on a change that may not matter: the answers before and after it are equal up to rounding.
+    """Compare the answers before and after a change that must not matter, up to rounding.
 
     What counts is the largest |after - before| / (1 + |before|) of the answers in `where`.
     """
@@ -178,22 +178,22 @@ def compared(
 
 
 def worst(findings: Iterable[Finding]) -> Finding:
-    """The finding with the largest change."""
+    """Return the finding with the largest change."""
     return max(findings, key=lambda finding: finding.largest or 0.0)
 
 
 @dataclass(frozen=True)
 class Check:
-    """A question to a model, whose answer on a trial is a finding."""
+    """A named test of a model, which turns a trial into a finding."""
 
-    name: str  # the name of the finding
-    run: Callable[..., Finding]  # from a trial, the finding without its name
-    did: str  # what it does, one sentence
-    look_at: str = ""  # what to look at in the model if the check fails
-    explains: bool = True  # whether its fault may make the checks behind it fail
+    name: str  # name of the finding
+    run: Callable[..., Finding]  # returns the finding of a trial, without its name
+    did: str  # what is tested, in one sentence
+    look_at: str = ""  # what to look at in the model after a failure
+    explains: bool = True  # whether a failure may explain failures of later checks
 
     def __call__(self, trial: Trial, *more: Any) -> Finding:
-        """The finding of a trial, with the trial's counts if it has none; a model that raises has failed."""
+        """Run the check on a trial and complete the finding; an exception of the model is a failure."""
         try:
             found = self.run(trial, *more)
         except Exception as error:
@@ -208,12 +208,12 @@ class Check:
 def check(
     name: str, did: str, look_at: str = "", explains: bool = True
 ) -> Callable[[Callable[..., Finding]], Check]:
-    """Make a check of a function from a trial to a finding."""
+    """Decorator that makes a `Check` of a function from a trial to a finding."""
     return lambda run: Check(name, run, did, look_at, explains)
 
 
 def raised(name: str, error: Exception) -> Finding:
-    """The finding of a check in which the model raised an error."""
+    """The failed finding of a check in which the model raised an exception."""
     return Finding(
         name,
         "failed",

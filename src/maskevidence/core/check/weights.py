@@ -32,7 +32,7 @@ _INPUTS = f"The inputs and labels of {_N_STEPS} batches were compared with the t
 
 
 class _MadeUp:
-    """log p = -(1 + M² / 4 + column / 3) at every token of a mask of size M."""
+    """A model with log p = -(1 + M² / 4 + column / 3) at each token of a mask of size M."""
 
     conditionals = "learned"
     base_measure = "none: a made-up number for the check of weights"
@@ -60,7 +60,7 @@ def weights(objective: Any, seed: int = 0) -> list[Finding]:
 
 
 def _of_objective(objective: Any) -> Finding:
-    """The mean loss is the sum over all masks."""
+    """Compare the mean loss with the sum over all masks."""
     tokens, model = _short_rows(), _MadeUp()
     if (reason := _not_the_evidence(objective)) is not None:
         return skipped(reason)
@@ -74,13 +74,13 @@ def _of_objective(objective: Any) -> Finding:
 def _of_batches(
     collator: Any, batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"]
 ) -> Finding:
-    """The mean weighted loss of a collator's batches is the sum over all masks."""
+    """Compare the mean weighted loss of the collator's batches with the sum over all masks."""
     if (reason := _not_the_evidence(collator)) is not None:
         return skipped(reason)
     if _WEIGHT not in batches[0]:
         return failed(
-            "the batches have no weights: the mean over the hidden tokens of a batch, which the model's own "
-            "loss is, weights a text by the size of its mask",
+            "the batches have no weights: the model's own loss averages over the hidden tokens of a "
+            "batch, which weights a text by the size of its mask",
             look_at=f"a weight of each text, {_WEIGHT!r}",
         )
     model, losses = _MadeUp(), []
@@ -97,7 +97,7 @@ def _of_batches(
 
 
 def _inputs(batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"], mask_id: int) -> Finding:
-    """Hidden tokens are mask tokens in the input and targets in the labels; nothing else is changed."""
+    """Check that hidden tokens, and no others, are mask tokens in the input and targets in the labels."""
     n_hidden = n_shown = n_wrong = n_special = 0
     for batch in batches:
         for row, feature in enumerate(features):
@@ -120,12 +120,12 @@ def _inputs(batches: list[Any], features: list[Any], special: Bool[Tensor, "B L"
             "a model that sees them, or another token there, does not learn their conditional"
         )
     else:
-        return passed("all hidden tokens are mask tokens, and no other", **numbers)
+        return passed("all hidden tokens, and no others, are mask tokens", **numbers)
     return failed(message, look_at="how the collator replaces the tokens that it chooses", **numbers)
 
 
 def _compare(losses: Float64[np.ndarray, " n"], expected: float) -> Finding:
-    """The mean of losses against its expectation."""
+    """Compare the mean of the losses with its expectation."""
     mean, error = float(losses.mean()), float(losses.std(ddof=1)) / math.sqrt(len(losses))
     allowed = critical(len(losses) - 1) * error + _TOLERANCE * abs(expected)
     numbers: dict[str, Any] = {
@@ -143,7 +143,7 @@ def _compare(losses: Float64[np.ndarray, " n"], expected: float) -> Finding:
 
 
 def _not_the_evidence(objective: Any) -> str | None:
-    """The reason why the expected loss is not the log evidence, or None."""
+    """Why the expected loss is not the log evidence; None if it is."""
     design = getattr(objective, "design", None)
     covers: Callable[[int], bool] | None = getattr(design, "covers_all_sizes", None)
     if covers is not None and not all(covers(length) for length in set(_LENGTHS)):
@@ -152,7 +152,7 @@ def _not_the_evidence(objective: Any) -> str | None:
 
 
 def _evidence(model: Any, tokens: Tokens) -> float:
-    """The mean over rows of Σ over sizes of the mean score of all masks of that size (Eq. 2)."""
+    """Mean over rows of Σ over sizes of the mean score of all masks of the size (Eq. 2)."""
     design = Exhaustive()
     table, _ = score_observations(model, tokens, design, MaskKey())
     weight = design.summation(table.n_tokens, table.draw, table.size).weight
@@ -160,20 +160,20 @@ def _evidence(model: Any, tokens: Tokens) -> float:
 
 
 def _short_rows() -> Tokens:
-    """Rows of different lengths between two absent tokens."""
+    """Make rows of different lengths between two absent tokens."""
     n = torch.tensor(_LENGTHS)[:, None]
     column = torch.arange(max(_LENGTHS) + 2)
     return _rows((column >= 1) & (column <= n))
 
 
 def _rows(maskable: Bool[Tensor, "B D"]) -> Tokens:
-    """Rows of zeros; tokens that cannot be hidden are absent."""
+    """Make rows of zeros; tokens that cannot be hidden are absent."""
     values = torch.zeros(maskable.shape, dtype=torch.float64)
     return Tokens(values, maskable, torch.zeros_like(maskable), torch.arange(len(maskable)))
 
 
 def _features(tokenizer: Any) -> tuple[list[dict[str, Any]], Bool[Tensor, "B L"]]:
-    """Short texts of ordinary tokens between two special ones, and which of their tokens are special."""
+    """Make short token sequences between two special tokens, with the positions of special tokens."""
     special_ids = set(tokenizer.all_special_ids)
     ordinary = [i for i in range(len(tokenizer)) if i not in special_ids][: max(_LENGTHS)]
     edge = next(i for i in sorted(special_ids) if i not in (tokenizer.mask_token_id, tokenizer.pad_token_id))

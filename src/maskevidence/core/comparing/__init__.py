@@ -1,1 +1,1 @@
-"""Models side by side, and filled tables."""
+"""Comparisons of models."""

@@ -1,4 +1,4 @@
-"""At which mask rates one of two models is ahead; with learned conditionals, they can change places."""
+"""Find the mask rates at which each of two models is ahead; with learned conditionals the lead can change."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,25 +13,25 @@ from maskevidence.core.evidence.curve import LOW_RATE, Curve
 from maskevidence.core.show.pictures import Lines
 from maskevidence.core.show.words import number
 
-_BINS, _FEW_BINS = 10, 5  # of the rates; the second for curves of fewer than ten points
+_BINS, _FEW_BINS = 10, 5  # intervals of rates; the second number for curves of fewer than ten points
 _TWO_SIDED = 1.96
-_QUANTILE = 2.81  # of the normal distribution for 99.5 %: 95 % for all bins together
+_QUANTILE = 2.81  # standard normal quantile for 99.5 %, which is 95 % for all bins together
 
 
 class _Bin(NamedTuple):
-    """The mean difference of the scores in a tenth or a fifth of the rates."""
+    """The mean difference of the scores in one interval of rates."""
 
-    low: float  # the rates from here
-    high: float  # to here
+    low: float  # lowest rate
+    high: float  # highest rate
     difference: float  # nats per hidden token
-    se: float  # for masks and data; NaN if it is not known
+    se: float  # for masks and data; NaN if not known
 
 
 def notes_on_rates(curve: Curve, first: str, second: str) -> list[str]:
-    """Notes: where two models change places, where most of the difference lies, and who leads at low rates.
+    """Notes: where the lead changes, where most of the difference lies, and who leads at low rates.
 
     Args:
-        curve: the score of the first model minus that of the second, by size or rate.
+        curve: the score of the first model minus the score of the second, by size or rate.
 
     Example:
         >>> zero, size = np.zeros(10), np.arange(1.0, 11)
@@ -68,9 +68,9 @@ def notes_on_rates(curve: Curve, first: str, second: str) -> list[str]:
 
 
 def turns(curve: Curve) -> tuple[float, ...]:
-    """The rates, ascending in [0, 1], at which the difference of two curves changes its sign.
+    """Find the rates, ascending in [0, 1], at which the difference of two curves changes sign.
 
-    They are those of the sentence of `notes_on_rates`; a turn between two ranges is in the middle.
+    `notes_on_rates` names the same rates; a turn between two ranges is in the middle.
 
     Example:
         >>> zero, size = np.zeros(10), np.arange(1.0, 11)
@@ -82,12 +82,12 @@ def turns(curve: Curve) -> tuple[float, ...]:
 
 
 def with_turns(picture: Lines, at: Mapping[str, Sequence[float]]) -> Lines:
-    """The picture of differences of curves, with a mark at the rates at which each changes its sign.
+    """Mark in a picture of differences the rates at which each line changes sign.
 
     Args:
         at: the rates by the label of a line.
     """
-    scale = 100.0 if picture.top is None else 100.0 / picture.top[1]  # by rate in %, or by size
+    scale = 100.0 if picture.top is None else 100.0 / picture.top[1]  # the axis shows rates in % or sizes
     lines = [replace(line, turns=[scale * rate for rate in at.get(line.label, ())]) for line in picture.lines]
     return replace(picture, lines=lines)
 
@@ -104,7 +104,7 @@ def _mean(curve: Curve, points: Bool[np.ndarray, " n_points"], low: float, high:
 
 
 def _runs(bins: list[_Bin]) -> list[list[_Bin]]:
-    """Neighbouring bins in which the same model is ahead beyond the errors."""
+    """Join neighbouring bins in which the same model is significantly ahead."""
     runs: list[list[_Bin]] = []
     for each in bins:
         if not _beyond_error(each):
@@ -117,7 +117,7 @@ def _runs(bins: list[_Bin]) -> list[list[_Bin]]:
 
 
 def _places(runs: list[list[_Bin]]) -> tuple[float, ...]:
-    """Where another model is ahead than before."""
+    """The rates at which the lead changes."""
     return tuple(
         (before[-1].high + after[0].low) / 2
         for before, after in pairwise(runs)
@@ -126,7 +126,7 @@ def _places(runs: list[list[_Bin]]) -> tuple[float, ...]:
 
 
 def _who_is_ahead(runs: list[list[_Bin]], first: str, second: str) -> str:
-    """The rates at which each model is ahead, and by how much."""
+    """Say at which rates each model is ahead, and by how much."""
     words: list[str] = []
     for run in runs:
         sizes = sorted(abs(each.difference) for each in run)
@@ -143,7 +143,7 @@ def _beyond_error(each: _Bin) -> bool:
 
 
 def _half(bins: list[_Bin]) -> tuple[float, float] | None:
-    """The shortest range of rates with more than half of Σ |difference|; None if it is most of the rates."""
+    """The shortest range of rates with more than half of Σ |difference|; None if that is most rates."""
     sizes = np.array([abs(each.difference) if _beyond_error(each) else 0.0 for each in bins])
     for n in range(1, len(bins) // 2):
         sums = np.convolve(sizes, np.ones(n), "valid")

@@ -1,4 +1,4 @@
-"""Which estimates may be compared: the same quantity, in the same base measure, on the same data."""
+"""Check which estimates may be compared: the same quantity, in the same base measure, on the same data."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -9,17 +9,17 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.model import CELLS, DENSITY
 
-# Options of a design that change how precise a number is, but not what it estimates.
+# Options that change the precision of an estimate but not the estimated quantity.
 _PRECISION = {"masks_per_size", "draws", "replicates", "orders"}
 
-# Kinds whose numbers estimate the log evidence of one joint density.
+# Kinds that estimate the log evidence of a joint density.
 _EVIDENCES = ("exact", "unbiased", "approximate")
 
 Estimates = Mapping[str, EvidenceEstimate]
 
 
 def check_comparable(estimates: Estimates) -> list[str]:
-    """Refuse to compare numbers that are not the same quantity.
+    """Raise an InputError unless all numbers are the same quantity.
 
     The data must have the same fingerprint, or come from the same texts. A number of kind `pseudo` is
     compared only with numbers of the same design, and base measures must be equal. An area is compared with
@@ -48,7 +48,7 @@ def check_comparable(estimates: Estimates) -> list[str]:
 
 
 def in_same_tokens(estimates: Estimates) -> bool:
-    """Whether all estimates score the same tokens, and not the same texts cut in different ways."""
+    """Whether all estimates score the same tokens, rather than one text cut in different ways."""
     first, *others = estimates.values()
     return all(
         same_data(first.data_fingerprint, other.data_fingerprint) is not False and _equally_long(first, other)
@@ -57,7 +57,7 @@ def in_same_tokens(estimates: Estimates) -> bool:
 
 
 def check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstimate) -> None:
-    """Raise an InputError if two estimates differ in their base measure or in what they are of."""
+    """Raise an InputError if two estimates differ in base measure or in the quantity they estimate."""
     if None not in (a.base_measure, b.base_measure) and a.base_measure != b.base_measure:
         remedy = "compare models with the same base measure"
         if {a.base_measure, b.base_measure} == {DENSITY, CELLS}:
@@ -75,7 +75,7 @@ def check_same_quantity(first: str, a: EvidenceEstimate, second: str, b: Evidenc
 
 
 def _same_quantity(a: EvidenceEstimate, b: EvidenceEstimate) -> bool:
-    """Whether two estimates have one kind and quantity, or one is a log evidence that the other aims at."""
+    """Whether the kinds and quantities are equal, or one is the log evidence that the other targets."""
     if a.kind == b.kind and _quantity(a) == _quantity(b):
         return True
     apart = {"pseudo", "policy"}
@@ -83,7 +83,7 @@ def _same_quantity(a: EvidenceEstimate, b: EvidenceEstimate) -> bool:
 
 
 def _of_same_data(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstimate) -> bool:
-    """Whether the data are known to be the same; an InputError if they are known to differ."""
+    """True if the data are known to be the same; raise an InputError if they are known to differ."""
     if not np.array_equal(a.ids, b.ids) or a.n_observations != b.n_observations:
         raise InputError(
             f"{first!r} and {second!r} are of different observations; estimate both on the same ones"
@@ -99,7 +99,7 @@ def _of_same_data(first: str, a: EvidenceEstimate, second: str, b: EvidenceEstim
 
 
 def same_data(first: str | None, second: str | None) -> bool | None:
-    """Whether two fingerprints are of the same data; None where one of them is unknown.
+    """Compare the fingerprints of two data sets; None if one of them is unknown.
 
     A fingerprint of rounded values alone is compared with the rounded values of the other.
 
@@ -118,12 +118,12 @@ def same_data(first: str | None, second: str | None) -> bool | None:
 
 
 def _equally_long(a: EvidenceEstimate, b: EvidenceEstimate) -> bool:
-    """Whether each observation has the same number of tokens in both."""
+    """Whether each observation has the same number of tokens in both estimates."""
     return np.array_equal(a.record.n_tokens, b.record.n_tokens)
 
 
 def _quantity(estimate: EvidenceEstimate) -> dict[str, object]:
-    """What the design of an estimate says about the quantity that it estimates."""
+    """The settings of an estimate's design that determine which quantity it estimates."""
     design = estimate.design
     if estimate.kind in ("lower_bound", "mixture"):
         importance = design.get("bound") == "importance"

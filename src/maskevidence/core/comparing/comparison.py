@@ -1,4 +1,4 @@
-"""Models compared on the same observations, by paired differences of their log evidence."""
+"""Compare models on the same observations by paired differences of their log evidence."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Integer
 
 from maskevidence.core.comparing.along_rates import notes_on_rates, turns, with_turns
-from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens
+from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens, same_data
 from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import Curve, curve_lines
@@ -40,8 +40,8 @@ from maskevidence.core.show.words import (
 Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
 LEVEL = 0.95
 _DENSITIES = ("exact", "unbiased")
-_NAMED = 3  # observations that decide a comparison
-_LEGEND: dict[Verdict, tuple[str, int]] = {  # words, and the number of colour and mark
+_NAMED = 3  # most observations named as deciding a comparison
+_LEGEND: dict[Verdict, tuple[str, int]] = {  # words for the legend, and the index of colour and mark
     "better": ("behind the best model", 1),
     "not told apart": ("cannot be told apart from it", 0),
     "proves nothing": ("the order proves nothing", 3),
@@ -79,12 +79,13 @@ class Difference(Shown):
         tails: how far masks too rare to be drawn move the ends of the interval, per unit of -log(1 - level)
             (standard_errors.py), in `unit`.
         no_interval: why the difference has no interval; None if both estimates have intervals.
+        apart: why the order proves nothing although the interval excludes zero; None if it is not known to.
         turns: the rates at which the difference changes its sign; only of learned conditionals, for which
             two models can change places.
         integral_error: how far approximate numbers may be from the integrals behind them, by which the
             interval is wider on both sides; None if that is not known.
         whole: whether the observation is a whole data set (`evidence_of_rows`) and no sample of others: the
-            error is then that of the masks.
+            error is then the masks' error.
     """
 
     first: str
@@ -107,13 +108,14 @@ class Difference(Shown):
     n_pairs: int = 1
     tails: Tails = (0.0, 0.0)
     no_interval: str | None = None
+    apart: str | None = None
     whole: bool = False
     turns: tuple[float, ...] = ()
     integral_error: float | None = None
 
     @property
     def standard_error(self) -> float | None:
-        """√(mask_se² + data_se²), for the mean difference over the population of the observations.
+        """√(mask_se² + data_se²), the standard error of the mean difference over the population.
 
         mask_se alone if it is too large to resolve data_se. None if the error is not known: for a single
         observation, and for shared masks without replicates, whose error is the same for all observations
@@ -127,7 +129,7 @@ class Difference(Shown):
         return math.hypot(*errors) if errors else None
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
-        """Student's t interval of the difference, for masks and observations, its ends moved by `tails`.
+        """Student's t interval of the difference for masks and observations, widened by `tails`.
 
         The degrees of freedom are those of Welch and Satterthwaite for the sum of the observations' spread,
         which has n - 1, and of what masks add to it that the observations share. None without a standard
@@ -154,7 +156,7 @@ class Difference(Shown):
 
     @property
     def log_bayes_factor_data_se(self) -> float | None:
-        """Sampling standard error of such a sum over other observations; None where it is not known."""
+        """Sampling standard error of `log_bayes_factor` over new observations; None if not known."""
         if self.log_bayes_factor is None or self.data_se is None:
             return None
         return self.n_observations * self.data_se
@@ -172,7 +174,8 @@ class Difference(Shown):
         A lower bound that lies below the evidence of another model "proves nothing", since the evidence
         behind it may be the larger one. A lower bound that lies above the evidence of another model does
         prove that its model is "better". An approximate number below any other "proves nothing", unless
-        the error of its integral is known and in the interval.
+        the error of its integral is known and in the interval; nor does an order per byte of tokens that
+        spell different texts prove anything.
         """
         if self.interval() is None:
             return "not known"
@@ -180,17 +183,17 @@ class Difference(Shown):
             return "not told apart"
         higher, lower = self.kinds if self.difference > 0 else self.kinds[::-1]
         unknown = lower == "approximate" and self.integral_error is None
-        if unknown or lower == "lower_bound" != higher:
+        if self.apart or unknown or lower == "lower_bound" != higher:
             return "proves nothing"
         return "better"
 
     @property
     def told_apart(self) -> bool:
-        """Whether one of the models is better: the verdict of the 95 % interval."""
+        """Whether the verdict is "better": the 95 % interval tells the two models apart."""
         return self.verdict == "better"
 
     def page(self) -> Page:
-        """What the interval says, and the difference by mask size."""
+        """The verdict, and the difference by mask size."""
         digits, names = self._digits, f"{self.first} minus {self.second}"
         line = plus_minus(self.difference, self.standard_error, digits)
         error = plus_minus(self.difference, self.standard_error, digits, typeset)
@@ -204,7 +207,7 @@ class Difference(Shown):
         )
 
     def picture(self) -> tuple[Lines | Histogram, str]:
-        """The difference by mask size; for models with other masks, the differences of the observations."""
+        """The difference by mask size; without common masks, a histogram of the observations' differences."""
         names, title = f"{self.first} minus {self.second}", f"{verdict(self, self._digits, typeset)}."
         if self.curve is not None:
             lines = curve_lines({names: self.curve}, "difference of the scores", zero=True)
@@ -216,7 +219,7 @@ class Difference(Shown):
         return digits_for(self.mask_se, self.data_se)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON."""
+        """Return the numbers as JSON values."""
         names = (
             "first second unit difference standard_error mask_se mask_df data_se pairing win_share "
             "log_bayes_factor log_bayes_factor_se n_observations told_apart verdict"
@@ -244,7 +247,7 @@ class Difference(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """Several models on the same observations, the best one first.
+    """A comparison of several models on the same observations, best first.
 
     Attributes:
         names: names of the models, the best one first.
@@ -264,7 +267,7 @@ class Comparison(Shown):
     estimates: Mapping[str, EvidenceEstimate] = field(repr=False)
 
     def between(self, first: str, second: str) -> Difference:
-        """The difference between any two models, first minus second.
+        """Return the difference between any two models, first minus second.
 
         Its interval holds together with the intervals of `behind` if one of the two is the best model,
         otherwise with the intervals of all pairs of models.
@@ -283,12 +286,12 @@ class Comparison(Shown):
         return replace(_difference(first, second, self.estimates, self.unit), n_pairs=n_pairs)
 
     def all_notes(self) -> list[str]:
-        """The notes on the comparison and on the differences from the best model, each one once."""
+        """All notes on the comparison and on its differences, without repetitions."""
         differences = (note for difference in self.behind for note in difference.notes)
         return list(dict.fromkeys([*self.notes, *differences]))
 
     def page(self, noun: str | None = None) -> Page:
-        """The answer, the ranking with the errors of the differences, and a picture of these.
+        """The conclusion, the ranking with the errors of the differences, and a picture of the differences.
 
         Args:
             noun: what an observation is; by default as the estimates call it.
@@ -320,7 +323,7 @@ class Comparison(Shown):
         )
 
     def picture(self) -> tuple[Values, str]:
-        """How far each model is behind the best model, with its interval."""
+        """The distance of each model from the best one, with its interval."""
         return self._distances("observation"), answer(self).headline
 
     def _distances(self, noun: str) -> Values:
@@ -334,7 +337,7 @@ class Comparison(Shown):
         return Values(values, f"behind the best model  ({unit})", True, words)
 
     def columns(self) -> Columns:
-        """A row for each model, the best one first.
+        """One row per model, best first.
 
         `behind` is how far the best model is ahead, with its standard error and the ends of its 95 %
         interval, in the comparison's unit.
@@ -360,7 +363,7 @@ class Comparison(Shown):
         return digits_for(*(each.standard_error for each in self.behind))
 
     def to_arviz(self) -> dict[str, Any]:
-        """The pointwise log evidence of each model, as ArviZ's `compare` reads it.
+        """Return the pointwise log evidence of each model in the form that ArviZ's `compare` takes.
 
         `arviz_plots.plot_compare(arviz_stats.compare(comparison.to_arviz()))` draws the table. ArviZ's errors
         come from the spread over the observations alone: they lack the error of masks that are shared by all
@@ -382,7 +385,7 @@ class Comparison(Shown):
         return {name: elpd_data(each.per_observation, each.ids) for name, each in ranked.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON."""
+        """Return the numbers as JSON values."""
         return {
             "unit": self.unit,
             "ranking": [
@@ -459,7 +462,7 @@ def compare(
 
 
 def _common_unit(estimates: Mapping[str, EvidenceEstimate], *, per_byte: bool) -> Unit:
-    """Nats per observation if all estimates score the same tokens and `per_byte` is False; else per byte."""
+    """Nats per byte if `per_byte` or if the estimates score different tokens, else nats per observation."""
     if not per_byte and in_same_tokens(estimates):
         return "nats per observation"
     without = [name for name, estimate in estimates.items() if estimate.n_bytes is None]
@@ -475,7 +478,7 @@ def difference_by_rows(
     names: tuple[str, str],
     values: tuple[Float64[np.ndarray, " n_observations"], Float64[np.ndarray, " n_observations"]],
 ) -> Difference:
-    """The difference between two models with a closed form or an accurate integral, without masks.
+    """Compare two models that have closed forms or accurate integrals, without masks.
 
     Example:
         >>> a, b = np.array([-1.0, -2.0, -1.5]), np.array([-1.5, -2.0, -2.5])
@@ -506,7 +509,7 @@ def difference_by_rows(
 
 
 def held_together(behind: Sequence[Difference]) -> tuple[Difference, ...]:
-    """The differences with the number of pairs of models over which their verdicts hold together.
+    """Set each difference's number of pairs so that all verdicts hold together.
 
     The best model is chosen by the same data, so that with K equal models any of the K (K - 1)/2 pairs may
     become one of the best and another. Each verdict therefore has the level 1 - 0.05 / (K (K - 1)/2). The
@@ -545,6 +548,10 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     if blind:
         no_interval = f"the error of the conditionals of {' and '.join(blind)} is not known"
         notes.append(f"the difference between {first} and {second} has no interval: {no_interval}")
+    apart = None
+    if unit == "nats per byte" and same_data(a.spelled_fingerprint, b.spelled_fingerprint) is False:
+        apart = "the tokens of one lose more of the text (capital letters, accents, blanks), which favours it"
+        notes.append(f"per byte, {first} and {second} have no order: {apart}")
     changes: tuple[float, ...] = ()
     if (
         paired.curve is not None
@@ -570,6 +577,7 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         kinds=(a.kind, b.kind),
         notes=tuple(notes),
         no_interval=no_interval,
+        apart=apart,
         whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
         turns=changes,
     )
@@ -582,7 +590,7 @@ def _notes_on_pairing(
     unit: Unit,
     common: CommonMasks | None,
 ) -> list[str]:
-    """What two estimates do not share: tokens, masks, or the number of masks."""
+    """Notes on differences between two estimates in tokens, masks or number of masks."""
     if unit == "nats per byte":
         bytes_of = [estimates[name].n_bytes for name in (first, second)]
         notes = ["compared per byte of text only, since the models cut it into different tokens"]
@@ -593,8 +601,8 @@ def _notes_on_pairing(
         return notes
     if common is None:
         return [
-            f"{first} and {second} have other masks (design, seed or number): paired by observation only, "
-            "which makes the error larger"
+            f"{first} and {second} have different masks (design, seed or number): paired by observation "
+            "only, which makes the error larger"
         ]
     if common.in_words is None:
         return []
@@ -602,14 +610,14 @@ def _notes_on_pairing(
 
 
 class Conclusion(NamedTuple):
-    """The conclusion of a comparison."""
+    """The conclusion of a comparison in words."""
 
-    headline: str  # which model is best, and which models cannot be told apart from it
-    words: str  # how far it is ahead, with its error
+    headline: str  # the best model, and the models that cannot be told apart from it
+    words: str  # its lead, with the error
 
 
 def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
-    """Which model is best and how far it is ahead, or which models cannot be told apart.
+    """Say which model is best and by how much, or which models cannot be told apart.
 
     Example:
         >>> import maskevidence as me
@@ -665,7 +673,7 @@ def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
 
 
 def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
-    """The table of a comparison, best first: its columns and its rows."""
+    """The table of a comparison, best model first: headings and rows."""
     name = common_name(comparison.estimates.values())
     rows = [[comparison.names[0], write(comparison.log_evidence[0], digits), "best", ""]]
     for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
@@ -673,7 +681,7 @@ def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple
         wins = f"{write(100 * (1 - difference.win_share), 0)} %"
         rows.append([difference.second, write(value, digits), behind, wins])
     columns = ["run", name, "behind best", "wins"]
-    if name == "number":  # of several kinds
+    if name == "number":  # the kinds differ
         columns.append("which is")
         for row in rows:
             estimate = comparison.estimates[row[0]]
@@ -687,7 +695,7 @@ def decided_by_few(
     write: Write = number,
     noun: str = "observation",
 ) -> str | None:
-    """The observations that put a model ahead although it is lower on most of them; None if it is not.
+    """Name the few observations that put a model ahead although it is lower on most; None otherwise.
 
     They are the fewest observations without which the model would not be ahead.
 
@@ -713,7 +721,7 @@ def decided_by_few(
 
 
 def verdict(difference: Difference, digits: int, write: Write = number, noun: str = "observation") -> str:
-    """A sentence: one model is better than the other, or the data cannot tell them apart."""
+    """One sentence: which model is better, or that the two cannot be told apart."""
     first, second, interval = difference.first, difference.second, difference.interval()
     if interval is None:
         why = difference.no_interval or "the error is not known"
@@ -728,16 +736,17 @@ def verdict(difference: Difference, digits: int, write: Write = number, noun: st
         lower, kind = (
             (second, difference.kinds[1]) if difference.difference > 0 else (first, difference.kinds[0])
         )
-        why = f"{lower} is a lower bound on a log evidence that may be the larger one"
+        why = f"{lower} is a lower bound on a log evidence that may be larger"
         if kind == "approximate":
             why = f"the error of {lower}'s approximate conditionals is not in this interval"
+        why = difference.apart or why
         differ = f"{first} and {second} differ: {between}{sides}"
         return f"{differ}, but their order proves nothing, since {why}"
     return f"{first} and {second} cannot be told apart: {between}, which contains zero{sides}"
 
 
 def _standing(difference: Difference) -> str:
-    """The verdict on a model that is compared with the best model, as tables show it."""
+    """The verdict on a model other than the best, as tables show it."""
     return "behind" if difference.verdict == "better" else difference.verdict
 
 

@@ -1,4 +1,4 @@
-"""Subtract the estimates of two models: mask by mask where they scored the same masks, or by observation.
+"""Subtract the estimates of two models, mask by mask if they scored the same masks, else by observation.
 
 What is hard for both models cancels mask by mask. Designs that are extended by draws, orders or masks of each
 size keep what they have drawn, so that two runs of one seed and different lengths share the masks of the
@@ -34,27 +34,27 @@ Unit = Literal["nats per observation", "nats per byte"]
 
 
 class Paired(NamedTuple):
-    """A mean difference with its errors, the values behind the mean, and its curve."""
+    """A mean difference with its errors, the difference per observation, and the difference curve."""
 
     difference: float  # mean over observations
     mask_se: float | None  # Monte-Carlo standard error of the masks; None if not known
-    mask_df: float | None  # its degrees of freedom; None if unknown or infinite
+    mask_df: float | None  # degrees of freedom of mask_se; None if unknown or infinite
     data_se: float | None  # sampling standard error of the observations; None if not resolved
     per_observation: Float64[np.ndarray, " n_observations"]
     curve: Curve | None  # the difference by mask size; None unless paired by masks
-    tails: Tails  # how far rare masks move the ends of an interval (standard_errors.py)
+    tails: Tails  # how far undrawn rare masks could move the ends of an interval (standard_errors.py)
 
 
 class CommonMasks(NamedTuple):
-    """The masks that two estimates share."""
+    """The masks that two estimates have in common."""
 
-    design: MaskDesign  # that draws these masks
-    # how often each of the two estimates repeats them, such as the number of its draws
+    design: MaskDesign  # the design that draws these masks
+    # repeats of each estimate, for example its number of draws
     repeats: tuple[int, int]
 
     @property
     def in_words(self) -> str | None:
-        """What is left out, as the end of a sentence; None if both have the same masks.
+        """Say which masks are left out, as the end of a sentence; None if both have the same masks.
 
         Example:
             >>> from maskevidence.core.masks.sizes import RandomSize
@@ -71,7 +71,7 @@ class CommonMasks(NamedTuple):
 
 
 def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, CommonMasks | None]:
-    """The difference a - b, and the masks that it uses; None if it is paired by observation."""
+    """Return the difference a - b and the common masks; None for the masks if paired by observation."""
     common = _common_masks(a, b) if unit == "nats per observation" else None
     if common is None:
         return _by_observations(a, b, unit), None
@@ -91,7 +91,7 @@ def _error(paired: Paired) -> float:
 
 
 def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | None:
-    """The masks of the estimate that has fewer, if the other one has scored all of them; else None."""
+    """The common masks, if they are all the masks of one estimate; else None."""
     if (a.masks, a.seed, a.design["name"]) != (b.masks, b.seed, b.design["name"]):
         return None
     try:
@@ -100,7 +100,7 @@ def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | Non
         if both[0].extended_by is not None:
             fewer = {both[0].extended_by: min(repeats)}
             both = [design_from_settings({**estimate.design, **fewer}) for estimate in (a, b)]
-    except InputError:  # a user's own design, or draws that the replicates do not divide
+    except InputError:  # a user's own design, or a number of draws that the replicates do not divide
         return None
     if _drawing(both[0]) != _drawing(both[1]) or not np.array_equal(a.ids, b.ids):
         return None
@@ -114,17 +114,17 @@ def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | Non
 
 
 def _drawing(design: MaskDesign) -> dict[str, object]:
-    """The settings that decide which masks a design draws: all but replicates beyond the draws."""
+    """The settings that determine which masks a design draws: replicates beyond the draws do not count."""
     settings = design.settings()
     return settings | {"replicates": design.n_replicates} if "replicates" in settings else settings
 
 
 def _first(estimate: EvidenceEstimate, design: MaskDesign) -> Scores:
-    """The scores of the masks of a design, of which an estimate may have drawn more."""
+    """The scores of the masks that `design` draws, which may be fewer than the estimate has."""
 
     def first_of(table: ScoreTable) -> ScoreTable:
         repeat = table.draw
-        if not design.random_sizes:  # whose replicates are offsets of several draws
+        if not design.random_sizes:  # random sizes: replicates are offsets of several draws
             repeat = design.summation(table.n_tokens, table.draw, table.size).replicate
         kept: Bool[np.ndarray, " n_masks"] = repeat < design.n_repeats
         return table if kept.all() else table.select(kept)
@@ -134,7 +134,7 @@ def _first(estimate: EvidenceEstimate, design: MaskDesign) -> Scores:
 
 
 def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_exact: bool) -> Paired:
-    """The difference as one estimate, computed from the differences of the scores, chunk after chunk."""
+    """Estimate the difference from the differences of the scores, chunk by chunk."""
 
     def subtracted(linear: Callable[[ScoreTable], Float64[np.ndarray, " n_masks"]]) -> Scores:
         def read() -> Iterator[ScoreTable]:
@@ -147,7 +147,7 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
     def plain(table: ScoreTable) -> Float64[np.ndarray, " n_masks"]:
         return table.score
 
-    # The scores of LogSizes are linear in those of the tokens.
+    # The scores of LogSizes are linear in the scores of tokens.
     table = subtracted(plain if isinstance(design, LogSizes) else partial(linear_scores, design=design))
     summed = design
     if isinstance(design, Orderings):
@@ -160,14 +160,14 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
         curve = curve_from_scores(table, design, key.masks)
     mask_se, mask_df, data_se = estimate.mask_se, estimate.mask_df, estimate.data_se
     equal = not any(each.score.any() for _, each in table)
-    if equal:  # no other masks would give a difference
+    if equal:  # the models agree on every mask
         mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
     each = estimate.per_observation
     return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, curve, estimate.tails)
 
 
 def _hidden(a: ScoreTable, b: ScoreTable) -> HiddenTokens | None:
-    """The differences of hidden tokens, if both records have them."""
+    """Subtract the scores of hidden tokens, if both records have them."""
     if a.hidden is None or b.hidden is None:
         return None
     first, second = a.hidden.packed(a.size), b.hidden.packed(b.size)
@@ -175,7 +175,7 @@ def _hidden(a: ScoreTable, b: ScoreTable) -> HiddenTokens | None:
 
 
 def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Paired:
-    """The difference of two estimates with different masks.
+    """Subtract two estimates with different masks, observation by observation.
 
     With e_i the estimates, Δ = mean(u - u'), where u_i = e_i, or per byte the linearised ratio
     u_i = R + (e_i - R·b_i)·n/Σb, R = Σe/Σb. Mask variances add up, and so do tails, which a rare mask of the

@@ -1,4 +1,4 @@
-"""Pairs of texts under one model: which text of each pair is more probable, ties called and not broken."""
+"""Compare pairs of texts under one model: which text is more probable; undecided pairs are ties."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from maskevidence.core.evidence.standard_errors import (
     interval_with_tails,
     mean_with_errors,
     student_t_quantile,
-    t_half_width,
+    t_half_widths,
     tails_of_each,
     variances_with_df,
 )
@@ -42,9 +42,9 @@ from maskevidence.core.show.words import (
     wider,
 )
 
-# Rows of other calls differ by less, so that a smaller difference is none: nats per token, and in half
-# precision per square root of the tokens, whose errors are independent. Equal sentences under a small BERT
-# with large weights differ by up to 0.02 of these in bfloat16.
+# Upper limit of the rounding differences between calls: nats per token, and for half precision nats per
+# square root of the number of tokens, as their errors are independent. Under a small BERT with large
+# weights, equal sentences differ by up to 0.02 of these in bfloat16.
 _ROUNDING = 1e-5
 _IN_HALF = {"bfloat16": 0.05, "float16": 0.006}
 MOST_SHOWN = 20
@@ -52,7 +52,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True, repr=False)
 class TextPairs(Shown):
-    """Pairs of texts under one model: a first and a second text each, such as a good and a bad sentence.
+    """Pairs of texts under one model, such as a good and a bad sentence each.
 
     A pair is a tie if the 95 % interval of its difference, for the error of the masks, contains 0, and if the
     two numbers are equal up to rounding. The few masks of a pair may have met none of the rare bad ones: the
@@ -60,13 +60,13 @@ class TextPairs(Shown):
     the texts: each counts half.
     """
 
-    names: tuple[str, str]  # what the first and the second texts are called
-    labels: tuple[str, ...]  # the name of each pair, or its id
+    names: tuple[str, str]  # names of the two sets of texts
+    labels: tuple[str, ...]  # the label of each pair, or its id
     # log p of the first text minus that of the second, nats
     difference: Float64[np.ndarray, " n_pairs"] = field(repr=False)
-    # 0 where every mask was scored, NaN where it is not known, and such a pair is a tie
+    # 0 if every mask was scored; NaN if not known, which makes the pair a tie
     mask_se: Float64[np.ndarray, " n_pairs"] = field(repr=False)
-    mask_df: Float64[np.ndarray, " n_pairs"] = field(repr=False)  # NaN where there are none
+    mask_df: Float64[np.ndarray, " n_pairs"] = field(repr=False)  # NaN if there are no degrees of freedom
     # 1 if the first text is more probable, -1 if the second is, 0 for a tie
     call: Int64[np.ndarray, " n_pairs"] = field(repr=False)
     # whether both numbers are equal up to rounding; see `pair_texts`
@@ -76,23 +76,23 @@ class TextPairs(Shown):
 
     @property
     def accuracy(self) -> float:
-        """Share of the pairs whose first text is more probable; a tie counts half."""
+        """Share of pairs whose first text is more probable; ties count half."""
         return float((self.call + 1).mean() / 2)
 
     @property
     def accuracy_by_sign(self) -> float:
-        """The accuracy if the sign alone decides, within the masks' error, too; equal numbers count half."""
+        """The accuracy by the sign of each difference, whatever its error; equal numbers count half."""
         return float((np.where(self.equal, 0.0, np.sign(self.difference)) + 1).mean() / 2)
 
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of `accuracy` over pairs; with ties it is too wide, not too narrow."""
+        """Wilson's 95 % interval of `accuracy` over pairs; ties make it conservative."""
         n, p, z = len(self.call), self.accuracy, student_t_quantile(0.975, math.inf)
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
         return max(0.0, middle - half), min(1.0, middle + half)
 
     def page(self) -> Page:
-        """The accuracy with its interval, how many ties there are, and the difference of each pair."""
+        """The accuracy with its interval, the number of ties, and the difference of each pair."""
         (first, second), n, mean = self.names, len(self.call), self.mean
         low, high = self.interval()
         between = interval_95(100 * low, 100 * high, 1, typeset)
@@ -135,7 +135,7 @@ class TextPairs(Shown):
         )
 
     def picture(self) -> tuple[Histogram, str]:
-        """How often each difference occurs."""
+        """A histogram of the differences."""
         first, second = self.names
         title = f"{first} minus {second}: {100 * self.accuracy:.1f} % above, ties half"
         return Histogram(
@@ -143,7 +143,7 @@ class TextPairs(Shown):
         ), title
 
     def columns(self) -> Columns:
-        """A row for each pair: its difference with its error, and which text is more probable, or "tie"."""
+        """One row per pair: the difference with its error, and the more probable text or "tie"."""
         names = {1: self.names[0], -1: self.names[1], 0: "tie"}
         values = {
             "difference": self.difference,
@@ -154,7 +154,7 @@ class TextPairs(Shown):
         return Columns(values, list(self.labels), "pair")
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON."""
+        """Return the numbers as JSON values."""
         a, b = self.estimates
         return {
             "first": self.names[0],
@@ -178,7 +178,7 @@ class TextPairs(Shown):
         }
 
     def _rows(self) -> list[dict[str, Any]]:
-        """The pairs one by one; None where a number is not known."""
+        """One dictionary per pair; None for unknown numbers."""
         values, index, _ = self.columns()
         listed = [[None if x != x else x for x in np.asarray(each).tolist()] for each in values.values()]
         return [dict(zip(("pair", *values), row, strict=True)) for row in zip(index, *listed, strict=True)]
@@ -199,7 +199,7 @@ def pair_texts(
 
     Args:
         first: the estimate of the first texts, nats per text.
-        second: that of the second texts, by the same design.
+        second: the estimate of the second texts, by the same design.
         names: what the two sets are called.
         dtypes: the precision of the model in both, such as "bfloat16": numbers are equal up to 1e-5 nats per
             token; in bfloat16 up to 0.05 nats times the root of the number of tokens, in float16 0.006.
@@ -244,7 +244,7 @@ def pair_texts(
         contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen
     )
     half = _half_widths(mask_se, mask_df)
-    decided = ~equal & ((difference > half + below) | (-difference > half + above))  # not where half is NaN
+    decided = ~equal & ((difference > half + below) | (-difference > half + above))  # False where half is NaN
     joint = first.masks == "shared" or (design.pooled and None in curves)
     return TextPairs(
         names=names,
@@ -269,18 +269,17 @@ def pair_texts(
 def _half_widths(
     mask_se: Float64[np.ndarray, " N"], mask_df: Float64[np.ndarray, " N"]
 ) -> Float64[np.ndarray, " N"]:
-    """Half the width of the interval of each difference; NaN where its error is not known."""
-    known = zip(mask_se.tolist(), mask_df.tolist(), strict=True)
-    return np.array([t_half_width(se, math.inf if math.isnan(df) else df, LEVEL) for se, df in known])
+    """Half-width of the interval of each difference; NaN where its error is not known."""
+    return t_half_widths(mask_se, np.where(np.isnan(mask_df), np.inf, mask_df), LEVEL)
 
 
 @dataclass(frozen=True, repr=False)
 class SetDifference(Shown):
-    """The difference of the means of two sets of observations under one model that are not pairs."""
+    """The difference between the means of two unpaired sets of observations under one model."""
 
-    names: tuple[str, str]  # what the first and the second set are called
-    difference: float  # the mean of the first set minus that of the second, nats per observation
-    # of masks and data of both sets; None if the error of one of them is not known
+    names: tuple[str, str]  # names of the two sets
+    difference: float  # mean of the first set minus mean of the second, nats per observation
+    # for masks and data of both sets; None if the error of either is not known
     standard_error: float | None
     # 95 %, for masks and data; None without `standard_error`
     interval_95: tuple[float, float] | None
@@ -288,7 +287,7 @@ class SetDifference(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Facts that qualify the numbers, one sentence each."""
+        """Notes for the reader, one sentence each."""
         notes = ["the two sets are not pairs: the data errors of both add up"]
         if self.interval_95 is None:
             why = zip(self.names, map(_unknown_error, self.estimates), strict=True)
@@ -302,7 +301,7 @@ class SetDifference(Shown):
         return tuple(notes)
 
     def page(self) -> Page:
-        """Both means with their errors, and the difference with its interval."""
+        """Both means and their difference, with errors and interval."""
         difference, interval, both = self.difference, self.interval_95, self.estimates
         digits = digits_for(*(error for each in both for error in (each.mask_se, each.data_se)))
         rows = [
@@ -331,7 +330,7 @@ class SetDifference(Shown):
         return Page(words, words, parts=[Table(columns, rows), f"{between}."], notes=list(self.notes))
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON."""
+        """Return the numbers as JSON values."""
         both = self.estimates
         return {
             "pairing": "none",
@@ -352,18 +351,18 @@ class SetDifference(Shown):
 def subtract_sets(
     first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str] = ("first", "second")
 ) -> SetDifference:
-    """Subtract the means of two sets of observations under one model that are not pairs.
+    """Subtract the means of two unpaired sets of observations under one model.
 
     The squared errors of masks and data of both sets add up. The interval is Welch's, its ends moved for rare
     masks (standard_errors.py); there is none if the error of one of the sets is not known.
 
     Args:
         first: the estimate of the first set, nats per observation.
-        second: that of the second set, by another seed, so that the errors of the masks are independent.
+        second: the estimate of the second set, by another seed, so that the mask errors are independent.
         names: what the sets are called.
 
     Raises:
-        InputError: numbers that are not the same quantity, such as those of two base measures.
+        InputError: numbers that are not the same quantity, for example in two base measures.
 
     Example:
         >>> import maskevidence as me
@@ -382,7 +381,7 @@ def subtract_sets(
 def _welch(
     difference: float, both: tuple[EvidenceEstimate, EvidenceEstimate]
 ) -> tuple[float | None, tuple[float, float] | None]:
-    """The standard error of a difference of independent means, and its 95 % interval; None if not known.
+    """Standard error and 95 % interval of a difference of independent means; None if not known.
 
     Rare masks of the first set move the ends as `tails` says, those of the second set the other way.
     """
@@ -400,9 +399,9 @@ def _welch(
 
 
 def _unknown_error(estimate: EvidenceEstimate) -> str | None:
-    """Why the error of a set's mean is unknown; None if it is known."""
+    """Why the error of a set's mean is not known; None if it is known."""
     if estimate.n_observations < 2:
-        return "a single observation does not tell the data error"
+        return "the data error cannot be estimated from a single observation"
     if estimate.mask_se is None and estimate.masks == "shared":
         return f"{estimate.no_interval}; give more masks"
     if estimate.mask_se == 0 and estimate.no_interval is not None:
@@ -415,7 +414,7 @@ def _unknown_error(estimate: EvidenceEstimate) -> str | None:
 def _in_order_of(
     first: EvidenceEstimate, second: EvidenceEstimate, names: tuple[str, str]
 ) -> EvidenceEstimate:
-    """The second estimate with the ids of the first one's texts of the same labels."""
+    """The second estimate, with its texts numbered like the first estimate's texts of the same labels."""
     labels = [each.names for each in (first, second)]
     if any(len(set(each)) < len(each) for each in labels):
         raise InputError(

@@ -1,1 +1,1 @@
-"""From scores to a number with its errors."""
+"""Estimates of the log evidence and their standard errors, from scores."""

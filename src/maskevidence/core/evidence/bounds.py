@@ -23,14 +23,14 @@ from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.masks.sizes import Exhaustive
 from maskevidence.core.scores.record import ScoreTable
 
-FEWEST_FOR_UPPER = 16  # orders; an upper bound from fewer holds too seldom
-MAX_RELATIVE_ERROR = 0.25  # of the mean of p_σ over orders, for an upper bound that is worth giving
-_PERMUTATIONS = 32  # of the orders, for the curve of the bound
+FEWEST_FOR_UPPER = 16  # fewest orders for an upper bound; with fewer it fails too often
+MAX_RELATIVE_ERROR = 0.25  # of the mean of p_σ over orders; above it, no upper bound is given
+_PERMUTATIONS = 32  # permutations of the orders behind the curve of the bound
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """Bounds on the evidence of the order mixture of some observations, nats per observation.
+    """Lower and upper bounds on the evidence of the order mixture, nats per observation.
 
     Attributes:
         n_orders: the number of random orders; 0 if the mixture is exact.
@@ -64,7 +64,7 @@ class Bracket:
     low: Float64[np.ndarray, " N"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON, without single observations."""
+        """Return the numbers as JSON values, without the numbers of single observations."""
         names = "n_orders area area_se lower lower_se upper upper_se mixture no_upper"
         points = zip(self.n_averaged.tolist(), self.curve.tolist(), self.curve_se.tolist(), strict=True)
         curve = [
@@ -75,7 +75,7 @@ class Bracket:
 
 @dataclass(frozen=True)
 class OrderSpread:
-    """How much log p_σ(x) varies with the order σ, within and between observations.
+    """The variation of log p_σ(x) over orders σ, within and between observations.
 
     Conditionals of one joint density have no spread over orders: it measures how far from a joint learned
     conditionals are, at each observation.
@@ -94,12 +94,12 @@ class OrderSpread:
     share_within: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON, without single observations."""
+        """Return the numbers as JSON values, without the numbers of single observations."""
         return {name: getattr(self, name) for name in ("within", "between", "share_within")}
 
 
 def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, " n_masks"]:
-    """Scores whose weighted sum estimates an observation, and whose spread over draws gives its error.
+    """Return scores whose weighted sum estimates an observation and whose spread over draws gives its error.
 
     For the area and for policies these are the scores themselves. For the order mixture, all masks of an
     observation have the same number; for the importance bound, all masks of an order do (`lower_bounds`).
@@ -115,7 +115,7 @@ def linear_scores(table: ScoreTable, design: MaskDesign) -> Float64[np.ndarray, 
 
 
 def bracket(table: ScoreTable, design: MaskDesign, masks: Masks) -> Bracket | None:
-    """The bounds that a record gives; None for a design that records neither orders nor the mixture.
+    """Compute the bounds from a record; None if the design records neither orders nor the mixture.
 
     Example:
         >>> import maskevidence as me
@@ -158,7 +158,7 @@ def bracket(table: ScoreTable, design: MaskDesign, masks: Masks) -> Bracket | No
 
 
 def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:
-    """The spread of log p_σ(x) over random orders; None for a record without orders, or of one order."""
+    """Compute the spread of log p_σ(x) over random orders; None without two or more recorded orders."""
     if not isinstance(design, Orderings) or design.bound != "importance" or design.orders < 2:
         return None
     logs, _ = log_probs_of_orders(table, design)
@@ -174,7 +174,7 @@ def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:
 def log_probs_of_orders(
     table: ScoreTable, design: Orderings
 ) -> tuple[Float64[np.ndarray, "N n_orders"], Integer[np.ndarray, " n_masks"]]:
-    """log p_σ(x) of each observation and order, shape (N, n), and the observation 0..N-1 of each mask."""
+    """log p_σ(x) of each observation and order, shape (N, n), and the observation of each mask, 0..N-1."""
     ids, observation = np.unique(table.id, return_inverse=True)
     shape = (len(ids), design.orders)
     flat = observation * design.orders + table.draw
@@ -184,7 +184,7 @@ def log_probs_of_orders(
 def _exact_mixture(
     table: ScoreTable, design: Exhaustive
 ) -> tuple[Float64[np.ndarray, " N"], Integer[np.ndarray, " n_masks"]]:
-    """The log mixture of each observation, and the observation 0..N-1 of each mask."""
+    """The log mixture of each observation, and the observation of each mask, 0..N-1."""
     assert table.log_mixture is not None
     _, observation = np.unique(table.id, return_inverse=True)
     _, subset, of_block = design.subset(table.n_tokens, table.draw)
@@ -203,7 +203,7 @@ def _log_mean_exp(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray
 
 
 def _log_means_of_others(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, "N n_orders"]:
-    """For each order, log of the mean of p_σ over all other orders."""
+    """For each order, the log of the mean of p_σ over the other orders."""
     before = np.logaddexp.accumulate(logs, axis=1)[:, :-1]
     after = np.logaddexp.accumulate(logs[:, ::-1], axis=1)[:, ::-1][:, 1:]
     edge = np.full((len(logs), 1), -math.inf)
@@ -212,7 +212,7 @@ def _log_means_of_others(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.
 
 
 def upper_bounds(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, "N n_orders"]:
-    """For each order log ψ + p_σ/ψ - 1, with ψ the mean of all other orders: upper bounds on average.
+    """For each order, log ψ + p_σ/ψ - 1 with ψ the mean of the other orders: upper bounds in expectation.
 
     Their mean hardly depends on ψ where ψ is close to p, so that they spread over orders as p_σ/ψ does, and
     their standard deviation over √n is the error of the mean.
@@ -236,7 +236,7 @@ def lower_bounds(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray,
 
 
 def _with_error(values: Float64[np.ndarray, "N n_orders"], masks: Masks) -> tuple[float, float | None]:
-    """The mean over observations of the mean over orders, and its standard error.
+    """The mean over orders and observations, and its standard error.
 
     With shared masks all observations have the same orders, and it comes from the spread of their means.
     """
@@ -250,13 +250,13 @@ def _with_error(values: Float64[np.ndarray, "N n_orders"], masks: Masks) -> tupl
 
 
 def _low(lowers: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, " N"]:
-    """The lower bound of each observation minus its error at 95 %."""
+    """Each observation's lower bound minus the 95 % half-width of its error."""
     n = lowers.shape[1]
     return lowers.mean(1) - t_half_width(1.0, n - 1, 0.95) * lowers.std(axis=1, ddof=1) / math.sqrt(n)
 
 
 def _relative_error(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, " N"]:
-    """The relative standard error of the mean of p_σ over the orders of each observation.
+    """The relative standard error of the mean of p_σ over orders, for each observation.
 
     It is the larger of the error that the p_σ show and √((exp s² - 1)/n), the error for normal log p_σ: a few
     orders seldom include those that dominate the mean of very different p_σ.
@@ -269,7 +269,7 @@ def _relative_error(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarr
 
 
 def _why_no_upper(logs: Float64[np.ndarray, "N n_orders"]) -> str | None:
-    """Why these orders give no upper bound; None if they do."""
+    """Why these orders give no upper bound; None if they give a bound."""
     if logs.shape[1] < FEWEST_FOR_UPPER:
         return f"{logs.shape[1]} orders are too few for a mean of p; give {FEWEST_FOR_UPPER} or more"
     usable = _relative_error(logs) <= MAX_RELATIVE_ERROR
@@ -285,7 +285,7 @@ def _why_no_upper(logs: Float64[np.ndarray, "N n_orders"]) -> str | None:
 def _curve(
     logs: Float64[np.ndarray, "N n_orders"], masks: Masks
 ) -> tuple[Integer[np.ndarray, " m"], Float64[np.ndarray, " m"], Float64[np.ndarray, " m"]]:
-    """L_n for n = 1, 2, 4, ... and all orders, from disjoint sets of orders of many permutations.
+    """L_n for n = 1, 2, 4, ... and all orders, averaged over permutations split into disjoint sets.
 
     The value of a union of two sets is never below the mean of theirs, so that the curve rises at each
     doubling. The error is computed from the sets of one permutation, which are independent; the mean over

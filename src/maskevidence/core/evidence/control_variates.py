@@ -1,4 +1,4 @@
-"""Control variates: subtract the prediction of each score from other masks, and add its expectation.
+"""Control variates: subtract from each score its prediction by other masks, and add the expectation.
 
 With masks of random sizes, most of what varies between the scores S_k of an observation with D tokens follows
 from the sizes M_k alone. Let the masks be in replicates r = 1..R that are independent of each other, and let
@@ -42,15 +42,15 @@ from maskevidence.core.scores.record import ScoreTable
 
 KNOTS_PER_OCTAVE = 2
 MAX_FOLDS = 8
-MAX_MASKS = 20_000  # a curve of 30 knots that is fitted to as many adds 0.2 % to the variance
-FEWEST_AT_KNOT = 3.0  # masks near a knot; its value follows from other knots where there are fewer
-FEWEST_DF = 8  # of the masks that a curve is fitted to
-FEWEST_TO_PREDICT = 100  # masks of a run; curves fitted to fewer err together, which replicates do not show
-_PENALTIES = 10.0 ** np.arange(-6, 7)  # relative to the mean diagonal entry of the normal equations
+MAX_MASKS = 20_000  # with this many masks, a curve of 30 knots adds 0.2 % to the variance
+FEWEST_AT_KNOT = 3.0  # masks near a knot; knots with fewer are interpolated
+FEWEST_DF = 8  # residual degrees of freedom of a fitted curve
+FEWEST_TO_PREDICT = 100  # masks of a run; curves fitted to fewer share an error that replicates miss
+_PENALTIES = 10.0 ** np.arange(-6, 7)  # in units of the mean diagonal entry of the normal equations
 
 
 class SizeCurves(NamedTuple):
-    """The curves ĉ_r, one for each fold of replicates, from the masks of all other folds."""
+    """The curves ĉ_r: for each fold of replicates, a curve fitted to the masks of the other folds."""
 
     knots: Float64[np.ndarray, " n_knots"]  # logit of the rate, ascending
     values: Float64[np.ndarray, "n_folds n_knots"]  # nats per masked token
@@ -82,13 +82,13 @@ class SizeCurves(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The prediction of each mask's score from the other replicates: ĝ_r(M) = ĉ_r(M) + level."""
+    """The prediction of each mask's score from the other replicates, ĝ_r(M) = ĉ_r(M) + level."""
 
     curves: SizeCurves  # the curves of all folds
     # the fold of each mask; its curve and level are fitted to the other folds
     fold: Integer[np.ndarray, " n_masks"]
     level: Float64[np.ndarray, " n_masks"]  # nats per masked token
-    # shape (n_masks,); what the hidden tokens add to ĝ_r, nats per masked token, with expectation 0 over the
+    # shape (n_masks,); the hidden tokens' term of ĝ_r, nats per masked token, with expectation 0 over the
     # masks of each size (token_means.py); None without scores of tokens
     token: Float64[np.ndarray, " n_masks"] | None = None
 
@@ -98,7 +98,7 @@ class Prediction(NamedTuple):
         weight: Float64[np.ndarray, " n_masks"],
         n_draws: Integer[np.ndarray, " n_masks"],
     ) -> Float64[np.ndarray, " n_masks"]:
-        """What each mask adds to the estimate of its observation, shape (n_masks,), nats."""
+        """The contribution of each mask to its observation's estimate, shape (n_masks,), nats."""
         expected = self.curves.total(table.n_tokens, self.fold) + table.n_tokens * self.level
         return weight * self.residuals(table) + expected / n_draws
 
@@ -111,7 +111,7 @@ class Prediction(NamedTuple):
 def logit_rate(
     size: Integer[np.ndarray, " n_masks"], n_tokens: Integer[np.ndarray, " n_masks"]
 ) -> Float64[np.ndarray, " n_masks"]:
-    """log M - log(D + 1 - M), which spreads out the sizes at both ends.
+    """log M - log(D + 1 - M), a logit of the mask rate that spreads out small and large sizes.
 
     Example:
         >>> logit_rate(np.array([1, 5, 9]), np.array([9, 9, 9])).round(3).tolist()
@@ -126,11 +126,11 @@ def predict_by_size(
     n_replicates: int,
     curves: SizeCurves,
 ) -> Prediction:
-    """Predict the score of each mask from its size: a curve that is shared, and a level for each observation.
+    """Predict each score from the mask size: a curve common to all observations plus a level for each.
 
     Args:
         table: a sorted record of some or all observations.
-        curves: those of `fitted_curves`.
+        curves: the curves from `fitted_curves`.
 
     Example:
         >>> row, draw = (grid.ravel() for grid in np.indices((4, 4)))
@@ -158,7 +158,7 @@ def predict_by_size(
 def fitted_curves(
     table: ScoreTable, replicate: Integer[np.ndarray, " n_masks"], n_replicates: int
 ) -> SizeCurves:
-    """The curve of each fold, fitted to the scores of the other folds; 0 where these are too few.
+    """Fit one curve per fold to the scores of the other folds; a curve is 0 if they are too few.
 
     Args:
         table: a sorted record, of about `MAX_MASKS` masks or fewer.
@@ -192,7 +192,7 @@ def fitted_curves(
 
 
 def _knots(n_tokens: int) -> Float64[np.ndarray, " n_knots"]:
-    """Sizes in logits that are about evenly spaced, or all sizes where they lie farther apart."""
+    """Choose mask sizes about evenly spaced on the logit scale; all sizes where they are sparser."""
     sizes = np.arange(1, n_tokens + 1)
     logits = logit_rate(sizes, np.full(n_tokens, n_tokens))
     even = np.arange(logits[0], logits[-1], math.log(2) / KNOTS_PER_OCTAVE)
@@ -203,7 +203,7 @@ def _knots(n_tokens: int) -> Float64[np.ndarray, " n_knots"]:
 def _hats(
     logits: Float64[np.ndarray, " n_masks"], knots: Float64[np.ndarray, " n_knots"]
 ) -> Float64[np.ndarray, "n n_knots"]:
-    """Values of the piecewise linear functions that are 1 at one knot and 0 at all others."""
+    """Evaluate the hat functions, piecewise linear and 1 at one knot and 0 at the others."""
     hats = np.zeros((len(logits), len(knots)))
     if len(knots) == 1:
         hats[:] = 1.0
@@ -218,7 +218,7 @@ def _hats(
 def _between(
     knots: Float64[np.ndarray, " n_knots"], supported: Bool[np.ndarray, " n_knots"]
 ) -> Float64[np.ndarray, "n_knots n_supported"]:
-    """The matrix that interpolates values at all knots from those at the supported knots.
+    """The matrix that interpolates values at the supported knots to all knots.
 
     Beyond the outermost supported knots the curve is constant: a straight line could end far from all scores.
 
@@ -233,7 +233,7 @@ def _between(
 def _smoothed(
     moments: Float64[np.ndarray, "n n"], df: int, basis: Float64[np.ndarray, "n_knots n_supported"]
 ) -> Float64[np.ndarray, " n_all"]:
-    """The values at the knots, from second moments within observations; the last column is the score.
+    """Fit the knot values from second moments within observations, in which the score is the last column.
 
     λ minimises RSS / (1 - (degrees of freedom of the curve) / df)².
     """
@@ -244,7 +244,7 @@ def _smoothed(
         return np.zeros(len(basis))
     differences = np.diff(np.eye(n_knots), min(2, n_knots - 1), axis=0)
     penalty = scale * differences.T @ differences
-    level = scale / n_knots  # a constant has no part in differences within rows
+    level = scale / n_knots  # differences within rows do not depend on a constant
     best, chosen = math.inf, np.zeros(n_knots)
     systems = gram + _PENALTIES[:, None, None] * penalty + level
     for solved in np.linalg.solve(systems, np.column_stack([cross, gram])):

@@ -1,4 +1,4 @@
-"""The score against the mask size, with standard errors: the paper's "MPT curve"."""
+"""The score as a function of mask size, with standard errors: the paper's "MPT curve"."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import csv_text
 
-LOW_RATE = 0.2  # about the largest share of tokens that masked language models are mostly trained to predict
+LOW_RATE = 0.2  # roughly the largest share of tokens hidden in the training of most masked language models
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
 
 @dataclass(frozen=True, repr=False)
 class Curve(Shown):
-    """S(x; M) by mask size, averaged over observations; NaN for values that are not known.
+    """The mean score S(x; M) by mask size over observations; NaN for unknown values.
 
     If all observations have D tokens, each point is a size. If D varies, each point is a rate: one of the
     design's rates, or a bin of width 1/20, or of 1/10 or 1/5 where more than 5 % of the observations have
@@ -65,9 +65,9 @@ class Curve(Shown):
         return float(self.score.sum())
 
     def mean_at(self, points: Bool[np.ndarray, " n_points"]) -> tuple[float, float, float]:
-        """The mean score of some points, nats per hidden token, with its errors.
+        """Average the score over some points, nats per hidden token, with standard errors.
 
-        The masks' errors of points are independent of each other, those of the data are not.
+        The mask errors of different points are independent, the data errors are not.
 
         Returns:
             The score, mask_se and data_se; NaN for an error that is not known at any of the points.
@@ -79,13 +79,13 @@ class Curve(Shown):
 
     @property
     def low_rates(self) -> Bool[np.ndarray, " n_points"]:
-        """The points at which at most 20 % of the tokens are hidden."""
+        """True at points with at most 20 % of the tokens hidden."""
         return self.rate <= LOW_RATE + 1e-9
 
     def band(
         self, level: float = 0.95
     ) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
-        """Lower and upper end of each score's Student's t interval for the error of the masks, nats."""
+        """The ends of each score's Student's t interval for the mask error, nats."""
         resolved = ~np.isnan(self.mask_se)
         half = np.full_like(self.score, np.nan)
         half[resolved] = [
@@ -95,7 +95,7 @@ class Curve(Shown):
         return self.score - half, self.score + half
 
     def page(self) -> Page:
-        """The first and the last score, and the picture."""
+        """The first and last score, and the picture."""
         by = "rates" if self.n_tokens is None else f"sizes of {self.n_tokens} tokens"
         first, last = float(self.score[0]), float(self.score[-1])
         line = f"Curve({len(self.score)} {by}, score {first:.3f} to {last:.3f} nats per hidden token)"
@@ -107,20 +107,20 @@ class Curve(Shown):
         return Page(line, f"Score {answer}", "(nats per hidden token)", [self.picture()[0]])
 
     def picture(self) -> tuple[Lines, str]:
-        """The curve with the intervals of the masks and of the data."""
+        """The curve with intervals for masks and for data."""
         return curve_lines({"score": self}), ""
 
     def plot(self, ax: Any = None, *, label: str = "score") -> Any:
         """Draw the curve; see `Shown.plot`.
 
         Args:
-            ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
+            ax: axes of matplotlib, which may hold other curves; by default the axes of a new figure.
             label: the name of the curve.
         """
         return plot(curve_lines({label: self}), "", ax)
 
     def columns(self) -> Columns:
-        """The columns of `to_csv`, a row for each point."""
+        """The columns of `to_csv`, one row per point."""
         return Columns({name: getattr(self, name) for name in CSV_COLUMNS})
 
     def to_csv(self) -> str:
@@ -136,7 +136,7 @@ def curve_lines(
     numbers: Sequence[int] | None = None,
     zero: bool = False,
 ) -> Lines:
-    """Curves as a picture, by size where all observations of all curves have the same number of tokens.
+    """Draw curves by size if all observations have the same number of tokens, else by rate.
 
     Args:
         numbers: the number of each curve among the runs, which decides its colour; by default 0, 1, ...
@@ -158,7 +158,7 @@ def curve_lines(
 
 
 def _bands(curve: Curve) -> list[Band]:
-    """The intervals that are known: of the data by the normal distribution, of the masks by Student's t."""
+    """The known intervals: normal for the data, Student's t for the masks."""
     bands = []
     half = student_t_quantile(0.975, math.inf) * curve.data_se
     if not np.isnan(half).all():

@@ -1,4 +1,4 @@
-"""The curve from a record of scores: points of masks of a size, or predicted ones where sizes are random.
+"""Compute the curve from a record of scores: one point per size or bin, predicted if sizes are random.
 
 Where sizes are random, a point is the prediction plus the residuals there. With the prediction ĝ of
 `control_variates.py`, the score at size M is estimated by
@@ -37,16 +37,16 @@ from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.masks.sizes import Rates
 from maskevidence.core.scores.record import Scores, ScoreTable
 
-RATE_BINS = (20, 10, 5)  # of which 20 % is an end
-_SHORT = 0.05  # share of the observations that may be too short to have a size in every bin
-NEAREST, SHARE = 32, 1 / 4  # of the masks that give the spread at a point: the fewest, and their share of all
+RATE_BINS = (20, 10, 5)  # 20 % is an edge of each
+_SHORT = 0.05  # share of observations that may have fewer tokens than there are bins
+NEAREST, SHARE = 32, 1 / 4  # masks used for the spread at a point: the minimum, and the share of all masks
 PointOf = Callable[[Integer[np.ndarray, " n"], Integer[np.ndarray, " n"]], Integer[np.ndarray, " n"]]
 
 
 def curve_from_scores(
     record: ScoreTable | Scores, design: MaskDesign, masks: Masks, curves: SizeCurves | None = None
 ) -> Curve:
-    """The curve of a run, computed from its record."""
+    """Compute the curve from a record."""
     scores = Scores.of(with_all_hidden(record) if isinstance(design, LogSizes) else record)
     lengths = np.unique(scores.n_tokens)
     n_tokens = int(lengths[0]) if len(lengths) == 1 else None
@@ -87,7 +87,7 @@ def curve_from_scores(
 
 
 def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
-    """The point of a mask on the curve: its size, or a bin of rates if the numbers of tokens differ."""
+    """Map a mask to a point of the curve: its size, or a bin of rates if observations differ in length."""
     if n_tokens is not None:
         return lambda size, _: size
     short = np.quantile(scores.n_tokens, _SHORT, method="lower")
@@ -96,16 +96,16 @@ def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
 
 
 class _Point:
-    """A point of a curve: the mean over observations of their mean scores there, added up in groups."""
+    """A point of the curve, accumulated over groups of observations."""
 
     def __init__(self, design: MaskDesign, masks: Masks) -> None:
         self.design, self.masks = design, masks
         self.n_masks, self.rates, self.size = 0, 0.0, 0
-        self.random = False  # whether a mask leaves tokens visible
+        self.random = False  # whether any mask leaves tokens visible
         self.enough = design.n_replicates >= design.min_replicates
 
     def add(self, table: ScoreTable, summation: Summation) -> None:
-        """Add the masks that some observations have at this point."""
+        """Add the masks of some observations at this point."""
         self.n_masks += len(table)
         self.rates += float((table.size / table.n_tokens).sum())
         self.size = int(table.size[0])
@@ -113,7 +113,7 @@ class _Point:
 
 
 class _ByRow(_Point):
-    """A point where the masks of each observation are drawn for it alone."""
+    """A point where each observation has its own masks."""
 
     def __init__(self, design: MaskDesign, masks: Masks) -> None:
         super().__init__(design, masks)
@@ -133,7 +133,7 @@ class _ByRow(_Point):
 
 
 class _Pooled(_Point):
-    """A point where the observations and the number of masks are random: a ratio, linearised.
+    """A point where observations and number of masks are random: a linearised ratio estimate.
 
     The spread of the observations that have masks there includes the error of the masks.
     """
@@ -141,7 +141,7 @@ class _Pooled(_Point):
     def __init__(self, design: MaskDesign, masks: Masks) -> None:
         super().__init__(design, masks)
         self.rows = Spread()
-        self.around: float | None = None  # a score, from which the others are counted
+        self.around: float | None = None  # offset subtracted from all scores
         self.sums, self.counts = np.zeros((2, design.n_replicates))
 
     def add(self, table: ScoreTable, summation: Summation) -> None:
@@ -168,10 +168,10 @@ class _Pooled(_Point):
 
 
 def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:
-    """The curve of random sizes: a point for every size or bin, whether a mask has it or not."""
+    """The curve of random sizes, with a point for every size or bin, even without masks."""
     lengths, point_of = np.unique(scores.n_tokens), _point_of(n_tokens, scores)
     n_points = int(point_of(lengths, lengths).max()) + 1
-    sums = np.zeros((n_points, 4))  # of scores, of sizes, of rates, and of the variance for s² = 1
+    sums = np.zeros((n_points, 4))  # sums of scores, sizes, rates, and the variance for s² = 1
     n_masks = np.zeros(n_points, dtype=np.int64)
     for _, table in scores:
         here, prediction = point_of(table.size, table.n_tokens), predicted(table, design, curves)
@@ -207,7 +207,7 @@ def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_t
 def _spread(
     scores: Scores, design: MaskDesign, curves: SizeCurves, point_of: PointOf, n_points: int
 ) -> tuple[Float64[np.ndarray, " n_points"], ...]:
-    """s² of each point and its degrees of freedom, and v/N, from the masks of every k-th observation.
+    """Compute s² of each point, its degrees of freedom, and v/N, from the masks of every k-th observation.
 
     v/N is the variance of the observations around their curve, over their number.
     """
@@ -227,7 +227,7 @@ def _spread(
 def _expected(
     table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Integer[np.ndarray, " n"]
 ) -> Float64[np.ndarray, "n 4"]:
-    """What the observations with D tokens, one per size, add to the sums of each size."""
+    """Per-size sums for observations of D tokens, one row per size."""
     n_tokens, n_folds = np.full_like(size, len(size)), len(prediction.curves.values)
     of_length = table.n_tokens == len(size)
     fold = prediction.fold[of_length]
@@ -251,7 +251,7 @@ def _nearest_squares(
     square: Float64[np.ndarray, " n"],
     n_masks: Integer[np.ndarray, " n_points"],
 ) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
-    """The mean square around each point and its degrees of freedom, with weights that fall off linearly.
+    """Average squares around each point with linearly decreasing weights; return degrees of freedom, too.
 
     The weights come from a running mean over a window of the masks, in the order of their points, taken
     twice. With the squares y of n masks, the degrees of freedom are 2 · mean(y)² · n / var(y), at most n;
@@ -269,7 +269,7 @@ def _nearest_squares(
 
 
 def _running_mean(values: Float64[np.ndarray, "n k"], window: int) -> Float64[np.ndarray, "n k"]:
-    """The mean of each row and its neighbours; fewer neighbours at the ends.
+    """Average each row with its neighbours in a window; the window is truncated at the ends.
 
     Example:
         >>> _running_mean(np.array([[0.0], [3.0], [6.0], [0.0]]), 3).ravel().tolist()

@@ -1,4 +1,4 @@
-"""The evidence of a data set whose tokens are its rows, with its learning curve."""
+"""The evidence of a data set whose rows are its tokens, with its learning curve."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from maskevidence.core.show.pictures import Line, Lines
 
 @dataclass(frozen=True, repr=False)
 class EvidenceOfRows(EvidenceEstimate):
-    """The log evidence of a data set, nats for all of its rows; `per_token` is per row.
+    """The log evidence of a whole data set, nats; `per_token` is per row.
 
     Its picture is the learning curve: the score of a hidden row against the number of visible rows.
     """
@@ -25,7 +25,7 @@ class EvidenceOfRows(EvidenceEstimate):
 
 
 def learning_curves(estimates: Mapping[str, EvidenceOfRows]) -> Lines:
-    """Learning curves as a picture.
+    """Draw learning curves.
 
     Example:
         >>> import maskevidence as me
@@ -40,6 +40,6 @@ def learning_curves(estimates: Mapping[str, EvidenceOfRows]) -> Lines:
 
 
 def _reversed(line: Line, n_rows: int) -> Line:
-    """A line over hidden rows as a line over visible rows."""
+    """Turn a line over hidden rows into a line over visible rows."""
     bands = [replace(band, low=band.low[::-1], high=band.high[::-1]) for band in line.bands]
     return replace(line, x=n_rows - line.x[::-1], y=line.y[::-1], bands=bands)

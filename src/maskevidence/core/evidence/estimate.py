@@ -1,4 +1,4 @@
-"""The log evidence of a model, estimated by the area under its curve."""
+"""Estimate the log evidence of a model as the area under its curve."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -137,12 +137,13 @@ def estimate_evidence(
         notes=(*notes, *estimate.notes),
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
+        spelled_fingerprint=tokens.spelled_fingerprint(),
         labels=tuple(labels[number] for number in estimate.ids.tolist()) if labels else None,
     )
 
 
 def _of_moments(model: MaskedModel, moments: GaussianMoments, scoring: Scoring) -> EvidenceEstimate:
-    """The estimate for the rows behind some moments, which share their masks."""
+    """Estimate the evidence of the rows behind the moments, with shared masks."""
     table, n_calls = score_shared_moments(model, moments, scoring)
     estimate = summarize_scores(table, _how_scored(model, scoring), n_calls)
     return replace(
@@ -155,14 +156,14 @@ def _of_moments(model: MaskedModel, moments: GaussianMoments, scoring: Scoring) 
 
 
 def _check_shared(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> None:
-    """Raise an InputError where contexts cannot be shared."""
+    """Raise an InputError if contexts cannot be shared."""
     if isinstance(design, Policy):
         raise InputError("share_contexts belongs to masks, and a policy asks for one step after another")
     check_shared(model, tokens)
 
 
 def labels_of(data: object) -> dict[int, Any]:
-    """The names that data give their rows by id: those of a `Table`, or the index of a data frame; or none.
+    """Map row ids to the labels of a `Table` or the index of a data frame; {} for other data.
 
     Example:
         >>> import pandas as pd
@@ -179,7 +180,7 @@ def labels_of(data: object) -> dict[int, Any]:
 def _in_memory(
     model: MaskedModel, tokens: Tokens, scoring: Scoring, labels: Mapping[int, Any]
 ) -> Callable[[MaskDesign], EvidenceEstimate]:
-    """A function that scores the repeats of a design which it has not scored before, and summarises all."""
+    """Return a function that scores the repeats still missing for a design and summarises all scores."""
     scores, n_calls, n_repeats = list[ScoreTable](), 0, 0
 
     def extended(design: MaskDesign) -> EvidenceEstimate:
@@ -199,7 +200,7 @@ def _how_scored(model: MaskedModel, scoring: Scoring) -> HowScored:
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
-    """A copy of the model, refined for these tokens, and its note."""
+    """A copy of the model refined for these tokens, with a note."""
     refined = copy.deepcopy(model)
     try:
         return refined, (refined.refine(to_device_of(refined, tokens)),)

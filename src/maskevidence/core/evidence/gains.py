@@ -1,4 +1,4 @@
-"""What the tokens of a block gain from each other: the correction of `LogSizes`, and its error.
+"""Gains between the tokens of a block: the correction of `LogSizes` and its error.
 
 Let B be the block of Δ tokens that an order shows between two masks, V the tokens before it, and
 
@@ -28,21 +28,21 @@ from maskevidence.core.evidence.standard_errors import MeanWithErrors
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.scores.record import Scores, ScoreTable
 
-FEWEST_GAINS = 8  # hidden tokens that tell b and τ²
-ROUNDING = 1e-6  # of 1 + |total|: what the totals of orders of one joint density differ by
-BY_CHANCE = 1e-4  # the probability that right orders are said to differ
+FEWEST_GAINS = 8  # hidden tokens needed to estimate b and τ²
+ROUNDING = 1e-6  # of 1 + |total|: rounding differences between the orders of a joint density
+BY_CHANCE = 1e-4  # false alarm rate of the test that orders differ
 ORDERS_DIFFER = "the conditionals are called exact, but the totals of the orders differ"
 
 
 def corrected_scores(table: ScoreTable, design: LogSizes) -> Float64[np.ndarray, " n_masks"]:
-    """The scores of blocks with their mean gains; of a record sorted by id, draw and size."""
+    """Add the mean gain to the score of each block; the record must be sorted by id, draw and size."""
     return table.score + _gains(table, design)[0] / design.n_scored(table.n_tokens, table.size)
 
 
 def mean_with_gains(
     mean: MeanWithErrors, table: ScoreTable, design: LogSizes
 ) -> tuple[MeanWithErrors, str | None]:
-    """A mean over observations with the error of its blocks, and what is to be said of its orders.
+    """Replace the error of the mean by the error of its blocks; note orders that differ by more.
 
     If the orders differ by more than blocks do, the mean stays as it is, with the spread of its orders.
 
@@ -62,14 +62,14 @@ def mean_with_gains(
     df = variance**2 / float((parts**2).sum()) if variance else math.inf
     if (apart := _beyond_blocks(totals, variance / totals.size, df)) is not None:
         return mean, (
-            f"{ORDERS_DIFFER} by up to {apart:.3g} nats: they are of no joint density, and the spread of the "
-            "orders alone tells the error"
+            f"{ORDERS_DIFFER} by up to {apart:.3g} nats: no joint density has them, and the error is the "
+            "spread over orders"
         )
     return mean._replace(mask_se=math.sqrt(variance) / totals.size, mask_df=df, tails=(0.0, 0.0)), None
 
 
 def _beyond_blocks(totals: Float64[np.ndarray, "n orders"], variance: float, df: float) -> float | None:
-    """The largest difference of two orders of an observation; None if rounding and their blocks explain it.
+    """The largest difference between two orders of an observation; None if blocks or rounding explain it.
 
     Args:
         totals: of each order of each observation, nats.
@@ -90,12 +90,12 @@ def _beyond_blocks(totals: Float64[np.ndarray, "n orders"], variance: float, df:
 def _gains(
     table: ScoreTable, design: LogSizes
 ) -> tuple[Float64[np.ndarray, " n_masks"], Float64[np.ndarray, " n_masks"]]:
-    """What the block of each mask gains within itself: the mean, nats, and the variance, nats²."""
+    """The gain within the block of each mask: mean, nats, and variance, nats²."""
     n_scored, log_prob = design.n_scored(table.n_tokens, table.size), _log_probs(table)
     visible = table.n_tokens - table.size
     z = 1.0 / (visible + 1)
     slope, square, mean = np.zeros((3, len(table)))
-    for mask in range(len(table) - 1, -1, -1):  # of an order, the most hidden tokens first
+    for mask in range(len(table) - 1, -1, -1):  # masks of an order from most hidden tokens to fewest
         following, n = mask - 1, int(n_scored[mask])
         if n < table.size[mask] and table.size[following] >= FEWEST_GAINS:
             gain = (log_prob[following] - log_prob[mask])[~np.isnan(log_prob[following])]
@@ -108,7 +108,7 @@ def _gains(
 
 
 def _log_probs(table: ScoreTable) -> Float64[np.ndarray, "n_masks D"]:
-    """The log-probability of each hidden token of each mask; NaN where it is visible."""
+    """The log-probability of each hidden token of each mask; NaN at visible tokens."""
     assert table.hidden is not None
     hidden = table.hidden.packed(table.size)
     answer = np.full((len(table), int(table.hidden.column.max()) + 1), np.nan)
@@ -117,6 +117,6 @@ def _log_probs(table: ScoreTable) -> Float64[np.ndarray, "n_masks D"]:
 
 
 def with_all_hidden(record: ScoreTable | Scores) -> ScoreTable:
-    """For the curve: the record of `LogSizes` with the mean over all hidden tokens as the score of a mask."""
+    """Score each mask of `LogSizes` by the mean over all hidden tokens, for the curve."""
     table = Scores.of(record).table()
     return replace(table, score=np.nanmean(_log_probs(table), axis=1))

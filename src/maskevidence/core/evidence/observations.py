@@ -1,6 +1,6 @@
-"""The observations of an estimate: the log evidence, mask error and length of each."""
+"""The log evidence, mask error and length of each observation."""
 
-import math
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,7 +12,7 @@ from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.evidence.score_means import errors_of_rows
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.sizes import LeaveOneOut
-from maskevidence.core.support.files import csv_text
+from maskevidence.core.support.files import csv_lines, csv_text
 
 _COLUMNS = (
     "id",
@@ -27,12 +27,13 @@ _COLUMNS = (
     "closed_form",
 )
 
-_ROWS_AT_ONCE = 2**14
+_ROWS_AT_ONCE = 2**14  # of CSV text
+_ROWS_OF_GROUP = 2**18  # of a Parquet file
 
 
 @dataclass(frozen=True)
 class ObservationTable:
-    """The observations of an estimate, in the order of their ids; nats.
+    """One row per observation of an estimate, ordered by id; nats.
 
     The mean of `log_evidence` is the estimate. The square of `mask_se` is unbiased for the variance
     over masks; an interval takes Student's t with `mask_df` degrees of freedom, which are few unless an
@@ -40,9 +41,9 @@ class ObservationTable:
     """
 
     id: Integer[np.ndarray, " N"]
-    label: tuple[str, ...]  # N names, empty where an observation has none
-    n_tokens: Integer[np.ndarray, " N"]  # tokens that can be hidden
-    n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text behind them; None without text
+    label: tuple[str, ...]  # N names; "" for an observation without a name
+    n_tokens: Integer[np.ndarray, " N"]  # number of tokens that can be hidden
+    n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text; None for data that are not text
     log_evidence: Float64[np.ndarray, " N"]
     # shape (N,); Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of
     # them gave the same number, 0 where every mask was scored
@@ -64,16 +65,15 @@ class ObservationTable:
         return len(self.id)
 
     def columns(self) -> dict[str, list[object]]:
-        """The content of `observations.csv` by column; None where a number is not known."""
+        """The columns of `observations.csv`; None for unknown numbers."""
         columns: dict[str, list[object]] = {}
         for name in _COLUMNS:
             values = getattr(self, name)
-            if isinstance(values, np.ndarray):
-                values = values.tolist()
-            listed = [None] * len(self) if values is None else values
-            columns[name] = [
-                None if isinstance(value, float) and math.isnan(value) else value for value in listed
-            ]
+            unknown = np.flatnonzero(np.isnan(values)) if isinstance(values, np.ndarray) else ()
+            values = [None] * len(self) if values is None else values
+            columns[name] = values.tolist() if isinstance(values, np.ndarray) else list(values)
+            for place in unknown:
+                columns[name][place] = None
         return columns
 
     def to_csv(self) -> str:
@@ -81,18 +81,58 @@ class ObservationTable:
         return "".join(self.csv_in_parts())
 
     def csv_in_parts(self) -> Iterator[str]:
-        """The same text in parts."""
-        for start in range(0, max(1, len(self)), _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            values = {field.name: getattr(self, field.name) for field in fields(self)}
-            some: dict[str, Any] = {name: x if x is None else x[part] for name, x in values.items()}
-            columns = ObservationTable(**some).columns()
-            text = csv_text(columns, zip(*columns.values(), strict=True))
-            yield text if start == 0 else text.split("\n", 1)[1]
+        """The text of `to_csv` in parts."""
+        yield csv_text(_COLUMNS, ())
+        for part in self._parts(_ROWS_AT_ONCE):
+            yield csv_lines(part.columns().values())
+
+    def parquet_in_parts(self) -> Iterator[bytes]:
+        """A Parquet file with the columns of `columns`, a group of rows at a time."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        kinds = {"label": pa.string()} | dict.fromkeys(("id", "n_tokens", "n_bytes"), pa.int64())
+        schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in _COLUMNS])
+        sink = _Pieces()
+        with parquet.ParquetWriter(pa.PythonFile(sink, "w"), schema, compression="zstd") as writer:
+            for part in self._parts(_ROWS_OF_GROUP):
+                writer.write_table(pa.table(part.columns(), schema))
+                yield sink.taken()
+        yield sink.taken()
+
+    def _parts(self, n_rows: int) -> Iterator["ObservationTable"]:
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        for start in range(0, len(self), n_rows):
+            part = slice(start, start + n_rows)
+            some: dict[str, Any] = {name: x if x is None else x[part] for name, x in columns.items()}
+            yield ObservationTable(**some)
+
+
+class _Pieces(io.RawIOBase):
+    """A file whose content is taken away as it is written."""
+
+    def __init__(self) -> None:
+        self._pieces, self._length = list[bytes](), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._length
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        self._length += len(self._pieces[-1])
+        return len(self._pieces[-1])
+
+    def taken(self) -> bytes:
+        taken = b"".join(self._pieces)
+        self._pieces.clear()
+        return taken
 
 
 def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> ObservationTable:
-    """The observations of an estimate one by one.
+    """Build the table of an estimate's observations.
 
     Example:
         >>> import maskevidence as me

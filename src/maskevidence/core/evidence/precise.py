@@ -47,18 +47,18 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.memory import free_memory
 
-NEGLIGIBLE = 0.1  # the total error is then at most 0.5 % larger than with any number of masks
+NEGLIGIBLE = 0.1  # makes the total error 0.5 % larger than without mask error
 SLACK, LOWER_TAIL = 1.2, 0.05
 LARGEST_STEP, SMALLEST_STEP = 2.0, 1.05
-FEW_TOKENS = 20  # up to which random sizes cost as much as every size for the same error
-# Each draw is a replicate, up to this number of draws. With 4, runs end before they met a rare bad mask.
+FEW_TOKENS = 20  # up to this length, random sizes cost as much as every size for the same error
+# Up to this number, each draw is a replicate. With 4 draws, runs stop before they meet a rare bad mask.
 FEWEST = RandomSize(8, replicates=2**20)
-FEWEST_MASKS = 400  # of a run before its first decision; with 100, intervals over 10 rows covered 68 %
+FEWEST_MASKS = 400  # masks before the first decision; with 100, intervals over 10 rows covered 68 %
 
 
 @dataclass(frozen=True)
 class Precise:
-    """Draw random sizes until the mask error reaches a target; for `estimate_evidence` in place of a design.
+    """Draw random sizes until the mask error reaches a target; takes the place of a design.
 
     The masks are drawn in stages until their standard error is at the target, or is negligible relative to
     the sampling error of the observations: at a tenth of data_se, the total error √(mask_se² + data_se²) is
@@ -98,9 +98,7 @@ class Precise:
         chosen = {name: value for name, value in targets.items() if value is not None}
         if len(chosen) == 2 or not (chosen or self.negligible):
             both = "both are given" if chosen else "none is given"
-            raise InputError(
-                f"target_se or target_relative is the error that is wanted, and {both}; give one"
-            )
+            raise InputError(f"target_se or target_relative is needed, and {both}; give one")
         for name, value in chosen.items():
             if not 0.0 < value < math.inf:
                 raise InputError(f"{name}={value}; give a number above 0, such as 0.05")
@@ -112,7 +110,7 @@ class Precise:
             )
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that are not None, as run.json holds them.
+        """The arguments other than None, as run.json stores them.
 
         Example:
             >>> Precise(target_se=0.05).settings()
@@ -123,7 +121,7 @@ class Precise:
     def first(
         self, n_tokens: Int64[np.ndarray, " N"], design: RandomSize | None = None, *, begun: bool = False
     ) -> RandomSize:
-        """The design of the first stage: the fewest draws from which the error is known, and 400 masks.
+        """The design of the first stage: 400 masks, or more if the error needs more draws to be known.
 
         Args:
             n_tokens: shape (N,).
@@ -149,14 +147,13 @@ class Precise:
         n, passes = len(n_tokens), len(n_tokens) * design.draws
         if not begun and self.max_passes is not None and passes > self.max_passes:
             raise InputError(
-                f"max_passes={self.max_passes} is too few: the error of {count(n, 'observation')} takes "
-                f"{design.draws} draws for each to be known, {passes:,} passes; give that or more, or fewer "
-                "observations"
+                f"max_passes={self.max_passes} is too few: the error of {count(n, 'observation')} needs "
+                f"{design.draws} draws each, {passes:,} passes; give that or more, or fewer observations"
             )
         return design
 
     def drawn(self, design: RandomSize, score: Callable[[RandomSize], EvidenceEstimate]) -> EvidenceEstimate:
-        """Draw stage by stage, and return the estimate of the last stage.
+        """Draw in stages; return the estimate of the last stage.
 
         Args:
             design: the design of the first stage.
@@ -170,7 +167,7 @@ class Precise:
             design = following
 
     def following(self, design: RandomSize, estimate: EvidenceEstimate) -> RandomSize | None:
-        """The design of the next stage; None if the draws end.
+        """The design of the next stage; None after the last stage.
 
         Args:
             design: the design of the last stage.
@@ -186,7 +183,7 @@ class Precise:
         return replace(design, draws=following) if draws < following <= most else None
 
     def verdict(self, estimate: EvidenceEstimate) -> str:
-        """Why the draws ended, in one sentence for the notes.
+        """Say in one sentence, for the notes, why drawing stopped.
 
         Args:
             estimate: from all draws.
@@ -223,7 +220,7 @@ class Precise:
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
 
     def _outlook(self, estimate: EvidenceEstimate) -> str:
-        """How many passes the target takes, and how many make the mask error negligible."""
+        """Say how many passes reach the target, and how many make the mask error negligible."""
         draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
         if target == 0 or estimate.mask_se is None:
             return "is never reached"
@@ -235,7 +232,7 @@ class Precise:
         return f"{takes}; with {_passes(needed, estimate)} it no longer matters beside the data error"
 
     def target(self, log_evidence: float) -> float:
-        """The target for the mask error of an estimate, in nats; 0 without a target.
+        """The target for the mask error, nats; 0 if there is none.
 
         Example:
             >>> Precise(target_relative=0.01).target(-50.0)
@@ -246,17 +243,17 @@ class Precise:
         return self.target_se or 0.0
 
     def enough(self, estimate: EvidenceEstimate) -> float:
-        """The error that ends the draws, in nats: the target, or a share of the data error if larger."""
+        """The mask error at which drawing stops, nats: the target, or a share of the data error if larger."""
         return max(self.target(estimate.log_evidence), self.negligible * (estimate.data_se or 0.0))
 
     def needed(self, draws: int, estimate: EvidenceEstimate) -> float:
-        """The draws per observation that reach the error `enough`; at most `draws` if these do.
+        """Estimate the draws per observation that reach the error `enough`; at most `draws` if it is reached.
 
         Args:
             draws: the draws per observation of the estimate.
             estimate: its errors, log evidence and number of observations are used.
         """
-        if not estimate.mask_se:  # 0, or all masks gave the same number
+        if not estimate.mask_se:  # 0, or None because all masks gave the same number
             return 0.0
         enough = self.enough(estimate)
         if enough == 0.0:
@@ -266,7 +263,7 @@ class Precise:
 
 
 def default_design(n_tokens: Int64[np.ndarray, " N"], masks: Masks = "own") -> MaskDesign | Precise:
-    """The default design for these numbers of tokens.
+    """Choose the default design for these numbers of tokens.
 
     `EverySize(masks_per_size=4)` for observations of at most 20 tokens, for shared masks, and for very few
     observations. Otherwise random sizes until the masks' error is 0.4 of the data error, which makes the
@@ -297,7 +294,7 @@ def _verdict_without_target(draws: int, estimate: EvidenceEstimate) -> str:
 
 
 def check_own_masks(key: MaskKey) -> None:
-    """Refuse shared masks, whose error has few degrees of freedom whatever the number of observations."""
+    """Raise an InputError for shared masks: however many rows, their error has few degrees of freedom."""
     if key.masks != "own":
         raise InputError(
             "a target for the mask error needs masks='own', separate masks for each row; give that"
@@ -305,7 +302,7 @@ def check_own_masks(key: MaskKey) -> None:
 
 
 def _upper_bound(df: float) -> float:
-    """√(df / χ²), with the 5 % quantile of the χ² distribution: the upper bound on an error over the error.
+    """√(df / χ²) with the 5 % quantile of χ²: ratio of an upper 95 % bound on an error to its estimate.
 
     Example:
         >>> round(_upper_bound(10), 2), round(_upper_bound(1000), 2)
@@ -323,11 +320,11 @@ def _brief(value: float) -> str:
 
 
 def _square(ratio: float) -> float:
-    return ratio * ratio  # infinite where ratio**2 would be an OverflowError
+    return ratio * ratio  # overflows to infinity; ratio**2 would raise an OverflowError
 
 
 def _passes(draws: float, estimate: EvidenceEstimate) -> str:
-    """A number of passes in two digits."""
+    """Format a number of passes with two digits."""
     n = draws * estimate.n_observations
     if math.isinf(n):
         return "more passes than any machine makes"
@@ -335,6 +332,6 @@ def _passes(draws: float, estimate: EvidenceEstimate) -> str:
 
 
 def _too_many(n_masks: float) -> bool:
-    """Whether this number of masks is too large for the memory that is free."""
+    """Whether the masks need more than the free memory."""
     free = free_memory()
     return free is not None and n_masks * BYTES_PER_MASK > free

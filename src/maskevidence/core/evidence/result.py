@@ -1,4 +1,4 @@
-"""An estimate of the log evidence with its errors, and how it follows from a record of scores."""
+"""An estimate of the log evidence with its errors, computed from a record of scores."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -51,18 +51,18 @@ from maskevidence.core.support.provenance import origin
 Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
-MANY_ROWS, MOST_VARIANCE = 20, 0.5  # of the observations, from which the worst of them is named
+MANY_ROWS, MOST_VARIANCE = 20, 0.5  # limits above which a note names the worst observation
 EQUAL_REPLICATES = "all replicates of the masks gave the same number, which can be chance"
 
 
 @dataclass(frozen=True)
 class HowScored:
-    """What decides the scores of a model and data."""
+    """The settings behind the scores of a model."""
 
     design: MaskDesign
     key: MaskKey
-    conditionals: Conditionals = "learned"  # the model's attribute, which decides the kind
-    # what log-probabilities are relative to: a probability mass, or a density and its unit; None if the model
+    conditionals: Conditionals = "learned"  # the model's attribute; it determines the kind
+    # the base measure of log-probabilities: a probability mass, or a density and its unit; None if the model
     # has no such attribute
     base_measure: str | None = None
 
@@ -87,13 +87,14 @@ class EvidenceEstimate(Shown):
         how: the design, the seed and the conditionals behind the scores, and what these are relative to.
         ids: shape (n_observations,); the observations, in ascending order.
         per_observation: shape (n_observations,); the estimated log evidence of each observation, nats.
-        record: the scores, some observations at a time; those of a saved run are read from its files.
+        record: the scores, some observations at a time; for a saved run they are read from its files.
         notes: facts that qualify the numbers, one sentence each.
         no_interval: why there is no interval; None if an interval exists.
         tails: d/n of standard_errors.py, nats per observation: how much lower and higher masks too rare to
             be drawn may make the mean, per unit of -log(1 - level); 0 for light tails.
         data_fingerprint: hash of the data, from `Tokens.fingerprint`; None where it is unknown.
         text_fingerprint: hash of the texts that the tokens were cut from; None where it is unknown.
+        spelled_fingerprint: hash of the texts that the tokens spell; None where it is unknown.
         labels: the name of each observation, such as the index of a data frame; None where they have none.
         closed_form: shape (n_observations,); the log evidence of each observation by the model itself, nats;
             None where it was not asked for, and for a model without a closed form.
@@ -117,6 +118,7 @@ class EvidenceEstimate(Shown):
     tails: Tails = (0.0, 0.0)
     data_fingerprint: str | None = field(default=None, repr=False)
     text_fingerprint: str | None = field(default=None, repr=False)
+    spelled_fingerprint: str | None = field(default=None, repr=False)
     labels: tuple[Any, ...] | None = field(default=None, repr=False)
     closed_form: Float64[np.ndarray, " n_observations"] | None = field(default=None, repr=False)
     noun: ClassVar[str] = "observation"
@@ -145,7 +147,7 @@ class EvidenceEstimate(Shown):
 
     @property
     def conditionals(self) -> Conditionals:
-        """The model's attribute, which decides the kind."""
+        """The model's attribute `conditionals`, which determines the kind."""
         return self.how.conditionals
 
     @property
@@ -160,17 +162,17 @@ class EvidenceEstimate(Shown):
 
     @cached_property
     def scores(self) -> ScoreTable:
-        """The record in memory, one row per observation and mask."""
+        """The scores in memory, one row per observation and mask."""
         return self.record.table()
 
     @property
     def names(self) -> list[str]:
-        """The name of each observation in words: its label, or its id if it has none."""
+        """The label of each observation, or its id."""
         return [str(name) for name in (self.ids.tolist() if self.labels is None else self.labels)]
 
     @property
     def closed_form_se(self) -> float | None:
-        """Sampling standard error of the mean of `closed_form`; None without it, and for one observation."""
+        """Sampling standard error of the mean of `closed_form`; None without it or for one observation."""
         n = self.n_observations
         return (
             None if self.closed_form is None or n < 2 else float(self.closed_form.std(ddof=1)) / math.sqrt(n)
@@ -195,7 +197,7 @@ class EvidenceEstimate(Shown):
 
     @property
     def perplexity_bound(self) -> float:
-        """exp(-per_token): the perplexity of a joint density; for a lower bound, an upper bound on it.
+        """exp(-per_token): the perplexity of a joint density, or an upper bound on it for a lower bound.
 
         For a pseudo-likelihood it is a pseudo-perplexity, which bounds nothing.
         """
@@ -203,7 +205,7 @@ class EvidenceEstimate(Shown):
 
     @cached_property
     def bracket(self) -> Bracket | None:
-        """Area, bounds and order mixture side by side; None unless orders or the mixture were recorded.
+        """Area, bounds and order mixture; None unless orders or the mixture were recorded.
 
         `Orderings(n, bound="importance")` records orders, and `Exhaustive(order_mixture=True)` the mixture.
         """
@@ -216,16 +218,16 @@ class EvidenceEstimate(Shown):
 
     @cached_property
     def order_spread(self) -> OrderSpread | None:
-        """How log p_σ(x) varies with the order; None unless the design is an importance bound of orders."""
+        """The variation of log p_σ(x) over orders; None unless the design is an importance bound."""
         return bounds.order_spread(self.scores, self.how.design) if self._has_orders else None
 
     @property
     def _has_orders(self) -> bool:
-        """Whether the design recorded orders or their mixture."""
+        """Whether orders or their mixture were recorded."""
         return bool(self.design.get("bound") == "importance" or self.design.get("order_mixture"))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The interval for the log evidence of these observations, for the error of the masks alone.
+        """The interval of the log evidence of these observations for the mask error alone.
 
         It is Student's t interval, whose lower end lies -log(1 - level) · `tails[0]` lower, for masks too
         rare to be drawn (standard_errors.py): it is wider below where scores have a heavy tail.
@@ -248,7 +250,7 @@ class EvidenceEstimate(Shown):
         return mean.interval(level)
 
     def page(self) -> Page:
-        """The number with its two errors, what it is, its curve and its notes."""
+        """The number with its errors and kind, the curve, and the notes."""
         digits = digits_for(self.mask_se, self.data_se)
         errors = (("mask_se", self.mask_se), ("data_se", self.data_se))
         in_words = ", ".join(
@@ -259,17 +261,11 @@ class EvidenceEstimate(Shown):
             f"{type(self).__name__}({number(self.log_evidence, digits)} nats per {self.noun}, {in_words}, "
             f"{kind_name(self.kind)}, {n})"
         )
-        numbers = self._numbers()
-        if self.closed_form is not None:
-            numbers |= {
-                "closed_form": float(self.closed_form.mean()),
-                "closed_form_se": self.closed_form_se,
-            }
-        page = page_of_numbers(numbers, self.noun, self.token)
+        page = page_of_numbers(self._numbers(), self.noun, self.token)
         return replace(page, line=line, parts=[*page.parts, self.picture()[0]])
 
     def picture(self) -> tuple[Lines, str]:
-        """The curve, and the log evidence with its errors as the title."""
+        """The curve, with the log evidence and its errors as the title."""
         digits = digits_for(self.mask_se, self.data_se)
         errors = (("masks", self.mask_se), ("data", self.data_se))
         shown = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
@@ -285,13 +281,13 @@ class EvidenceEstimate(Shown):
         """Draw the curve, with the log evidence above it; see `Shown.plot`.
 
         Args:
-            ax: axes of matplotlib, which may hold other curves; by default those of a new figure.
+            ax: axes of matplotlib, which may hold other curves; by default the axes of a new figure.
             label: the name of the curve.
         """
         return plot(self._lines(label), self.picture()[1], ax)
 
     def columns(self) -> Columns:
-        """A row for each observation, by its label or else its id; nats.
+        """One row per observation, indexed by label or id; nats.
 
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df, closed_form
         where it was asked for, and per_token.
@@ -309,7 +305,7 @@ class EvidenceEstimate(Shown):
         return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
     def to_arviz(self) -> Any:
-        """A `DataTree` whose group `log_likelihood` has the log evidence of each observation; needs ArviZ.
+        """A `DataTree` with the log evidence of each observation in the group `log_likelihood`; needs ArviZ.
 
         Raises:
             MissingExtraError: ArviZ is not installed.
@@ -320,7 +316,7 @@ class EvidenceEstimate(Shown):
         return log_likelihood_tree(self.per_observation, self.ids, attributes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of `estimate.json`: the numbers, with the seed, versions and command behind them."""
+        """The content of `estimate.json`: the numbers, with seed, versions and command."""
         return self._numbers() | origin()
 
     def _numbers(self) -> dict[str, Any]:
@@ -338,16 +334,20 @@ class EvidenceEstimate(Shown):
             values["low_rates"] = {"up_to": LOW_RATE, "score": score, "mask_se": error}
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
         values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
-        return values | {"notes": list(self.notes)}
+        values["notes"] = list(self.notes)
+        if self.closed_form is not None:
+            values["closed_form"] = float(self.closed_form.mean())
+            values["closed_form_se"] = self.closed_form_se
+        return values
 
 
 def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token: str = "token") -> Page:
-    """The numbers of an estimate as a page: for a notebook, and for a command that reads a finished run.
+    """Show the numbers of an estimate as a page, also from the files of a finished run.
 
     Args:
         result: the content of `estimate.json`, with what a run adds to it, such as the closed form.
-        noun: what an observation is called.
-        token: what a token is called.
+        noun: the noun for an observation.
+        token: the noun for a token.
     """
     kind, design = result["kind"], result["design"]["name"]
     exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
@@ -402,7 +402,7 @@ def _mask_error(result: Mapping[str, Any], digits: int) -> str:
 
 
 def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
-    """The reconstruction loss, which is the quantity of the paper, at up to four rates."""
+    """The paper's reconstruction loss at up to four rates, in words."""
     n = min(4, len(losses))
     some = [losses[round(k * (len(losses) - 1) / max(1, n - 1))] for k in range(n)]
     text = ", ".join(f"{entry['loss']:.4g} at {100 * entry['rate']:.0f} %" for entry in some)
@@ -417,7 +417,7 @@ def summarize_scores(
     *,
     of_difference: bool = False,
 ) -> EvidenceEstimate:
-    """The estimate that follows from a record of scores; `of_difference` as in `mean_of_scores`."""
+    """Compute an estimate from a record of scores; `of_difference` as in `mean_of_scores`."""
     scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
     ids, lengths = scores.ids, scores.n_tokens
     found = mean_of_scores(scores, design, key, conditionals, of_difference=of_difference)
@@ -480,7 +480,7 @@ def _why_no_interval(
 def _note_on_rows(
     each: Float64[np.ndarray, " n"], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
 ) -> list[str]:
-    """The observation that holds most of the masks' variance, where there are many."""
+    """Name the observation that holds most of the masks' variance, if there are many observations."""
     if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
         return []
     worst, share = int(each.argmax()), float(each.max() / each.sum())
@@ -489,7 +489,7 @@ def _note_on_rows(
 
 
 def _note_on_weights(scores: Scores, design: MaskDesign) -> list[str]:
-    """How far a convention's weights w_M move the estimate: Σ (w_M - 1)·S(x; M).
+    """Say how much the weights w_M of a convention change the estimate: Σ (w_M - 1)·S(x; M).
 
     Scores of sizes that were not drawn are interpolated: the first and the last sizes, of which w_M is
     furthest from 1, are rare.
@@ -521,7 +521,7 @@ def _note_on_weights(scores: Scores, design: MaskDesign) -> list[str]:
 
 
 def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]) -> Kind:
-    """The kind of an estimate from a design, for observations of these numbers of tokens."""
+    """The kind of an estimate from its design, the conditionals and the numbers of tokens."""
     covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
     if conditionals == "transformed":
         return "pseudo"

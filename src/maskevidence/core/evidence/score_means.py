@@ -1,4 +1,4 @@
-"""The mean of the scores over observations with its errors, and the error of each observation."""
+"""Average scores over observations, with standard errors of the mean and of each observation."""
 
 import math
 from typing import NamedTuple
@@ -34,10 +34,10 @@ from maskevidence.core.scores.record import Scores, ScoreTable
 
 
 class MeanOfScores(NamedTuple):
-    """A mean over observations, and what it comes from.
+    """A mean over observations with its errors and components.
 
     Attributes:
-        curves: those of the control variates; None for designs other than random sizes, shared masks, a
+        curves: the curves of the control variates; None for designs other than random sizes, shared masks, a
             single replicate and runs of few masks. Shared masks move all observations together, so that these
             do not tell the error. With few masks, the curves of the folds err together (coverage of 95 %
             intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction;
@@ -46,7 +46,7 @@ class MeanOfScores(NamedTuple):
         mean: the mean with its errors.
         by_row: shape (n_observations,); the masks' variance of each observation's estimate, nats²; None where
             masks are shared or their error is not known.
-        note: what is to be said of the masks, one sentence.
+        note: a note on the masks, one sentence; None without one.
     """
 
     curves: SizeCurves | None
@@ -64,11 +64,11 @@ def mean_of_scores(
     *,
     of_difference: bool = False,
 ) -> MeanOfScores:
-    """The mean over observations of their weighted sums of scores, with its errors.
+    """Average the weighted sums of scores over observations, with standard errors.
 
     Args:
         of_difference: whether the scores are differences of two models, whose tails under shared masks are
-            judged by those of the single observations (standard_errors.py).
+            judged by the tails of single observations (standard_errors.py).
     """
     scores = Scores.of(record)
     curves, n = curves_of(scores, design, key), len(scores.ids)
@@ -116,7 +116,7 @@ def mean_of_scores(
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
-    """The curves of the control variates; None for other designs, and for too few masks."""
+    """Fit the curves of the control variates; None for other designs and for too few masks."""
     if not (design.random_sizes and key.masks == "own" and design.n_replicates > 1):
         return None
     if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
@@ -126,7 +126,7 @@ def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | 
 
 
 def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Prediction:
-    """The control variates of the masks of some observations."""
+    """Predict the scores of some observations by control variates."""
     prediction = predict_by_size(table, _replicate(table, design), design.n_replicates, curves)
     if table.hidden is None:
         return prediction
@@ -136,7 +136,7 @@ def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Pred
 def contributions(
     table: ScoreTable, design: MaskDesign, curves: SizeCurves | None
 ) -> Float64[np.ndarray, " n_masks"]:
-    """What each mask of some observations adds to the estimate of its observation, nats."""
+    """The contribution of each mask to the estimate of its observation, nats."""
     weight = design.summation(table.n_tokens, table.draw, table.size).weight
     if curves is None:
         return weight * linear_scores(table, design)
@@ -150,8 +150,8 @@ def _replicate(table: ScoreTable, design: MaskDesign) -> Integer[np.ndarray, " n
 def drawn_together(
     summation: Summation, design: MaskDesign, draw: Integer[np.ndarray, " n_masks"]
 ) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
-    """The stratum of each mask, and its unit: equal for the masks of a stratum that are drawn together."""
-    if design.random_sizes:  # each draw is a mask of its own
+    """The stratum and unit of each mask; a unit is the masks of a stratum that are drawn together."""
+    if design.random_sizes:  # each draw is one unit
         return np.zeros_like(draw), draw
     return summation.stratum, summation.replicate
 
@@ -159,7 +159,7 @@ def drawn_together(
 def errors_of_rows(
     record: ScoreTable | Scores, design: MaskDesign, key: MaskKey
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
-    """mask_se and mask_df of each observation: the variances of its strata add up.
+    """mask_se and mask_df of each observation, summed over its strata.
 
     Returns:
         In the order of the ids: the standard error of the masks, NaN where it is not known and 0 where all
@@ -181,7 +181,7 @@ def errors_of_sums(
     summation: Summation,
     design: MaskDesign,
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
-    """mask_se and mask_df of the sum of each observation's contributions, as `errors_of_rows` gives them."""
+    """mask_se and mask_df of each observation's sum of contributions; see `errors_of_rows`."""
     n = int(observation.max()) + 1
     unseen = np.ones(len(contribution)) if summation.unseen is None else summation.unseen
     if design.deterministic:

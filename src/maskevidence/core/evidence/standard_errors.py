@@ -1,4 +1,4 @@
-"""Standard errors of masked scores: Monte-Carlo error of the masks and sampling error of the observations.
+"""Standard errors of masked scores: the Monte-Carlo error of masks and the sampling error of observations.
 
 Let e_i = Σ_k contribution_ik be observation i's estimate, ē their mean over n observations. Within a stratum
 the R replicates are independent and equally distributed, and strata are independent, so that the variance of
@@ -43,6 +43,7 @@ the coverage.
 
 import math
 from collections.abc import Iterable
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -50,24 +51,26 @@ from jaxtyping import Float64, Integer
 
 from maskevidence.core.masks.design import Summation
 
-Tails = tuple[float, float]  # d/n below and above
-_UNKNOWN_TAILS = 8  # masks that do not show whether a tail is light
+Tails = tuple[float, float]  # d/n below and above the estimate
+_MANY_DF = 1000  # from which an expansion is as precise
+_MANY_STEPS, _CLOSE = 500, 1e-14  # of iterations that end long before
+_UNKNOWN_TAILS = 8  # this many masks cannot show whether a tail is light
 
 
 class MeanWithErrors(NamedTuple):
-    """A mean over observations and its two standard errors; an error is None where it cannot be known."""
+    """A mean over observations and its two standard errors, None if not known."""
 
     mean: float  # the estimate
     mask_se: float | None  # Monte-Carlo standard error of the masks, given the observations
-    mask_df: float | None  # its degrees of freedom; infinite without Monte-Carlo error
+    mask_df: float | None  # degrees of freedom of mask_se; infinite without Monte-Carlo error
     # sampling standard error of the observations; None for a single observation, and if the masks' error is
     # too large to resolve it. If mask_se is None, it includes the error of own masks (shared masks move all
-    # observations together, which it cannot show).
+    # observations together, which the spread of the observations does not show).
     data_se: float | None
-    tails: Tails = (0.0, 0.0)  # d/n below and above, in the unit of the mean; 0 for light tails
+    tails: Tails = (0.0, 0.0)  # d/n below and above in the unit of the mean; 0 for light tails
 
     def interval(self, level: float) -> tuple[float, float]:
-        """The interval of the masks' error, where it is known, with its lower end moved for rare masks.
+        """The interval for the mask error, with the lower end extended for rare masks.
 
         The upper end is not moved, since log-probabilities have a heavy tail only below.
         """
@@ -84,7 +87,7 @@ def mean_with_errors(
     joint: bool,
     enough_masks: bool = True,
 ) -> MeanWithErrors:
-    """The mean over observations of Σ contribution, with both standard errors (formulas above).
+    """Average Σ contribution over observations, with both standard errors (formulas above).
 
     Args:
         summation: the stratum, replicate and finite-population correction of each mask; its weights are in
@@ -105,7 +108,7 @@ def mean_with_errors(
 
 
 class ErrorSums:
-    """What the errors of a mean over observations follow from, added up over groups of observations.
+    """Accumulates the sums behind a mean over observations and its errors, group by group.
 
     Example:
         >>> from maskevidence.core.masks.design import Summation
@@ -121,8 +124,8 @@ class ErrorSums:
         self.n_replicates, self.joint = n_replicates, joint
         self.estimates = Spread()
         self.random = False
-        self._own = self._squares = 0.0  # of the variances of the cells of single observations
-        self.shared = Totals(n_replicates)  # of the strata, over all observations
+        self._own = self._squares = 0.0  # variances of single observations' cells, and their squares
+        self.shared = Totals(n_replicates)  # totals of the strata over all observations
 
     def add(
         self,
@@ -130,7 +133,7 @@ class ErrorSums:
         observation: Integer[np.ndarray, " n_masks"],
         summation: Summation,
     ) -> None:
-        """Add all masks of some observations, which are numbered from 0."""
+        """Add all masks of some observations, numbered from 0."""
         _, stratum, replicate, unseen = summation
         self.estimates.add(np.bincount(observation, weights=contribution))
         random = unseen is None or bool(unseen.any())
@@ -146,7 +149,7 @@ class ErrorSums:
             self._squares += float((own**2).sum())
 
     def mean_with_errors(self, *, enough_masks: bool = True) -> MeanWithErrors:
-        """The mean of all that was added, with its errors; `enough_masks` as in `mean_with_errors`."""
+        """The mean with its errors; `enough_masks` as in the function `mean_with_errors`."""
         n, mean = self.estimates.n, self.estimates.mean
         spread = self.estimates.square / (n - 1) if n > 1 else None
         whole_error = math.sqrt(spread / n) if spread else None
@@ -172,7 +175,7 @@ class ErrorSums:
 
 
 class Spread:
-    """The mean of values and the sum of their squares around it, of values that are added in groups.
+    """Accumulates a mean and the sum of squares around it, group by group.
 
     Source:
         Chan, Golub, LeVeque (1983), Algorithms for computing the sample variance, The American Statistician.
@@ -197,7 +200,7 @@ class Spread:
 
 
 class Totals:
-    """The sum of each replicate of each cell and the finite-population correction of the cells, added up."""
+    """Accumulates the replicate sums and finite-population correction of each cell."""
 
     def __init__(self, n_replicates: int) -> None:
         self.n_replicates = n_replicates
@@ -216,7 +219,7 @@ class Totals:
             self._cells[int(number)] = before + total, max(largest, float(corrected))
 
     def table(self) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
-        """The sums, shape (n_cells, R), and the corrections, in the order of the cells' numbers."""
+        """The sums, shape (n_cells, R), and the corrections, ordered by cell number."""
         totals, correction = zip(*(self._cells[number] for number in sorted(self._cells)), strict=True)
         return np.array(totals), np.array(correction)
 
@@ -228,7 +231,7 @@ def cell_variances(
     n_replicates: int,
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Float64[np.ndarray, " n_cells"]:
-    """Variance of each cell's sum of contributions: R times the sample variance of its replicates' sums.
+    """Variance of each cell's sum of contributions: R times the sample variance of the replicate sums.
 
     It is multiplied by the finite-population correction of the cell, the largest one of its masks.
     """
@@ -238,7 +241,7 @@ def cell_variances(
 def variances_of_cells(
     totals: Float64[np.ndarray, "n_cells R"], correction: Float64[np.ndarray, " n_cells"]
 ) -> Float64[np.ndarray, " n_cells"]:
-    """The variance of the sum of each cell, from the sums of its replicates and its correction."""
+    """Variance of each cell's sum from its replicate sums and finite-population correction."""
     return totals.var(axis=1, ddof=1) * totals.shape[1] * correction
 
 
@@ -251,7 +254,7 @@ def totals_of_cells(
 ) -> tuple[
     Integer[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]
 ]:
-    """The cells in order, the sum of each of their replicates, and their finite-population corrections."""
+    """The cells in order, the sums of their replicates, and their finite-population corrections."""
     cells, dense = np.unique(cell, return_inverse=True)
     n_cells = len(cells)
     totals = np.bincount(
@@ -264,9 +267,9 @@ def totals_of_cells(
 
 
 class Drops:
-    """The drop of each random mask from the others of its cell (formula above), of cells added in groups.
+    """Accumulates drops: how far each random mask lies below the others of its cell (formula above).
 
-    Masks of a cell that are drawn together are a unit. The width of the drops is that of every k-th cell.
+    Masks of a cell that are drawn together are a unit. The width of the drops comes from every k-th cell.
 
     Example:
         >>> light = np.random.default_rng(0).normal(size=(100, 8))
@@ -289,7 +292,7 @@ class Drops:
     def add(
         self, totals: Float64[np.ndarray, "n_cells n_units"], correction: Float64[np.ndarray, " n_cells"]
     ) -> Float64[np.ndarray, " n_drops"]:
-        """Add the sums of the units of some cells; returns their drops."""
+        """Add the unit sums of some cells; return their drops."""
         random = totals[correction > 0]
         if totals.shape[1] < 2 or random.size == 0:
             return np.zeros(1)
@@ -302,11 +305,11 @@ class Drops:
         return drop.ravel()
 
     def light(self, shown: float | None = None) -> float:
-        """The largest drop of as many normal numbers, as far as it is `shown` that a tail is light."""
+        """`shown` times the largest drop expected of n normal numbers; subtracted from the largest drop."""
         return (self._shown if shown is None else shown) * self._normal_largest
 
     def lightness(self) -> float:
-        """How far the drops show that a tail is light: near 1 for many normal ones, 0 for few or outliers.
+        """Evidence that the tail is light: near 1 for many normal drops, 0 for few drops or outliers.
 
         Example:
             >>> drops, heavy = Drops(), Drops()
@@ -317,21 +320,23 @@ class Drops:
         """
         if self._n == 0:
             return 0.0
-        return self._shown * (min(1.0, 2 * self._normal_largest / self._largest) if self._largest else 1.0)
+        return float(
+            self._shown * (min(1.0, 2 * self._normal_largest / self._largest) if self._largest else 1.0)
+        )
 
     def tails(self, shown: float | None = None) -> Tails:
-        """d/n below and above; `shown` as in `light`."""
+        """d/n below and above the estimate; `shown` as in `light`."""
         light = self.light(shown)
         return max(0.0, float(self._highest) - light), max(0.0, -float(self._lowest) - light)
 
     @property
     def _shown(self) -> float:
-        """How far as many masks may show whether a tail is light."""
+        """Evidence for a light tail that this number of masks can give, in [0, 1)."""
         return max(0.0, 1.0 - math.sqrt(_UNKNOWN_TAILS / self._n)) if self._n else 0.0
 
     @property
     def _normal_largest(self) -> float:
-        """The largest drop of as many normal numbers of the same width."""
+        """The largest drop expected of n normal numbers of the same width."""
         if self._n == 0:
             return 0.0
         width = 1.4826 * float(np.median(np.concatenate(self._widths)))
@@ -345,7 +350,7 @@ def tails_of_each(
     unit: Integer[np.ndarray, " n_masks"],
     unseen: Float64[np.ndarray, " n_masks"] | None = None,
 ) -> Tails:
-    """The error of rare masks of the sum of one observation, below and above, from all observations.
+    """The error of rare masks for one observation's sum, below and above, from all observations.
 
     The few masks of an observation may show none of the rare ones, while the masks of all observations show
     how often they are met. It is the root of the sum over masks of (drop beyond those of normal numbers)²,
@@ -371,7 +376,7 @@ def tails_of_each(
 def interval_with_tails(
     mean: float, standard_error: float, df: float | None, tails: Tails, level: float
 ) -> tuple[float, float]:
-    """Student's t interval with its ends moved by masks too rare to be drawn: -log(1 - level)·d/n.
+    """Student's t interval with each end extended by -log(1 - level)·d/n for undrawn rare masks.
 
     Example:
         >>> [round(end, 2) for end in interval_with_tails(0.0, 1.0, None, (0.5, 0.0), 0.95)]
@@ -384,7 +389,7 @@ def interval_with_tails(
 def variances_with_df(
     per_observation: Float64[np.ndarray, " n"], standard_error: float, mask_df: float | None
 ) -> list[tuple[float, float]]:
-    """The parts of the squared error of masks and data, s²(e)/n and the rest, with their degrees of freedom.
+    """Split the squared error into s²(e)/n and the rest, each with its degrees of freedom.
 
     Example:
         >>> variances_with_df(np.array([1.0, 3.0, 5.0, 7.0]), 1.5, 9.0)
@@ -396,7 +401,7 @@ def variances_with_df(
 
 
 def df_of_sum(parts: Iterable[tuple[float, float]]) -> float:
-    """The degrees of freedom of a sum of variances by Welch and Satterthwaite; infinite for a sum of 0.
+    """Welch-Satterthwaite degrees of freedom of a sum of variances; infinite for a sum of 0.
 
     Example:
         >>> df_of_sum([(1.0, 4.0), (1.0, 4.0)]), df_of_sum([(1.0, 4.0), (0.0, 2.0)])
@@ -408,7 +413,7 @@ def df_of_sum(parts: Iterable[tuple[float, float]]) -> float:
 
 
 def equal_by_chance(variance: float, mean: float) -> bool:
-    """Whether the variance of a mean is zero but for rounding.
+    """Whether the variance of a mean is zero up to rounding.
 
     Example:
         >>> equal_by_chance(1e-33, -3.0), equal_by_chance(1e-12, -3.0)
@@ -424,16 +429,78 @@ def student_t_quantile(probability: float, df: float) -> float:
         >>> round(student_t_quantile(0.975, 3), 4), round(student_t_quantile(0.975, math.inf), 4)
         (3.1824, 1.96)
     """
-    from scipy import special
+    if probability < 0.5:
+        return -student_t_quantile(1 - probability, df)
+    if math.isnan(df) or not probability < 1:
+        return math.nan
+    z = NormalDist().inv_cdf(probability)
+    if df > _MANY_DF:  # the expansion of Cornish and Fisher; the next term is of order df^-5
+        terms = (
+            (z**3 + z) / 4,
+            (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+            (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+        )
+        return z + sum(term / df**power for power, term in enumerate(terms, 1))
+    t = z
+    for _ in range(_MANY_STEPS if z else 0):  # Newton's method for log P(T > t) in log t: it is concave
+        tail, density = _student_t_tail(t, df)
+        step = math.log(tail / (1 - probability)) * tail / (t * density)
+        t *= math.exp(step)
+        if abs(step) < _CLOSE:
+            break
+    return t
 
-    return float(special.ndtri(probability) if math.isinf(df) else special.stdtrit(df, probability))
+
+def _student_t_tail(t: float, df: float) -> tuple[float, float]:
+    """P(T > t) = I_x(df/2, 1/2)/2, x = df/(df + t²), and the density at t > 0.
+
+    The incomplete beta function I, or 1 - I where that converges faster, is a continued fraction (DLMF
+    8.17.22) by Lentz's method.
+    """
+    a, b, x = df / 2, 0.5, df / (df + t * t)
+    front = t / math.sqrt(df + t * t)
+    front *= math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) - a * math.log1p(t * t / df))
+    swapped = x > (a + 1) / (a + b + 2)
+    if swapped:
+        a, b, x = b, a, t * t / (df + t * t)
+    fraction, above, below = 1.0, 1.0, 0.0
+    for m in range(_MANY_STEPS):
+        for coefficient in (
+            -(a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1)),
+            (m + 1) * (b - m - 1) / ((a + 2 * m + 1) * (a + 2 * m + 2)),
+        ):
+            above, below = 1 + coefficient * x / above, 1 / (1 + coefficient * x * below)
+            change = above * below
+            fraction *= change
+        if abs(change - 1) < _CLOSE / 16:
+            break
+    part = front / (a * fraction)
+    return (1 - part if swapped else part) / 2, front / t
 
 
 def t_half_width(standard_error: float, df: float, level: float) -> float:
-    """Half the width of the two-sided interval at `level`, in the unit of the standard error.
+    """Half the width of the two-sided t interval at `level`, in the unit of the standard error.
 
     Example:
         >>> round(t_half_width(1.0, 3, 0.95), 4)
         3.1824
     """
     return standard_error * student_t_quantile(0.5 + level / 2, df) if standard_error else 0.0
+
+
+def t_half_widths(
+    standard_error: Float64[np.ndarray, "*any"], df: Float64[np.ndarray, "*any"], level: float
+) -> Float64[np.ndarray, "*any"]:
+    """`t_half_width` of many numbers, to rounding.
+
+    Example:
+        >>> t_half_widths(np.array([1.0, 0.0]), np.array([3.0, 5.0]), 0.95).round(4).tolist()
+        [3.1824, 0.0]
+    """
+    from scipy import special
+
+    quantiles = np.where(np.isinf(df), special.ndtri(0.5 + level / 2), special.stdtrit(df, 0.5 + level / 2))
+    return np.multiply(
+        standard_error, quantiles, out=np.zeros(np.shape(quantiles)), where=standard_error != 0
+    )

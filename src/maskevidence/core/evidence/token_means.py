@@ -1,4 +1,4 @@
-"""Token means as a control variate: predict from other replicates how hard the hidden tokens of a mask are.
+"""Token means as a control variate: predict the difficulty of the hidden tokens from other replicates.
 
 A score is a mean over the hidden tokens, and some tokens are harder than others: the mask that happens to
 hide them scores lower. Let τ_j be the mean residual of token j of an observation, log p(x_j | visible) minus
@@ -35,22 +35,22 @@ from jaxtyping import Float64, Integer
 from maskevidence.core.evidence.control_variates import Prediction
 from maskevidence.core.scores.record import HiddenTokens, ScoreTable
 
-MAX_CELLS = 2_000_000  # pairs of an observation and a column that are held at once
+MAX_CELLS = 2_000_000  # pairs of an observation and a column held at once
 
 
 class _Cells(NamedTuple):
-    """Residuals of the hidden tokens of some masks, by observation and column."""
+    """Sums of the residuals of hidden tokens by observation and column."""
 
-    total: Float64[np.ndarray, "n_rows n_columns"]  # their sums
-    times: Float64[np.ndarray, "n_rows n_columns"]  # how many there are
-    square: float  # the sum of all their squares
+    total: Float64[np.ndarray, "n_rows n_columns"]  # sum of residuals
+    times: Float64[np.ndarray, "n_rows n_columns"]  # number of residuals
+    square: float  # sum of all squared residuals
 
 
 class _Effects(NamedTuple):
-    """How columns and tokens differ, estimated from the masks of some replicates."""
+    """Shrinkage estimates of columns and tokens from the masks of some replicates."""
 
     column_means: Float64[np.ndarray, " n_columns"]  # the shrunk mean residual of each column
-    shrinkage: float  # the variance of the residuals of one token over the variance between tokens
+    shrinkage: float  # variance of a token's residuals over the variance between tokens
 
     def means(self, cells: _Cells) -> Float64[np.ndarray, "n_rows n_columns"]:
         """τ of each token."""
@@ -61,7 +61,7 @@ class _Effects(NamedTuple):
 
 @dataclass(frozen=True)
 class _Fold:
-    """The scores of hidden tokens, and what the other folds predict of the masks of one fold."""
+    """The scores of hidden tokens, and the prediction for one fold from the other folds."""
 
     table: ScoreTable  # the scores, sorted by observation
     hidden: HiddenTokens  # the scores of hidden tokens
@@ -70,7 +70,7 @@ class _Fold:
     n_columns: int  # the number of columns
 
     def cells(self, masks: Integer[np.ndarray, " n"], rows: range) -> _Cells:
-        """The residuals of some masks; the masks must belong to these rows."""
+        """Sum the residuals of these masks, all of which belong to these rows."""
         entries, cell = self.entries(masks, rows)
         size = self.table.size[masks]
         residual = self.hidden.log_prob[entries].astype(np.float64) - np.repeat(self.expected[masks], size)
@@ -82,7 +82,7 @@ class _Fold:
     def entries(
         self, masks: Integer[np.ndarray, " n"], rows: range
     ) -> tuple[Integer[np.ndarray, " n_entries"], Integer[np.ndarray, " n_entries"]]:
-        """The positions of the masks' hidden tokens in the record, and in the cells of these rows."""
+        """The positions of the masks' hidden tokens in the record and in the cells of these rows."""
         size = self.table.size[masks]
         entries = self.hidden[masks].entries(size)
         column = self.hidden.column[entries].astype(np.int64)
@@ -90,7 +90,7 @@ class _Fold:
 
 
 def token_controls(table: ScoreTable, prediction: Prediction) -> Float64[np.ndarray, " n_masks"]:
-    """The control variate of each mask, shape (n_masks,), nats per masked token; its expectation is 0."""
+    """The control variate of each mask, shape (n_masks,), nats per masked token, with expectation 0."""
     assert table.hidden is not None
     controls = np.empty(len(table))
     _, row = np.unique(table.id, return_inverse=True)
@@ -117,7 +117,7 @@ def token_controls(table: ScoreTable, prediction: Prediction) -> Float64[np.ndar
 def _centred(
     fold: _Fold, masks: Integer[np.ndarray, " n"], rows: range, means: Float64[np.ndarray, "n_rows n_columns"]
 ) -> Float64[np.ndarray, " n_some"]:
-    """The mean of τ over the hidden tokens of each mask, minus that over all tokens of its observation."""
+    """The mean of τ over each mask's hidden tokens minus its mean over all tokens of the observation."""
     size = fold.table.size[masks]
     _, cell = fold.entries(masks, rows)
     hidden = np.bincount(np.repeat(np.arange(len(masks)), size), weights=means.ravel()[cell]) / size
@@ -126,7 +126,7 @@ def _centred(
 
 
 def _effects(cells: _Cells) -> _Effects:
-    """The shrunk means of the columns, and how much the means of tokens are shrunk."""
+    """Estimate the shrunk column means and the shrinkage of token means."""
     seen = cells.times > 0
     n_rows, n_each = seen.sum(0), cells.times.sum(0)
     mean = cells.total.sum(0) / np.maximum(n_each, 1)

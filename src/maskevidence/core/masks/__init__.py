@@ -1,1 +1,1 @@
-"""Which tokens are hidden, and what each score weighs."""
+"""Mask designs."""

@@ -1,4 +1,4 @@
-"""A design in one word: "random-size:16,per-token", "fixed-rate:0.15", "policy:entropy,blocks=4,shared".
+"""Parse and print mask designs as words: "random-size:16,per-token", "fixed-rate:0.15".
 
 A word is the design's name, its first option after a colon, and others after commas. The options are the
 arguments of the design's class: KEY=VALUE, a value alone for the first argument, or a key alone for an
@@ -23,10 +23,10 @@ from maskevidence.core.masks.design import MaskDesign, Masks
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import EverySize, Exhaustive, FixedRate, LeaveOneOut, RandomSize, Rates
-from maskevidence.core.support.checks import plain_number
+from maskevidence.core.support.checks import in_short, plain_number
 from maskevidence.core.support.files import reading
 
-DESIGNS: tuple[type[MaskDesign], ...] = (  # kinds bring others
+DESIGNS: tuple[type[MaskDesign], ...] = (  # kinds add their own
     EverySize,
     RandomSize,
     Orderings,
@@ -40,12 +40,12 @@ DESIGNS: tuple[type[MaskDesign], ...] = (  # kinds bring others
 
 
 def design_names() -> list[str]:
-    """The names of all designs, those that kinds bring included."""
+    """The names of all designs, including the designs of kinds."""
     return [*(design.name for design in DESIGNS), *(name for kind in kinds() for name in kind.designs)]
 
 
 def design_class(name: str) -> type[MaskDesign]:
-    """The class of the designs with this name."""
+    """Return the design class of a name."""
     for design in DESIGNS:
         if design.name == name:
             return design
@@ -56,7 +56,7 @@ def design_class(name: str) -> type[MaskDesign]:
 
 
 def design_from_settings(settings: Mapping[str, object]) -> MaskDesign:
-    """The design that `MaskDesign.settings` describes, also after a round trip through JSON.
+    """Rebuild a design from `MaskDesign.settings`, also after a round trip through JSON.
 
     Example:
         >>> design_from_settings({"name": "rates", "rates": [0.2, 0.4], "masks_per_size": 1})
@@ -77,7 +77,7 @@ _EXAMPLES: dict[Any, str] = {float: "0.15", tuple: "0.1-0.9-0.2"}
 
 @dataclass(frozen=True)
 class DesignWord:
-    """The meaning of a word: a design, whether all observations share its masks, and what is recorded.
+    """A parsed design word: a design, whether masks are shared, and whether token scores are recorded.
 
     Example:
         >>> import maskevidence as me
@@ -87,27 +87,27 @@ class DesignWord:
         'exhaustive:order-mixture,blocks=4,shared'
     """
 
-    design: MaskDesign  # how masks are drawn
+    design: MaskDesign  # the design
     masks: Masks = "own"  # "own" for each observation, or "shared" by all
-    per_token: bool = False  # whether the score of each hidden token is kept
-    # the arguments of the design that the word names
+    per_token: bool = False  # whether to record the score of each hidden token
+    # names of the design's arguments that the word sets
     named: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __str__(self) -> str:
-        """The word, from which `parse_design` makes an equal `DesignWord`."""
+        """The word; `parse_design` turns it back into an equal `DesignWord`."""
         options = [*_written(self.design), *["shared"] * (self.masks == "shared")]
         options += ["per-token"] * self.per_token
         return f"{self.design.name}:{','.join(options)}" if options else self.design.name
 
     def without_tokens(self, owner: str) -> "DesignWord":
-        """The same word; an InputError if it asks for scores of tokens, which `owner` does not record."""
+        """Return the word itself; raise an InputError if it is per-token, which `owner` cannot record."""
         if self.per_token:
             raise InputError(f"{owner} records no scores of tokens; leave per-token out")
         return self
 
 
 def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> DesignWord:
-    """The `DesignWord` of a design or of its word, and of the arguments `masks` and `per_token` of a call.
+    """Make a `DesignWord` of a design or word and the arguments `masks` and `per_token` of a call.
 
     Masks are shared, and the scores of tokens kept, if the word or the argument says so.
 
@@ -123,14 +123,14 @@ def as_design(design: object, masks: Masks = "own", per_token: bool = False) -> 
         word = DesignWord(design)
     else:
         names = ", ".join(design_names())
-        value = f"the class {design.__name__}" if isinstance(design, type) else repr(design)
+        value = f"the class {design.__name__}" if isinstance(design, type) else in_short(design)
         raise InputError(f"design={value}; give a design such as RandomSize(), or one of the words {names}")
     masks = word.masks if masks == "own" else masks
     return DesignWord(word.design, masks, word.per_token or per_token, word.named)
 
 
 def parse_design(word: str, **defaults: int) -> DesignWord:
-    """Turn a word into a design.
+    """Parse a design word.
 
     Args:
         word: such as "every-size", "random-size:8,replicates=4" or "policy:order=places.txt".
@@ -165,7 +165,7 @@ def parse_design(word: str, **defaults: int) -> DesignWord:
 
 
 def _parameters(design: type[MaskDesign]) -> Mapping[str, inspect.Parameter]:
-    """The arguments of a design, with types that leave out `| None`."""
+    """The parameters of a design's constructor, with `| None` removed from their types."""
     return {
         name: parameter.replace(annotation=get_args(parameter.annotation)[0])
         if isinstance(parameter.annotation, UnionType)
@@ -181,7 +181,7 @@ def _key(name: str) -> str:
 def _option(
     word: str, option: str, parameters: Mapping[str, inspect.Parameter], *, first: bool
 ) -> tuple[str, Any]:
-    """The key and the value of an option."""
+    """Parse an option into its key and value."""
     bare = [*(name for name, parameter in parameters.items() if parameter.annotation is bool), *_OF_ALL]
     key, equals, text = option.partition("=")
     key = key.replace("-", "_")
@@ -201,7 +201,7 @@ def _option(
 
 
 def _value(word: str, key: str, text: str, kind: Any) -> Any:
-    """The value of an option, in the type of the design's argument."""
+    """Convert an option's text to the type of the design's argument."""
     if kind is int:
         if not re.fullmatch("-?[0-9]{1,30}", text):
             raise InputError(f"design {word!r}: {_key(key)} is {text!r}; give a whole number")
@@ -219,7 +219,7 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
 
 
 def _numbers(word: str, key: str, text: str) -> tuple[float, ...]:
-    """The numbers of FIRST-LAST-STEP, or of a list between +."""
+    """Parse FIRST-LAST-STEP or numbers joined by +."""
     try:
         first, last, step = map(float, text.split("-"))
     except ValueError:
@@ -239,7 +239,7 @@ def _numbers(word: str, key: str, text: str) -> tuple[float, ...]:
 
 
 def parse_places(text: str) -> tuple[int, ...]:
-    """The whole numbers between +, or those that a text file lists."""
+    """Parse whole numbers joined by +, or read them from a text file."""
     if re.fullmatch(r"[0-9]{1,9}(\+[0-9]{1,9})*", text):
         return tuple(map(int, text.split("+")))
     file = Path(text)
@@ -257,7 +257,7 @@ def parse_places(text: str) -> tuple[int, ...]:
 
 
 def _written(design: MaskDesign) -> list[str]:
-    """The options in a design's word: its first argument, and all that the others do not imply."""
+    """The options of a design's word: the first argument, and each argument that the others do not imply."""
     values = {name: getattr(design, name) for name in _parameters(type(design))}
     first = next(iter(values), None)
     for name in reversed(tuple(values)):
@@ -279,12 +279,12 @@ def _makes(design: type[MaskDesign], values: Mapping[str, Any], expected: MaskDe
 
 
 def _text(value: Any) -> str:
-    """A value as it is written in a word."""
+    """Format a value for a word."""
     if not isinstance(value, tuple):
         return str(value)
     if len(value) > 2 and isinstance(value[0], float):
         steps = f"{value[0]!r}-{value[-1]!r}-{round(value[1] - value[0], 12)!r}"
-        with suppress(InputError):  # numbers such as 1e-05, which have a - themselves
+        with suppress(InputError):  # numbers such as 1e-05 contain a -
             if _numbers(steps, "", steps) == value:
                 return steps
     return "+".join(map(str, value))

@@ -1,4 +1,4 @@
-"""A mask design: which masks are drawn and scored, and the weights of their scores in the estimate.
+"""Mask designs: which masks are drawn and scored, and how their scores are weighted.
 
 A design lists the masks of an observation: one of n tokens gets `n_draws(n)` masks, each with a draw number
 and a size. The estimate of the log evidence is Σ weight · score, nats per observation (Eq. 2). The tokens of
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.checks import check_memory, whole_number
+from maskevidence.core.support.checks import check_memory, in_short, whole_number
 from maskevidence.core.support.keyed_random import (
     keyed_subset,
 )
@@ -27,18 +27,18 @@ LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Integers = Integer[np.ndarray, " B"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
-Plan = tuple[Integers, Integers]  # the draw number and the size of each mask
+Plan = tuple[Integers, Integers]  # draw number and size of each mask
 _MAX_COUNT = 2**31 - 1
 MAX_LISTED = 32
 MIN_DF = 3
-FEWEST_LEFT_OUT = 10  # masks that are not scored, from which an error is worth knowing
-MASKS_AT_ONCE = 2**19  # drawn or summarised at once; what they take then does not grow with the others
-BYTES_PER_MASK = 80  # while it is scored and summarised
+FEWEST_LEFT_OUT = 10  # fewest masks not scored for which an error is given
+MASKS_AT_ONCE = 2**19  # masks drawn or summarised at once, which bounds the memory
+BYTES_PER_MASK = 80  # memory of a mask while it is scored and summarised
 
 
 @dataclass(frozen=True)
 class MaskKey:
-    """What the masks of a run depend on, apart from the observation and the draw.
+    """The seed of a run's masks, and whether all observations share them.
 
     Attributes:
         seed: any whole number.
@@ -54,39 +54,41 @@ class MaskKey:
         (True, False)
     """
 
+    checks_arguments: ClassVar[bool] = True  # itself, since any whole number is a seed here
+
     seed: int = 0
     masks: Masks = "own"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", whole_number("seed", self.seed))
-        if self.masks not in ("own", "shared"):
-            raise InputError(f"masks={self.masks!r}; give 'own' or 'shared'")
+        if not isinstance(self.masks, str) or self.masks not in ("own", "shared"):
+            raise InputError(f"masks={in_short(self.masks)}; give 'own' or 'shared'")
 
     def columns(self, ids: Integers, *draw: Integers) -> Integer[np.ndarray, "B n_keys"]:
-        """The keys of each mask, shape (B, n_keys): its draw, after the observation's id unless shared."""
+        """The keys of each mask, shape (B, n_keys): its draw, after the observation's id if not shared."""
         return np.stack(draw if self.masks == "shared" else (ids, *draw), axis=1)
 
 
 class Summation(NamedTuple):
-    """How the scores of a design's masks add up, one entry per mask, each of shape (B,)."""
+    """How the scores of masks add up to the estimate, one entry per mask, each of shape (B,)."""
 
     # Σ weight · score over an observation's masks estimates its log evidence
     weight: Float64[np.ndarray, " B"]
     stratum: Integers  # strata are independent of each other, and their contributions add up
     replicate: Integers  # 0..R-1; the replicates of one stratum are independent and equally distributed
-    # 1 - k/C where k of the C masks of a size were drawn without replacement, the finite-population
-    # correction of the variance (0 where all were drawn); None for 1 everywhere
+    # finite-population correction of the variance: 1 - k/C if k of the C masks of a size were drawn without
+    # replacement (0 if all were drawn); None for 1 everywhere
     unseen: Float64[np.ndarray, " B"] | None = None
 
 
 class MaskDesign(ABC):
-    """How mask sizes and masks are drawn, and the weights that make their scores an estimate.
+    """How mask sizes and masks are drawn, and how their scores are weighted.
 
     Attributes:
-        name: the design's name, with which its words begin (by_name.py).
+        name: the design's name, the first part of its words (by_name.py).
         purpose: one sentence on what the weighted sum of scores is unbiased for.
         extended_by: the option that says how often the design repeats its masks; None if nothing repeats.
-            A larger value adds masks to those of a smaller one, so that a run can be extended.
+            A larger value adds masks and keeps the earlier ones, so that a run can be extended.
         nested: True if one random order gives the masks of all sizes of a draw.
         deterministic: True if the masks are enumerated, so that there is no Monte-Carlo error.
         pooled: True if the sizes of different observations are drawn together, so that only whole
@@ -107,7 +109,7 @@ class MaskDesign(ABC):
 
     @property
     def n_repeats(self) -> int:
-        """How often the design repeats its masks: the value of the option `extended_by`, 1 without one.
+        """How often the design repeats its masks: the value of the option `extended_by`, or 1.
 
         Raises:
             InputError: a design whose `extended_by` does not name such an option.
@@ -127,12 +129,12 @@ class MaskDesign(ABC):
 
     @property
     def n_replicates(self) -> int:
-        """R, the number of independent replicates of each stratum; by default each repeat is one."""
+        """R, the number of independent replicates of each stratum; by default each repeat is a replicate."""
         return self.n_repeats
 
     @abstractmethod
     def n_draws(self, n_tokens: Integers) -> Integers:
-        """How many masks an observation of n tokens gets, over all repeats."""
+        """Number of masks of an observation of n tokens, over all repeats."""
 
     @abstractmethod
     def plan(
@@ -152,11 +154,11 @@ class MaskDesign(ABC):
         """
 
     def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
-        """Whether each mask is scored; False if it would repeat another mask of the same observation."""
+        """Whether each mask is scored; False for a repetition of another mask of the observation."""
         return np.ones(index.shape, dtype=np.bool_)
 
     def unknown_error(self, n_tokens: Integers, masks: Masks) -> str | None:
-        """Why the masks' error on observations with these numbers of tokens is unknown; None if it is known.
+        """Why the mask error is not known for these numbers of tokens; None if it is known.
 
         An interval from too few independent masks covers less than its nominal share (measured in
         benchmarks/coverage.py), so that no interval is given.
@@ -167,37 +169,37 @@ class MaskDesign(ABC):
 
     @abstractmethod
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
-        """How the scores of these masks add up to the estimate."""
+        """Return weight, stratum, replicate and correction of each mask."""
 
     @abstractmethod
     def covers_all_sizes(self, n_tokens: int) -> bool:
-        """Whether every size 1..n has the weight of Eq. 2, so that the sum estimates the log evidence."""
+        """Whether every size 1..n has its weight in Eq. 2, so that the sum estimates the log evidence."""
 
     def weight_by_size(self, n_tokens: Integers, size: Integers) -> Float64[np.ndarray, " B"] | None:
-        """E[Σ weight] over the masks of a size of an observation or block of n tokens, which is 1 in Eq. 2.
+        """Expected total weight of the masks of a size, E[Σ weight], which is 1 in Eq. 2.
 
         None if it is 1 for every size, or if masks of some sizes are never drawn.
         """
         return None
 
     def own_size(self, n_tokens: Integers, draw: Integers, size: Integers) -> tuple[Integers, Integers]:
-        """The number of tokens and of hidden tokens of what each mask scores: its observation, or a block."""
+        """The numbers of tokens and hidden tokens in the observation, or in the block that a mask scores."""
         return n_tokens, size
 
     @property
     def learned_kind(self) -> LearnedKind:
-        """The kind of an estimate from learned conditionals: by default the area, a lower bound."""
+        """The kind of an estimate from learned conditionals: by default "lower_bound", the area."""
         return "lower_bound"
 
     @property
     def is_area(self) -> bool:
-        """Whether the estimate is the weighted sum of mean scores, of masks that the design alone draws."""
+        """Whether the estimate is a weighted sum of mean scores of masks that do not depend on the data."""
         return True
 
     def scored(
         self, key: MaskKey, ids: Integers, draw: Integers, masked: BoolMatrix, maskable: BoolMatrix
     ) -> BoolMatrix:
-        """Which of the hidden tokens count for the score of each mask, shape (B, D); by default all."""
+        """The hidden tokens that count for each mask's score, shape (B, D); by default all."""
         return masked
 
     def masked(
@@ -211,7 +213,7 @@ class MaskDesign(ABC):
         return keyed_subset(key.seed, keys, maskable, size)
 
     def draws_per_repeat(self, n_tokens: Integers) -> Integers:
-        """How many masks an observation of n tokens gets in one repeat.
+        """Number of masks of an observation of n tokens in one repeat.
 
         Raises:
             InputError: a design whose masks are not a multiple of its repeats.
@@ -241,14 +243,14 @@ class MaskDesign(ABC):
         return self
 
     def continuing(self, other: "MaskDesign", asked: Collection[str]) -> "MaskDesign":
-        """The design that adds masks to a run of the design `other`: it keeps that design's options.
+        """The design that adds masks to a run of `other`, with the options of that run.
 
         It does not keep those that the user `asked` for. By default no option is kept.
         """
         return self
 
     def settings(self) -> dict[str, object]:
-        """The design's name and parameters, as they are written to files.
+        """The design's name and parameters, in the form written to files.
 
         Example:
             >>> import maskevidence as me
@@ -259,7 +261,7 @@ class MaskDesign(ABC):
 
 
 def check_counts(design: MaskDesign, *names: str) -> None:
-    """Check options of a design that are counts, and keep them as Python's ints, as JSON needs them."""
+    """Check that options are counts, and store them as Python ints, which JSON needs."""
     for name in names:
         object.__setattr__(design, name, whole_number(name, getattr(design, name), 1, _MAX_COUNT))
 
@@ -269,7 +271,7 @@ def constant(value: float, like: Integers) -> Float64[np.ndarray, " B"]:
 
 
 def too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Masks) -> str | None:
-    """Why the error of several strata is unknown: one of them may hold all of the variance."""
+    """Why the error is not known with so few masks per stratum; None if it is known."""
     n = min(n_observations, 1) if masks == "shared" else n_observations
     if n == 0 or (per_stratum - 1) * n >= MIN_DF:
         return None
@@ -280,14 +282,14 @@ def too_few(design: MaskDesign, per_stratum: int, n_observations: int, masks: Ma
 
 
 def token_numbers(maskable: BoolMatrix) -> Int64[np.ndarray, "#B D"]:
-    """The number of each maskable token in its row, counted from 0; other entries have no meaning."""
+    """Number the maskable tokens of each row from 0; other entries are meaningless."""
     if maskable.all():
         return np.arange(maskable.shape[1])[None]
     return np.maximum(np.cumsum(maskable, axis=1) - 1, 0)
 
 
 def compact(values: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
-    """Whole numbers in 32 bits, if all of them fit."""
+    """Convert to int32 if all numbers fit."""
     room = np.iinfo(np.int32)
     fit = values.min(initial=0) >= room.min and values.max(initial=0) <= room.max
     return values.astype(np.int32, copy=False) if fit else values
@@ -295,13 +297,13 @@ def compact(values: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
 
 @dataclass(frozen=True)
 class DrawnMasks:
-    """Masks of a design for B observations: the observation, draw and size of each mask."""
+    """Masks drawn for B observations: the observation, draw and size of each mask."""
 
-    design: MaskDesign  # how they were drawn
-    key: MaskKey  # the seed of the masks, and whether all observations share them
-    ids: Int64[np.ndarray, " B"]  # the observations
+    design: MaskDesign  # the design that drew them
+    key: MaskKey  # seed, and whether all observations share the masks
+    ids: Int64[np.ndarray, " B"]  # ids of the observations
     maskable: Bool[np.ndarray, "B D"]
-    row: Integer[np.ndarray, " n_masks"]  # the position 0..B-1 of each mask's observation
+    row: Integer[np.ndarray, " n_masks"]  # position of each mask's observation, 0..B-1
     draw: Integer[np.ndarray, " n_masks"]
     size: Integer[np.ndarray, " n_masks"]
 
@@ -311,7 +313,7 @@ class DrawnMasks:
     def masked(
         self, part: slice | Int64[np.ndarray, " n_part"] = slice(None)
     ) -> Bool[np.ndarray, "n_part D"]:
-        """The masks themselves, or a part of them, shape (n_part, D)."""
+        """The masks, or part of them, as a boolean matrix of shape (n_part, D)."""
         row = self.row[part]
         return self.design.masked(
             self.key, self.ids[row], self.draw[part], self.size[part], self.maskable[row]
@@ -320,7 +322,7 @@ class DrawnMasks:
     def scored(
         self, part: slice | Int64[np.ndarray, " n_part"], masked: Bool[np.ndarray, "n_part D"]
     ) -> Bool[np.ndarray, "n_part D"]:
-        """Which of the hidden tokens count for the scores of some masks, shape (n_part, D)."""
+        """The hidden tokens that count for the scores of these masks, shape (n_part, D)."""
         row = self.row[part]
         return self.design.scored(self.key, self.ids[row], self.draw[part], masked, self.maskable[row])
 
@@ -333,7 +335,7 @@ class DrawnMasks:
 def all_pairs(
     design: MaskDesign, n_tokens: Integers, repeats: range | None = None
 ) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
-    """Every pair of an observation and one of its masks.
+    """List every pair of an observation and a mask.
 
     Returns:
         The observation's position 0..B-1 and the mask's index, each of shape (n_masks,).
@@ -366,7 +368,7 @@ def all_pairs(
 
 
 def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> Integers:
-    """How many masks each observation has, shape (B,); with the arguments of `all_pairs`.
+    """Number of masks of each observation, shape (B,); arguments as in `all_pairs`.
 
     Example:
         >>> import maskevidence as me
@@ -379,7 +381,7 @@ def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None
 
 
 def check_n_masks(n_draws: Integers) -> None:
-    """Refuse more masks than fit into the memory that is free."""
+    """Raise an InputError for more masks than fit into free memory."""
     n_masks = int(n_draws.sum(dtype=np.float64))
     check_memory(
         n_masks * BYTES_PER_MASK,
@@ -396,7 +398,7 @@ def drawn_masks(
     pairs: tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]] | None = None,
     position: Positions | None = None,
 ) -> DrawnMasks:
-    """Draw masks of a design for observations.
+    """Draw masks for observations.
 
     Args:
         pairs: position of the observation and index of the mask, each of shape (n_masks,); by default
@@ -413,7 +415,7 @@ def drawn_masks(
     n_tokens = maskable.sum(1)
     row, index = all_pairs(design, n_tokens) if pairs is None else pairs
     parts = []
-    for start in range(0, max(1, len(row)), MASKS_AT_ONCE):  # a plan takes more memory than its masks
+    for start in range(0, max(1, len(row)), MASKS_AT_ONCE):  # a plan takes more memory than masks
         here = row[start : start + MASKS_AT_ONCE]
         place = (position[here],) if position is not None and design.pooled else ()
         own_index = index[start : start + MASKS_AT_ONCE].astype(np.int64)
@@ -424,6 +426,6 @@ def drawn_masks(
 
 
 def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
-    """The masks shared by complete observations of n tokens, drawn once for all of them."""
+    """Draw the masks that all complete observations of n tokens share."""
     first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
-    return drawn_masks(design, key, first, maskable, position=np.array([[0, 1]]))  # the first of one
+    return drawn_masks(design, key, first, maskable, position=np.array([[0, 1]]))  # first of 1 observation

@@ -25,12 +25,12 @@ from maskevidence.core.support.keyed_random import (
     keyed_ranks,
 )
 
-FEWEST_ORDERS = 4  # from which the jackknife of the importance bound is used
+FEWEST_ORDERS = 4  # fewest orders for the jackknife of the importance bound
 
 
 @dataclass(frozen=True)
 class Orderings(MaskDesign):
-    """`orders` random orders; each gives nested masks of all sizes 1..D.
+    """`orders` random orders of the tokens, each with nested masks of all sizes 1..D.
 
     A single order is an unbiased estimate by the chain rule. The design is fast for a model that gives the
     conditionals at every prefix of an order at once. Weights: 1/n each; the standard error needs n >= 2.
@@ -103,7 +103,7 @@ class Orderings(MaskDesign):
     def ranks(
         self, key: MaskKey, ids: Integers, draw: Integers, maskable: BoolMatrix
     ) -> Int64[np.ndarray, "B D"]:
-        """The order of each draw: the mask of size M hides the maskable tokens of rank below M."""
+        """The rank of each token in the order of a draw; the mask of size M hides the ranks below M."""
         return keyed_ranks(key.seed, key.columns(ids, draw), maskable)
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:
@@ -116,7 +116,7 @@ class Orderings(MaskDesign):
 
 @dataclass(frozen=True)
 class LogSizes(MaskDesign):
-    """Random orders, each scored at a few sizes: few passes where each of them is a fit.
+    """Random orders scored at a few sizes each, for models that are fitted anew for each mask.
 
     An order shows its tokens one by one. It has a mask at n = 0, 1, 2, ... visible tokens, which later grow
     by a constant factor: `fits` masks, or one for each token if there are no more. The score of a mask is the
@@ -149,14 +149,14 @@ class LogSizes(MaskDesign):
     def __post_init__(self) -> None:
         check_counts(self, "fits", "orders")
         if self.fits < 2:
-            raise InputError("fits=1; give 2 or more, of which the first sees nothing")
+            raise InputError("fits=1; give 2 or more, since the first fit sees no tokens")
 
     @property
     def is_area(self) -> bool:
         return False
 
     def visible(self, n_tokens: int) -> Int64[np.ndarray, " n_masks"]:
-        """The numbers of visible tokens of an order's masks, ascending."""
+        """The numbers of visible tokens at which an order has masks, ascending."""
         return _log_sizes(n_tokens, self.fits)
 
     def n_draws(self, n_tokens: Integers) -> Integers:
@@ -189,7 +189,7 @@ class LogSizes(MaskDesign):
         return masked & (ranks >= (size - self.n_scored(maskable.sum(1), size))[:, None])
 
     def n_scored(self, n_tokens: Integers, size: Integers) -> Integers:
-        """Δ: how many tokens each mask scores."""
+        """Δ: the number of tokens that each mask scores."""
         until = {int(n): np.append(self.visible(int(n)), n) for n in np.unique(n_tokens)}
         pairs = zip(n_tokens.tolist(), (n_tokens - size).tolist(), strict=True)
         following = [until[n][np.searchsorted(until[n], visible, "right")] for n, visible in pairs]
@@ -205,7 +205,7 @@ class LogSizes(MaskDesign):
 
 @lru_cache(256)
 def _log_sizes(n_tokens: int, fits: int) -> Int64[np.ndarray, " m"]:
-    """The numbers of visible tokens of `LogSizes`, by the smallest growth with few enough of them."""
+    """The numbers of visible tokens of `LogSizes`: the slowest growth that needs at most `fits` masks."""
 
     def growing(ratio: float) -> list[int]:
         numbers = [0]

@@ -1,4 +1,4 @@
-"""Masks along the order in which a decoding policy fills in the tokens."""
+"""Masks along the order in which a decoding policy writes the tokens."""
 
 from dataclasses import dataclass
 from sys import float_info
@@ -21,7 +21,7 @@ from maskevidence.core.masks.design import (
 
 @dataclass(frozen=True)
 class Policy(MaskDesign):
-    """The order in which a decoder writes: it chooses the next tokens by what is visible alone.
+    """The order in which a decoder writes tokens, chosen from the visible tokens alone.
 
     All tokens are hidden at first, and each step shows `tokens_per_step` of them, or as many as a threshold
     or a bound lets through. Since the order depends on nothing that is still hidden, the chain rule along it
@@ -83,7 +83,7 @@ class Policy(MaskDesign):
             check_counts(self, "blocks")
         if (self.policy == "order") != (self.order is not None):
             raise InputError(
-                'an order of places belongs to Policy("order", order=...), policy:order=FILE, and to it alone'
+                'an order of places belongs to Policy("order", order=...), policy:order=FILE, and to no other'
             )
         if self.order is not None and sorted(self.order) != list(range(len(self.order))):
             raise InputError(
@@ -112,11 +112,11 @@ class Policy(MaskDesign):
 
     @property
     def looks_at_values(self) -> bool:
-        """Whether the next tokens depend on the distributions, and so on the visible values."""
+        """Whether the choice depends on the predicted distributions, and so on visible values."""
         return self.policy in ADAPTIVE_POLICIES
 
     def n_draws(self, n_tokens: Integers) -> Integers:
-        """How many steps an observation of n tokens takes; with a threshold or a bound, at most."""
+        """Number of steps for an observation of n tokens; an upper limit with a threshold or bound."""
         longest = int(n_tokens.max(initial=0))
         if self.order is not None and longest > len(self.order):
             raise InputError(f"the order lists {len(self.order)} places, an observation has {longest} tokens")

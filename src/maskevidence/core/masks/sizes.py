@@ -1,4 +1,4 @@
-"""Designs that draw random masks of every size, of random sizes or at rates, and designs that list masks."""
+"""Designs that draw masks of every size, of random sizes or at rates, and designs that enumerate masks."""
 
 import math
 from collections.abc import Collection
@@ -38,13 +38,13 @@ from maskevidence.core.support.subsets import listed_subsets, mask_of, n_subsets
 
 MAX_TOKENS_EXHAUSTIVE = 20
 MAX_REPLICATES = 8
-# Masks of random sizes that an error needs: in all, for each size, and a number that is enough for any sizes.
+# Fewest masks of random sizes for an error: in all, per size, and a number that suffices for any sizes.
 FEWEST_FOR_ERROR: dict[Masks, int] = {"own": 40, "shared": 16}
 FEWEST_PER_SIZE, ENOUGH_MASKS = 4, 128
 
 
 def size_of_rate(rate: float | Float64[np.ndarray, " B"], n_tokens: Integers) -> Integers:
-    """The mask size of a rate: max(1, floor(rate·n + 1e-9)), so that 15 % of 512 is 76.
+    """The mask size of a rate: max(1, floor(rate·n + 1e-9)), so 15 % of 512 tokens is 76.
 
     Example:
         >>> size_of_rate(0.15, np.array([512, 3])).tolist()
@@ -138,7 +138,7 @@ class EverySize(MaskDesign):
         n_drawn = np.where(listed, np.minimum(n_listed, self.masks_per_size), self.masks_per_size)
         weight = np.where(listed & (draw >= n_drawn), 0.0, 1.0 / n_drawn)
         unseen = np.where(listed, 1.0 - n_drawn / np.maximum(n_listed, 1), size < n_tokens)
-        # Masks that are drawn without replacement have a stratum for each number of tokens.
+        # Sizes drawn without replacement have a stratum per number of tokens.
         stratum = size + np.where(listed, (n_tokens + 1) * np.int64(2**24), 0)
         return Summation(weight, stratum=stratum, replicate=draw, unseen=unseen)
 
@@ -160,14 +160,14 @@ class EverySize(MaskDesign):
         return too_few(self, self.masks_per_size, int(random[group].sum()), masks)
 
     def _n_left_out(self, n_masks: Integers) -> float:
-        """How many masks of an observation are not scored; n_masks counts those of each size, 0 for many."""
+        """Number of masks of an observation not scored; `n_masks` has the masks of each size, 0 for many."""
         if (n_masks == 0).any():
             return math.inf
         return float(np.maximum(n_masks - self.masks_per_size, 0).sum())
 
 
 class IndependentMasks(EverySize):
-    """`EverySize` in training: every mask is drawn independently, also where a size has few masks."""
+    """`EverySize` for training: all masks are independent, even of sizes with few masks."""
 
     max_listed: ClassVar[int] = 0
 
@@ -175,7 +175,7 @@ class IndependentMasks(EverySize):
 def _in_random_order(
     key: MaskKey, ids: Integers, size: Integers, maskable: BoolMatrix, first: BoolMatrix, limit: int
 ) -> Int64[np.ndarray, "B limit"]:
-    """All subsets of the maskable tokens of a size in a random order that begins with a given subset."""
+    """List all subsets of a size in random order, with the subset `first` in front."""
     n_tokens = maskable.sum(1)
     listed = listed_subsets(n_tokens, size, limit)
     columns = key.columns(ids, size, n_subsets(n_tokens, size, limit))
@@ -239,7 +239,7 @@ class RandomSize(MaskDesign):
         return min(self.replicates, self.draws)
 
     def possible_draws(self, at_least: float) -> int:
-        """The smallest number of draws, this many or more, to which these replicates can be extended.
+        """The smallest possible number of draws >= `at_least` with these replicates.
 
         Example:
             >>> RandomSize(8, 4).possible_draws(13), RandomSize(8, 100).possible_draws(13)
@@ -253,7 +253,7 @@ class RandomSize(MaskDesign):
         return np.full_like(n_tokens, self.draws)
 
     def continuing(self, other: MaskDesign, asked: Collection[str]) -> MaskDesign:
-        """This design with the draws and replicates of a run, except those that the user `asked` for.
+        """This design with the draws and replicates of a run, except options that the user `asked` for.
 
         Example:
             >>> RandomSize(16).continuing(RandomSize(4, 4), asked=["draws"])
@@ -295,7 +295,7 @@ class RandomSize(MaskDesign):
         )
 
     def enough_draws(self, n_tokens: Integers, masks: Masks) -> int:
-        """The fewest draws with which the error is known, for observations of these numbers of tokens.
+        """The fewest draws with which the error is known for these numbers of tokens.
 
         Args:
             n_tokens: shape (N,).
@@ -310,7 +310,7 @@ class RandomSize(MaskDesign):
             >>> RandomSize(8).enough_draws(np.ones(1, dtype=np.int64), "own")
             8
         """
-        if int(n_tokens.max()) == 1:  # there is nothing to draw
+        if int(n_tokens.max()) == 1:  # nothing is random
             return self.possible_draws(1)
         per_size = FEWEST_PER_SIZE * int(n_tokens.max())
         n_random = 1
@@ -322,7 +322,7 @@ class RandomSize(MaskDesign):
 def uniform_shares(
     key: MaskKey, ids: Integers, replicate: Integers, turn: Integers, position: Positions | None
 ) -> UInt64[np.ndarray, " B"]:
-    """The u of masks of random sizes or times, as fractions of 2^64; see `RandomSize`."""
+    """The uniform numbers u behind random sizes or times, as fractions of 2^64; see `RandomSize`."""
     if position is None:
         row = np.zeros_like(ids) if key.masks == "shared" else ids
         return kronecker(keyed_bits(key.seed, replicate), row, turn)
@@ -334,7 +334,7 @@ def uniform_shares(
 
 @dataclass(frozen=True)
 class Rates(MaskDesign):
-    """`masks_per_size` masks at each of a list of mask rates, as in the paper's sweep of 1 %..99 %.
+    """`masks_per_size` masks at each of several mask rates, as in the paper's sweep of 1 %..99 %.
 
     Weights: D over the number of masks, so that the estimate is D times the mean score over the rates. Strata
     are the rates. With several rates the standard error needs as many masks as `EverySize` does.
@@ -387,7 +387,7 @@ class Rates(MaskDesign):
 
 
 class FixedRate(Rates):
-    """`Rates` with a single rate: D·S(x; M) at one size, a composite likelihood and not the evidence.
+    """`Rates` with one rate: D·S(x; M) at one size, a composite likelihood rather than the evidence.
 
     Weights: D/P each.
 
@@ -507,7 +507,7 @@ class Exhaustive(MaskDesign):
         return "mixture" if self.order_mixture else "lower_bound"
 
     def block_size(self, n_tokens: Integers) -> Integers:
-        """The number of tokens of the blocks of each observation but the last one, shape (B,)."""
+        """Number of tokens of all blocks but the last of each observation, shape (B,)."""
         return n_tokens if self.blocks is None else np.full_like(n_tokens, self.blocks)
 
     def n_draws(self, n_tokens: Integers) -> Integers:
@@ -536,7 +536,7 @@ class Exhaustive(MaskDesign):
         return (block << size) | subset, np.bitwise_count(subset) + later
 
     def subset(self, n_tokens: Integers, draw: Integers) -> tuple[Integers, Integers, Integers]:
-        """The block of each mask, the hidden subset of it in binary digits, and its number of tokens."""
+        """The block of each mask, its hidden subset as a bit set, and the block's number of tokens."""
         size = self.block_size(n_tokens)
         block = draw >> size
         return block, draw & (2**size - 1), np.minimum(size, n_tokens - block * size)
@@ -544,7 +544,7 @@ class Exhaustive(MaskDesign):
     def masked(
         self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
     ) -> BoolMatrix:
-        if self.blocks is None:  # the draw is the subset
+        if self.blocks is None:  # the draw is the bit set
             return maskable & ((draw[:, None] >> token_numbers(maskable)) & 1 == 1)
         after, hidden = self._hidden(draw, maskable)
         return maskable & (hidden | (after > 0))
@@ -555,7 +555,7 @@ class Exhaustive(MaskDesign):
         return masked if self.blocks is None else masked & self._hidden(draw, maskable)[1]
 
     def _hidden(self, draw: Integers, maskable: BoolMatrix) -> tuple[Int64[np.ndarray, "B D"], BoolMatrix]:
-        """How many blocks each token comes after the block of its mask, and whether its subset hides it."""
+        """How many blocks each token comes after the mask's block, and whether the subset hides it."""
         n_tokens = maskable.sum(1)
         size = self.block_size(n_tokens)[:, None]
         block, subset, _ = self.subset(n_tokens, draw)

@@ -1,4 +1,4 @@
-"""Ask a model for the log-probabilities of many hidden tokens, in calls that fit its device and memory.
+"""Ask a model for log-probabilities of hidden tokens, in calls that fit its device and memory.
 
 A context is a row of tokens of which some are hidden. An `Asker` packs contexts into calls of the model.
 `Reads` asks each distinct context once, whatever the values of its hidden tokens are.
@@ -34,34 +34,34 @@ from maskevidence.core.tokens import Tokens
 Ints = Integer[np.ndarray, " _"]
 RowIndex = slice | Ints
 
-_ROWS = 1024  # rows in a call of a model without `batches`
-_NUMBERS = 2**24  # log-probabilities of a call: 64 MiB in single precision
-_MANY_VALUES = 2**15  # the size that a vocabulary is taken to have before the first answer
-_HIDDEN, ABSENT = -1, -2  # in place of a token's id
+_ROWS = 1024  # rows per call for a model without `batches`
+_NUMBERS = 2**24  # log-probabilities per call: 64 MiB in single precision
+_MANY_VALUES = 2**15  # assumed vocabulary size before the first answer
+_HIDDEN, ABSENT = -1, -2  # stand for the id of a hidden or absent token
 
 
 @runtime_checkable
 class Contexts(Protocol):
-    """Rows of tokens of which some are hidden; they are built when the model is asked."""
+    """Rows of tokens of which some are hidden, built when the model is asked."""
 
     @property
     def n_present(self) -> Ints:
-        """Shape (n,); the number of tokens of each row, visible and hidden, by which calls are packed."""
+        """Number of visible and hidden tokens of each row, shape (n,); calls are packed by it."""
         ...
 
     @property
     def n_hidden(self) -> Ints:
-        """Shape (n,); how many of them are hidden, which decides the memory of their distributions."""
+        """Number of hidden tokens of each row, shape (n,); their distributions take memory."""
         ...
 
     def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
-        """Some of the rows, and which of their tokens are hidden, shape (b, D)."""
+        """Return some rows and their masks of hidden tokens, shape (b, D)."""
         ...
 
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """The contexts of masks of observations.
+    """Contexts made of observations and masks.
 
     Attributes:
         tokens: B observations.
@@ -85,7 +85,7 @@ class MaskedRows:
 
 
 class Answer(NamedTuple):
-    """A model's answer for some contexts.
+    """A model's log-probabilities for some contexts.
 
     Attributes:
         part: the positions of the contexts.
@@ -102,7 +102,7 @@ class Answer(NamedTuple):
 
 
 def check_batch_size(batch_size: object) -> int | None:
-    """How many rows go into one call, 1 or more; None leaves it to the model."""
+    """Check the number of rows per call, 1 or more; None leaves it to the model."""
     if batch_size is None:
         return None
     n_rows = whole_number("batch_size", batch_size)
@@ -157,12 +157,12 @@ class Asker:
         self.timed, self.advance = timed, advance
         self.n_calls = self.n_passes = 0
         self._n_values = _MANY_VALUES
-        self._room: int | None = None  # tokens of a call, after a larger one did not fit into the memory
+        self._room: int | None = None  # most tokens per call, set once a larger call ran out of memory
 
     def conditionals(
         self, contexts: Contexts, among: Ints | None = None, *, share: bool = False
     ) -> Iterator[Answer]:
-        """Ask for the log-probability of each hidden token; the reader checks that it is finite.
+        """Ask for the log-probability of each hidden token; the caller checks that it is finite.
 
         Args:
             contexts: the rows.
@@ -183,7 +183,7 @@ class Asker:
     def distributions(
         self, contexts: Contexts, among: Ints | None = None, *, unmasked: bool = False
     ) -> Iterator[Answer]:
-        """Ask for the log-probabilities of all values at hidden places, of which the model sees nothing.
+        """Ask for the log-probabilities of all values at hidden places, whose values the model does not see.
 
         Args:
             contexts: the rows.
@@ -206,7 +206,7 @@ class Asker:
         part: RowIndex,
         ask: Callable[[Tokens, Bool[Tensor, "b D"]], Float[Tensor, "n m"]],
     ) -> Iterator[Answer]:
-        """The model's answer for a call, in parts if the device's memory is too small for as many tokens."""
+        """Answer a call, split into parts if the device lacks memory for all its tokens."""
         if self._room is not None:
             rows = np.arange(len(contexts.n_present))[part]
             n_parts = -(-len(rows) * int(contexts.n_present[rows].max()) // self._room)
@@ -227,13 +227,13 @@ class Asker:
             yield Answer(part, tokens, hidden, log_probs)
             self._count(len(hidden))
             return
-        torch.cuda.empty_cache()  # after the error is gone, which held what was computed
+        torch.cuda.empty_cache()  # now that the error, which held the results, is gone
         yield from self._answers(contexts, part, ask)
 
     def _listed(
         self, tokens: Tokens, hidden: Bool[Tensor, "b D"], *, unmasked: bool
     ) -> Float[Tensor, "n_hidden V"]:
-        """The model's answer of distributions, after a check of its shape."""
+        """Ask for distributions and check their shape."""
         if unmasked:
             assert isinstance(self.model, HasUnmaskedLogDistributions)
             return self.model.unmasked_log_distributions(tokens, hidden)
@@ -260,7 +260,7 @@ class Asker:
             self.advance(n_rows)
 
     def _calls(self, contexts: Contexts, among: Ints | None) -> Iterator[RowIndex]:
-        """The rows of each call; longest first where the model packs rows of different lengths."""
+        """Yield the rows of each call, longest first if the model packs rows of different lengths."""
         parts: Iterable[RowIndex]
         if not isinstance(self.model, HasBatches):
             n_rows = len(contexts.n_hidden if among is None else among)
@@ -278,7 +278,7 @@ class Asker:
         yield from parts if among is None else (among[part] for part in parts)
 
     def _within_memory(self, n_hidden: Ints, part: RowIndex) -> Iterator[Ints]:
-        """Parts of a call whose distributions fit into memory, at least one row each."""
+        """Split a call so that the distributions of each part fit into memory, one row at least."""
         rows = np.arange(len(n_hidden))[part]
         while len(rows):
             room = _NUMBERS // self._n_values
@@ -290,10 +290,10 @@ class Asker:
 def mean_score(
     answer: Float[Tensor, "B D"], tokens: Tokens, scored: Bool[Tensor, "B D"]
 ) -> Float[Tensor, " B"]:
-    """The mean log-probability of the scored tokens of each row, after a check that it is finite."""
+    """Average the log-probabilities of the scored tokens of each row; raise if the sum is not finite."""
     scored = scored.to(answer.device)
-    answer = answer.float() if answer.element_size() < 4 else answer  # half precision would lose the sum
-    total = (answer * scored).sum(1)  # finite if every term is, at a fraction of the work of the following
+    answer = answer.float() if answer.element_size() < 4 else answer  # half precision would round the sum
+    total = (answer * scored).sum(1)  # finite if every term is; cheaper than checking each term
     if not bool(torch.isfinite(total).all()):
         log_conditionals = torch.where(scored, answer, 0.0)
         total = log_conditionals.sum(1)
@@ -303,7 +303,7 @@ def mean_score(
 
 
 class Reads:
-    """Requests for log-probabilities in rows of token ids; rows with the same visible tokens are one pass.
+    """Requests for log-probabilities in rows of token ids; rows with equal visible tokens share a pass.
 
     Args:
         largest: the largest id; it decides how many bytes a token takes.
@@ -332,7 +332,7 @@ class Reads:
         self._context, self._place, self._value = array("i"), array("i"), array(self._dtype.char)
 
     def __len__(self) -> int:
-        """The number of distinct contexts."""
+        """Number of distinct contexts."""
         return len(self._number)
 
     def ask(
@@ -405,13 +405,13 @@ class Reads:
 
 @dataclass(frozen=True)
 class _Distinct:
-    """The distinct contexts of some reads."""
+    """The distinct contexts behind the requests."""
 
     # the ids of each context, with -1 for a hidden and -2 for an absent token
     rows: list[Integer[np.ndarray, " _"]]
-    context: Integer[np.ndarray, " n_reads"]  # the number of the context of each read
-    column: Integer[np.ndarray, " n_reads"]  # the column that it reads
-    value: Integer[np.ndarray, " n_reads"]  # the value whose log-probability is read
+    context: Integer[np.ndarray, " n_reads"]  # number of each read's context
+    column: Integer[np.ndarray, " n_reads"]  # column of each read
+    value: Integer[np.ndarray, " n_reads"]  # value of each read
 
     @cached_property
     def n_present(self) -> Ints:
@@ -419,23 +419,23 @@ class _Distinct:
 
     @cached_property
     def n_masked(self) -> Ints:
-        """How many tokens of each context the model does not see."""
+        """Number of tokens of each context that the model does not see."""
         return np.array([np.count_nonzero(row == _HIDDEN) for row in self.rows], dtype=np.int64)
 
     @property
     def n_hidden(self) -> Ints:
-        n_reads = np.diff(self._in_order[1])  # at most so many places, if none is hidden
+        n_reads = np.diff(self._in_order[1])  # at most this many places if none is hidden
         return np.where(self.n_masked > 0, self.n_masked, n_reads)
 
     @cached_property
     def _in_order(self) -> tuple[Ints, Ints]:
-        """The order of the reads by context and column, and where each context begins in it."""
+        """The reads sorted by context and column, and the start of each context."""
         order = np.lexsort([self.column, self.context])
         return order, np.searchsorted(self.context[order], np.arange(len(self.rows) + 1))
 
     @cached_property
     def several(self) -> Bool[np.ndarray, " n"]:
-        """Whether different values are read at a place of each context."""
+        """Whether a place of the context is read at several values."""
         order, _ = self._in_order
         context, column, value = self.context[order], self.column[order], self.value[order]
         differ = (np.diff(context) == 0) & (np.diff(column) == 0) & (value[1:] != value[:-1])
@@ -444,7 +444,7 @@ class _Distinct:
         return several
 
     def reads(self, part: RowIndex) -> tuple[Ints, Ints, Ints]:
-        """The reads of some contexts, and the row among these contexts and the column of each."""
+        """The reads of some contexts, with the row (among these contexts) and column of each."""
         order, begin = self._in_order
         number = np.arange(len(self.rows))[part]
         n_reads = begin[number + 1] - begin[number]
@@ -469,7 +469,7 @@ class _Distinct:
 
 
 def check_shared(model: MaskedModel, tokens: Tokens) -> None:
-    """Raise an InputError for a model or tokens whose contexts cannot be shared."""
+    """Raise an InputError if this model or these tokens cannot share contexts."""
     if tokens.values.is_floating_point() or tokens.values.ndim != 2:
         raise InputError(
             "contexts are shared between tokens that are whole numbers, one for each place; these have shape "
@@ -477,13 +477,13 @@ def check_shared(model: MaskedModel, tokens: Tokens) -> None:
         )
     name = type(model).__name__
     if not isinstance(model, HasLogDistributions):
-        raise InputError(f"{name} has no log_distributions, which contexts that are shared are asked for")
+        raise InputError(f"{name} has no log_distributions, which shared contexts need")
     if getattr(model, "widened", None) is not None:
         raise InputError(f"{name} hides whole words, which depend on the row; contexts cannot be shared")
 
 
 def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[Answer]:
-    """The conditionals of contexts; those with the same visible tokens share one pass of the model."""
+    """Yield conditionals, with one pass for all contexts that have the same visible tokens."""
     number = np.arange(len(contexts.n_present)) if among is None else among
     parts = [number[part] for part in slices(len(number), _ROWS)]
     reads = Reads(2**31 - 1)

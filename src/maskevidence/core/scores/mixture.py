@@ -1,4 +1,4 @@
-"""The mean over all orders of the probability that a chain of conditionals gives."""
+"""The probability of a chain of conditionals, averaged over all orders."""
 
 import math
 
@@ -65,7 +65,7 @@ def _one_token_more(
     hidden: Bool[np.ndarray, "m n"],
     log_conditionals: Float64[np.ndarray, "*batch m n"],
 ) -> Float64[np.ndarray, "*batch m"]:
-    """log f of m subsets from log f of each without its j-th token; entries that are not hidden do not count.
+    """log f of m subsets from log f of the same subsets without token j; non-hidden entries are ignored.
 
     Example:
         >>> _one_token_more(np.zeros((1, 2)), np.ones((1, 2), dtype=np.bool_), np.log([[0.5, 0.25]])).round(4)
@@ -77,7 +77,7 @@ def _one_token_more(
 
 
 class MixtureRecord:
-    """The order mixture of every scored mask of some observations, while their masks are scored.
+    """Computes the order mixture of every scored mask while the masks are scored.
 
     It holds one number for each mask. Masks come in any order that has each mask after all smaller ones of
     its observation.
@@ -110,7 +110,7 @@ class MixtureRecord:
         draw: Integer[np.ndarray, " m"],
         log_conditionals: Float64[np.ndarray, "m D"],
     ) -> None:
-        """Add some masks."""
+        """Add the log-conditionals of some masks."""
         n_tokens = self._n_tokens[row]
         block, subset, _ = self._design.subset(n_tokens, draw)
         number = (block * self._design.block_size(n_tokens))[:, None] + np.arange(self._width)

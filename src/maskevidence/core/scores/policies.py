@@ -29,7 +29,7 @@ from maskevidence.core.tokens import Tokens
 
 
 def check_policy(model: MaskedModel, tokens: Tokens, policy: Policy) -> None:
-    """Refuse a policy that a model cannot follow, or an order that is too short."""
+    """Raise an InputError if the model cannot follow the policy or the order is too short."""
     policy.n_draws(tokens.n_tokens.cpu().numpy())
     if policy.looks_at_values:
         _check_distributions(model, tokens, f"the policy {policy.policy}")
@@ -49,7 +49,7 @@ def _check_distributions(model: MaskedModel, tokens: Tokens, what: str) -> None:
 
 
 def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
-    """The scores of all steps of a policy on observations that were checked.
+    """Score all steps of a policy on observations that were checked before.
 
     The values of hidden tokens are taken away before the model is asked for distributions, so that the order
     cannot depend on them, whatever the model reads.
@@ -78,7 +78,7 @@ def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
         score.append(mean_score(own, answer.tokens, shown).cpu().double().numpy())
     rows, draws, sizes, scores = (np.concatenate(parts) for parts in (row, draw, size, score))
     if asker.advance is not None:
-        asker.advance(int(policy.n_draws(n_tokens).sum()) - len(rows))  # steps that no text needed
+        asker.advance(int(policy.n_draws(n_tokens).sum()) - len(rows))  # steps not needed
     n_bytes = None if tokens.n_bytes is None else tokens.n_bytes.cpu().numpy()[rows]
     return ScoreTable(tokens.ids.cpu().numpy()[rows], draws, sizes, n_tokens[rows], scores, n_bytes)
 
@@ -86,7 +86,7 @@ def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
 def steps(
     asker: Asker, tokens: Tokens, hidden: Bool[Tensor, "B D"], *, listed: bool
 ) -> Iterator[tuple[int, Ints, Answer]]:
-    """Ask for the tokens that are hidden at each step of decoders, until none are.
+    """Ask for the hidden tokens at each step of decoding, until no token is hidden.
 
     Args:
         tokens: B observations, on the model's device; a decoder writes its tokens into their values.
@@ -109,7 +109,7 @@ def steps(
 def decode(
     model: MaskedModel, tokens: Tokens, policy: Policy | MaskDesign | str, generator: Generator | None = None
 ) -> Tokens:
-    """Write the maskable tokens of observations as the decoder of a policy does.
+    """Write the maskable tokens of observations with the decoder of a policy.
 
     Args:
         model: a `MaskedModel` with `log_distributions`.
@@ -155,7 +155,7 @@ def decode(
 
 
 def _next(policy: Policy, answer: Answer, *, listed: bool) -> Bool[Tensor, "b D"]:
-    """The tokens that a policy shows next, from the visible ones alone."""
+    """The tokens that the policy shows next, chosen from the visible tokens alone."""
     tokens, candidate = answer.tokens, answer.hidden
     number = tokens.maskable.cumsum(1) - 1
     if policy.blocks is not None:
@@ -177,14 +177,14 @@ def _next(policy: Policy, answer: Answer, *, listed: bool) -> Bool[Tensor, "b D"
 def most_urgent(
     urgency: Float[Tensor, "b D"], candidate: Bool[Tensor, "b D"], n_shown: Int64[Tensor, "b 1"] | int
 ) -> Bool[Tensor, "b D"]:
-    """The `n_shown` candidates of each row with the largest urgency, the first ones of equal urgency."""
+    """The `n_shown` candidates of each row with the largest urgency; ties go to the first."""
     urgency = torch.where(candidate, urgency, -torch.inf)
     rank = torch.argsort(torch.argsort(urgency, dim=1, descending=True, stable=True), dim=1)
     return candidate & (rank < n_shown)
 
 
 def _turn(policy: Policy, number: Int64[Tensor, "b D"], tokens: Tokens) -> Int64[Tensor, "b D"]:
-    """The turn of each token in an order that does not depend on values."""
+    """The position of each token in an order that does not depend on values."""
     if policy.policy == "left-to-right":
         return number
     if policy.policy == "right-to-left":
@@ -194,7 +194,7 @@ def _turn(policy: Policy, number: Int64[Tensor, "b D"], tokens: Tokens) -> Int64
 
 
 def _certainty(policy: Policy, listed: Float[Tensor, "n V"]) -> Float[Tensor, " n"]:
-    """How certain each distribution is, by the measure of the policy."""
+    """The certainty of each distribution, as the policy measures it."""
     if policy.policy == "entropy":
         return torch.xlogy(listed.exp(), listed.exp()).sum(1)
     largest = listed.topk(min(2, listed.shape[1]), dim=1).values.exp()

@@ -1,4 +1,4 @@
-"""The record of a run: the score of every observation and mask, and where asked for of each hidden token.
+"""The record of a run: the score of every observation and mask and, on request, of each hidden token.
 
 A `ScoreTable` holds scores in memory. `Scores` gives the scores of whole observations, some at a time, from
 memory or from files: what is computed of them reads chunk after chunk and keeps sums of each observation. The
@@ -16,19 +16,19 @@ from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, Integer
 from maskevidence.core.masks.design import MASKS_AT_ONCE
 from maskevidence.core.support.checks import check_memory
 
-BYTES_PER_TOKEN = 24  # while it is scored and summarised: its column, its score, and copies of them
+BYTES_PER_TOKEN = 24  # memory of a token's column and score, with copies
 
 
 @dataclass(frozen=True)
 class HiddenTokens:
-    """The scores of the hidden tokens of several masks; each mask has as many entries as its size."""
+    """The scores of hidden tokens, grouped by mask; each mask has as many entries as its size."""
 
-    start: Int64[np.ndarray, " n_masks"]  # where the entries of each mask begin
-    column: Int32[np.ndarray, " n_entries"]  # the column of the token in its observation
-    log_prob: Float32[np.ndarray, " n_entries"]  # its log-probability, nats, in single precision
+    start: Int64[np.ndarray, " n_masks"]  # position of each mask's first entry
+    column: Int32[np.ndarray, " n_entries"]  # column of the token in its observation
+    log_prob: Float32[np.ndarray, " n_entries"]  # log-probability of the token, nats, in single precision
 
     def entries(self, size: Integer[np.ndarray, " n_masks"]) -> Int64[np.ndarray, " n_of_masks"]:
-        """Where the entries of these masks are in `column` and `log_prob`, mask by mask.
+        """The positions of the masks' entries in `column` and `log_prob`, mask by mask.
 
         Example:
             >>> hidden = HiddenTokens(np.array([2, 0]), np.arange(3, dtype=np.int32), np.zeros(3, np.float32))
@@ -41,17 +41,17 @@ class HiddenTokens:
     def __getitem__(
         self, masks: slice | Int64[np.ndarray, " n"] | Bool[np.ndarray, " n_masks"]
     ) -> "HiddenTokens":
-        """The scores of some masks."""
+        """Select masks."""
         return replace(self, start=self.start[masks])
 
     def packed(self, size: Integer[np.ndarray, " n_masks"]) -> "HiddenTokens":
-        """The same scores, stored in the order of the masks without gaps."""
+        """A copy stored in the order of the masks, without gaps."""
         entries = self.entries(size)
         return HiddenTokens(np.cumsum(size) - size, self.column[entries], self.log_prob[entries])
 
     @staticmethod
     def empty(size: Integer[np.ndarray, " n_masks"]) -> "HiddenTokens":
-        """A record of zeros for masks of these sizes."""
+        """A record of zeros for masks of given sizes."""
         n_entries = int(size.sum())
         what = f"the scores of {n_entries:,} hidden tokens"
         check_memory(n_entries * BYTES_PER_TOKEN, what, "leave per_token out, or use fewer masks or rows")
@@ -65,14 +65,14 @@ class HiddenTokens:
         masked: Bool[np.ndarray, "n_masks D"],
         log_probs: Float[np.ndarray, "n_masks D"],
     ) -> None:
-        """Fill in the scores of all masks, as `hidden[part].write(...)` does for a part of them."""
+        """Store the scores of all masks; `hidden[part].write(...)` stores those of a part."""
         entries = self.entries(size)
         self.column[entries] = np.nonzero(masked)[1]
         self.log_prob[entries] = log_probs[masked]
 
     @staticmethod
     def join(parts: Sequence["HiddenTokens"]) -> "HiddenTokens":
-        """The scores of several records, one after the other."""
+        """Concatenate records."""
         before = np.cumsum([0, *(len(part.column) for part in parts)])
         return HiddenTokens(
             np.concatenate([part.start + shift for part, shift in zip(parts, before[:-1], strict=True)]),
@@ -83,7 +83,7 @@ class HiddenTokens:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The record of a run: one row per observation and mask, from which every estimate is computed.
+    """The record of a run, one row per observation and mask; every estimate is computed from it.
 
     Sorted by (id, draw, size), it does not depend on how the work was split.
 
@@ -110,7 +110,7 @@ class ScoreTable:
 
     @classmethod
     def join(cls, tables: Sequence["ScoreTable"]) -> "ScoreTable":
-        """The rows of one or more tables, one table after the other; with `n_bytes` only if all have it.
+        """Concatenate tables; `n_bytes` is kept only if all have it.
 
         Example:
             >>> zero = np.arange(1)
@@ -122,7 +122,7 @@ class ScoreTable:
 
     @classmethod
     def merged(cls, tables: Sequence["ScoreTable"]) -> "ScoreTable":
-        """The rows of one or more tables in the order of (id, draw, size)."""
+        """Merge tables in the order of (id, draw, size)."""
         if len(tables) == 1:
             return tables[0].sorted()
         keys = ([getattr(table, name) for table in tables] for name in ("size", "draw", "id"))
@@ -132,7 +132,7 @@ class ScoreTable:
     def _joined(
         cls, tables: Sequence["ScoreTable"], order: Int64[np.ndarray, " n_masks"] | slice = slice(None)
     ) -> "ScoreTable":
-        """The rows of several tables in an order, joined column by column."""
+        """Concatenate tables column by column and sort the rows."""
         columns: dict[str, Any] = {}
         for field in fields(cls):
             parts = [getattr(table, field.name) for table in tables]
@@ -141,13 +141,13 @@ class ScoreTable:
         return cls(**columns)
 
     def select(self, rows: Int64[np.ndarray, " n"] | Bool[np.ndarray, " n_masks"] | slice) -> "ScoreTable":
-        """The rows at these positions, or the rows whose entry is True."""
+        """Select rows by position or by a boolean array."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         chosen: dict[str, Any] = {name: x if x is None else x[rows] for name, x in columns.items()}
         return ScoreTable(**chosen)
 
     def sorted(self) -> "ScoreTable":
-        """The same rows in the order of (id, draw, size); this table itself if they are in it."""
+        """The rows in the order of (id, draw, size); the table itself if they already are."""
         after = np.zeros(max(0, len(self) - 1), dtype=np.bool_)
         for column in (self.size, self.draw, self.id):
             after = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & after)
@@ -155,13 +155,13 @@ class ScoreTable:
 
     @property
     def first(self) -> Int64[np.ndarray, " n_observations"]:
-        """Where each observation begins; of a sorted table."""
+        """The first row of each observation in a sorted table."""
         starts = self.id[1:] != self.id[:-1]
         return np.flatnonzero(np.concatenate([np.ones(min(1, len(self)), dtype=np.bool_), starts]))
 
     @property
     def observation(self) -> Int64[np.ndarray, " n_masks"]:
-        """The number 0, 1, ... of each mask's observation; of a sorted table."""
+        """Number each mask's observation 0, 1, ... in a sorted table."""
         first = self.first
         return np.repeat(np.arange(len(first)), np.diff(np.append(first, len(self))))
 
@@ -171,7 +171,7 @@ class ScoreTable:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of whole observations, read some at a time in the order of their ids.
+    """The scores of whole observations, read chunk by chunk in the order of their ids.
 
     Attributes:
         ids: shape (N,); the observations, in ascending order.
@@ -192,7 +192,7 @@ class Scores:
 
     @classmethod
     def of(cls, table: "ScoreTable | Scores") -> "Scores":
-        """The scores of a table in memory; with scores of tokens or mixtures, they are one chunk.
+        """Wrap a table in memory; a table with token scores or mixtures is a single chunk.
 
         Example:
             >>> row, draw = (grid.ravel() for grid in np.indices((3, 2)))
@@ -210,7 +210,7 @@ class Scores:
         return cls(rows.id[first], rows.n_tokens[first], n_bytes, len(rows), lambda: iter([rows]), at_once)
 
     def __iter__(self) -> Iterator[tuple[slice, ScoreTable]]:
-        """The positions of some observations among all, and their scores; a chunk has equally many."""
+        """Yield positions and scores of some observations, equally many in each chunk."""
         n_rows = max(1, self.at_once * len(self.ids) // max(1, self.n_masks))
         begin = 0
         left: list[ScoreTable] = []
@@ -226,11 +226,11 @@ class Scores:
             left = [whole.select(slice(first[stop], None))] if stop < n_here else []
 
     def table(self) -> ScoreTable:
-        """All scores in memory."""
+        """Read all scores into memory."""
         return ScoreTable.join([table for _, table in self])
 
     def sample(self, most: int = MASKS_AT_ONCE) -> ScoreTable:
-        """The scores of every k-th observation, with k = 1 if there are at most `most`."""
+        """The scores of every k-th observation, about `most` in all; every score if there are no more."""
         every = math.ceil(self.n_masks / most)
         if every == 1:
             return self.table()
@@ -238,7 +238,7 @@ class Scores:
         return ScoreTable.join(list(kept))
 
     def changed(self, change: Callable[[ScoreTable], ScoreTable]) -> "Scores":
-        """The scores that a function makes of each table, in which each observation keeps a mask."""
+        """Apply a function to each table; each observation must keep at least one mask."""
         read = self.read
         n_masks = sum(len(change(table)) for table in read())
         return replace(self, n_masks=n_masks, read=lambda: map(change, read()))

@@ -1,4 +1,4 @@
-"""The score of a mask, every mask of a design scored on every observation, and the checks before that."""
+"""Score the masks of a design on all observations, after checks of model and data."""
 
 import math
 from dataclasses import dataclass, replace
@@ -29,6 +29,7 @@ from maskevidence.core.model import (
     HasScoreOrderings,
     MaskedModel,
     as_tokens,
+    check_conditionals,
     columns_read,
     conditionals_of,
     moments_of,
@@ -44,9 +45,9 @@ from maskevidence.core.scores.record import HiddenTokens, ScoreTable
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.tokens import Tokens
 
-LARGEST_SCORE = 1e60  # in magnitude: fourth powers of a sum, which degrees of freedom need, stay finite
-_FEWEST, _FOR_TWO_ROWS = 40, 400  # masks from which one row, and two rows, are checked
-_MORE = "me.check_model(model, data) tells more, and check=False leaves this check out"
+LARGEST_SCORE = 1e60  # largest magnitude of a score: degrees of freedom need finite fourth powers of a sum
+_FEWEST, _FOR_TWO_ROWS = 40, 400  # masks needed to check one row, and two rows
+_MORE = "me.check_model(model, data) says more; check=False skips this check"
 
 
 def score_masks(
@@ -55,7 +56,7 @@ def score_masks(
     masked: Bool[Tensor, "B D"],
     scored: Bool[Tensor, "B D"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """The score of one mask per observation: the mean log-probability of its masked tokens.
+    """Score one mask per observation: the mean log-probability of its masked tokens.
 
     The inner part of Eq. 1: (1/M) Σ_{j masked} log p(x_j | x_visible), differentiable in the model's
     parameters.
@@ -65,7 +66,7 @@ def score_masks(
         tokens: B observations, as `Tokens` or what the model's `tokens` reads; they follow the model to its
             device.
         masked: shape (B, D); a subset of `tokens.maskable` with at least one True in each row. Its
-            columns are those of the data, in their order.
+            columns are the columns of the data, in their order.
         scored: shape (B, D); the masked tokens that the mean is over, at least one in each row; by default
             all.
 
@@ -84,6 +85,7 @@ def score_masks(
         >>> round(score_masks(model, tokens, torch.tensor([[True, False]])).item(), 4)
         -0.9189
     """
+    check_conditionals(model)
     places = columns_read(model, tokens)
     if places is not None:
         masked, scored = masked[:, places], None if scored is None else scored[:, places]
@@ -94,16 +96,16 @@ def score_masks(
 
 @dataclass(frozen=True)
 class Scoring:
-    """What scores depend on, apart from the model and the observations."""
+    """The settings of scoring, apart from model and observations."""
 
-    design: MaskDesign  # how masks are drawn
-    key: MaskKey  # their seed, and whether they are shared
-    batch_size: int = 1024  # how many masks go into one call; a model with `batches` decides for itself
-    # whether a model may choose the size of its calls by a trial, which changes the last bits
+    design: MaskDesign  # the mask design
+    key: MaskKey  # seed, and whether masks are shared
+    batch_size: int = 1024  # masks per call; a model with `batches` decides for itself
+    # whether a model may choose the size of its calls by timing, which changes the last bits
     timed: bool = False
-    # whether the score of each hidden token is recorded, too; of random sizes, and always of `LogSizes`
+    # whether to record the score of each hidden token: for random sizes, and always for `LogSizes`
     per_token: bool = False
-    # whether masks that leave the same tokens visible share one pass of the model, also across observations
+    # whether masks with the same visible tokens share one pass of the model, also across observations
     share: bool = False
 
     def __post_init__(self) -> None:
@@ -139,7 +141,7 @@ def score_observations(
 def score_in_memory(
     model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range
 ) -> tuple[ScoreTable, int]:
-    """Check observations and score some of a design's repeats on them, as `score_observations` scores all."""
+    """Check observations, then score some repeats of the design on them."""
     check_scorable(model, tokens, scoring.design)
     if scoring.per_token:
         _check_per_token(scoring.design, scoring.key)
@@ -152,7 +154,7 @@ def score_in_memory(
 def score_repeats(
     model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
 ) -> tuple[ScoreTable, int]:
-    """Score some of a design's repeats on observations that were checked.
+    """Score some repeats of the design on observations that were checked before.
 
     Returns:
         The scores, and how many times the model was called.
@@ -165,7 +167,7 @@ def score_repeats(
 
 
 def score_by(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
-    """`score_repeats` with an asker, which packs masks into calls and counts the passes."""
+    """Score some repeats with an asker, which packs masks into calls and counts passes."""
     if isinstance(scoring.design, Policy):
         return score_policy(asker, tokens, scoring.design)
     return _score_pairs(asker, tokens, scoring, repeats)
@@ -176,21 +178,21 @@ def _scores_whole_orders(model: MaskedModel, design: MaskDesign) -> TypeGuard[Ha
 
 
 def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> float:
-    """How many entries of the model's calls an observation takes: its masks, or its orders."""
+    """Number of rows in the model's calls per observation: one per mask, or one per order."""
     if isinstance(design, Orderings) and _scores_whole_orders(model, design):
         return design.orders
     return float(n_masks(design, tokens.n_tokens.cpu().numpy()).mean())
 
 
 def check_scorable(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> None:
-    """Raise an InputError for observations that cannot be scored, or a policy that a model cannot follow."""
+    """Raise an InputError if observations cannot be scored or the model cannot follow the policy."""
     check_tokens(tokens)
     if isinstance(design, Policy):
         check_policy(model, tokens, design)
 
 
 def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
-    """Raise an InputError for a design without control variates, which has no use for scores of tokens."""
+    """Raise an InputError for a design without control variates, which cannot use token scores."""
     if isinstance(design, LogSizes):
         return
     if not design.random_sizes or key.masks == "shared" or design.n_replicates < 2:
@@ -201,7 +203,7 @@ def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
 
 
 def check_tokens(tokens: Tokens) -> None:
-    """Raise an InputError for observations without a token to hide, unclear roles or equal ids."""
+    """Raise an InputError for an observation without maskable tokens, a token of two roles, or equal ids."""
     empty = torch.nonzero(tokens.n_tokens == 0).flatten()
     if len(tokens) == 0 or len(empty):
         which = f"observation {int(tokens.ids[empty[0]])} has" if len(empty) else "the data have"
@@ -218,10 +220,10 @@ def check_tokens(tokens: Tokens) -> None:
 
 
 def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> ScoreTable:
-    """Score every pair of an observation and a mask of some of the design's repeats."""
+    """Score every observation on the masks of some repeats of the design."""
     ids, n_tokens = tokens.ids.cpu().numpy(), tokens.n_tokens.cpu().numpy()
     pairs = row, index = all_pairs(scoring.design, n_tokens, repeats)
-    if scoring.key.masks == "shared":  # equal masks side by side, so that a model can share their work
+    if scoring.key.masks == "shared":  # group equal masks, so that a model can share work
         order = np.argsort(index, kind="stable")
         pairs = row, index = row[order], index[order]
         del order
@@ -258,7 +260,7 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
 def _score_orderings(
     model: HasScoreOrderings, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
 ) -> tuple[ScoreTable, int]:
-    """Score whole orders: all sizes of one at once."""
+    """Score all sizes of an order in one call."""
     design, key = scoring.design, scoring.key
     assert isinstance(design, Orderings)
     device = tokens.values.device
@@ -289,7 +291,7 @@ def _score_orderings(
 def score_shared_moments(
     model: MaskedModel, moments: GaussianMoments, scoring: Scoring
 ) -> tuple[ScoreTable, int]:
-    """Score shared masks on the moments of complete rows, as if the rows were one observation."""
+    """Score shared masks on the moments of complete rows, as if they were one observation."""
     if not isinstance(model, HasScoreMoments):
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
     if not scoring.design.is_area:
@@ -310,8 +312,8 @@ def score_shared_moments(
 def _usable(
     score: Float[np.ndarray, "b ..."], ids: Int64[np.ndarray, " b"] | None = None
 ) -> Float[np.ndarray, "b ..."]:
-    """The scores in float64, or an error if one is not finite, or too large to compute errors from."""
-    score = score.astype(np.float64)  # in which it is kept
+    """Convert scores to float64; raise if a score is not finite or too large for standard errors."""
+    score = score.astype(np.float64)  # as the record stores them
     bad = np.argwhere(~(np.abs(score) <= LARGEST_SCORE))
     if len(bad):
         of = "the moments" if ids is None else f"observation {ids[bad[0][0]]}"
@@ -327,7 +329,7 @@ def _usable(
 
 
 def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> None:
-    """Check on two rows that answers are 0 outside the masks and do not change with hidden values.
+    """Check on two rows that answers are 0 outside the masks and independent of hidden values.
 
     Each row takes two passes of the model, in one call; with fewer than 400 masks in all, one row is checked,
     and none with fewer than 40.
@@ -340,14 +342,14 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
         return
     some = tokens[rows]
     order = some.maskable.cumsum(1)
-    masked = some.maskable & (order > some.n_tokens[:, None] // 2)  # the right half of each row
+    masked = some.maskable & (order > some.n_tokens[:, None] // 2)  # right half of each row
     probe = masked & (order == some.n_tokens[:, None])
     both = to_device_of(model, _with_changed_values(tokens, rows, masked & ~probe))
     twice, device = masked.repeat_interleave(2, 0), both.values.device
     with torch.no_grad():
         answer = model.log_conditionals(both, twice.to(device))
     if not isinstance(answer, torch.Tensor) or answer.shape != twice.shape:
-        return  # `score_masks` says what is wrong with it
+        return  # `score_masks` reports the fault
     if answer.is_complex() or answer.dtype == torch.bool:
         return
     room = rounding(model, answer)
@@ -371,7 +373,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
 
 
 def _with_changed_values(tokens: Tokens, rows: Int64[Tensor, " b"], hidden: Bool[Tensor, "b D"]) -> Tokens:
-    """Some rows, each followed by itself with the hidden values of the row that follows it in the data."""
+    """Repeat each row, with hidden values in the copy taken from the next row of the data."""
     some, following = tokens[rows], (rows + 1) % len(tokens)
     others = hidden & (tokens.maskable | tokens.context)[following]
     changed = torch.where(like(others, some.values), tokens.values[following], some.values)
@@ -380,5 +382,5 @@ def _with_changed_values(tokens: Tokens, rows: Int64[Tensor, " b"], hidden: Bool
 
 
 def like(places: Shaped[Tensor, "b D"], values: Tensor) -> Tensor:
-    """A mask or index of places with as many trailing dimensions as the values."""
+    """Append dimensions to a mask or index so that it broadcasts against the values."""
     return places.reshape(*places.shape, *[1] * (values.ndim - 2))

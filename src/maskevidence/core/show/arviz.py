@@ -1,4 +1,4 @@
-"""Results as ArviZ reads them, where its packages are installed."""
+"""Convert results for ArviZ."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -16,7 +16,7 @@ _Integers = Int64[np.ndarray, " n_observations"]
 
 
 def log_likelihood_tree(values: _Floats, ids: _Integers, attributes: Mapping[str, Any]) -> Any:
-    """The log evidence of each observation as a `DataTree` with the group `log_likelihood`.
+    """A `DataTree` with the log evidence of each observation in the group `log_likelihood`.
 
     There is one chain of one draw, since a fitted model has no posterior draws.
     """
@@ -31,7 +31,7 @@ def log_likelihood_tree(values: _Floats, ids: _Integers, attributes: Mapping[str
 
 
 def elpd_data(values: _Floats, ids: _Integers) -> Any:
-    """An `ELPDData` with the pointwise log evidence of a model, which ArviZ's `compare` reads.
+    """An `ELPDData` with a model's pointwise log evidence, for ArviZ's `compare`.
 
     It holds sums over the observations; se is the pointwise error √(n·var), as everywhere in ArviZ.
     """

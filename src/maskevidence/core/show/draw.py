@@ -1,4 +1,4 @@
-"""Pictures drawn by matplotlib: on axes of the user, as a file, or as SVG inside a page."""
+"""Draw pictures with matplotlib: on the user's axes, as a file, or as SVG in a page."""
 
 import io
 import math
@@ -25,14 +25,14 @@ from maskevidence.core.show.words import plain
 
 # After Okabe and Ito; each has a contrast of at least 3 on white and on the dark backgrounds of notebooks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A", "#7465D2", "#BF4A5E")
-DASHES = ("-", "--", ":")  # for more lines than colours
+DASHES = ("-", "--", ":")  # used when there are more lines than colours
 MARKERS = ("o", "s", "D", "^", "v", "P")
-_RINGS = ("s", "o")  # around points that are marked
-_NARROW, _WIDE = 0.45, 0.17  # opacity of a band that is in front, and of one behind
-_MOST_MARKED = 40  # points of a line that are marked
-_MOST_IN_SVG = 150  # points of a line in a page
-_WRITTEN = 200  # cells of a grid that hold their numbers
-_TALL = 30  # rows of a grid
+_RINGS = ("s", "o")  # outline of marked points
+_NARROW, _WIDE = 0.45, 0.17  # opacity of a band in front, and of a band behind it
+_MOST_MARKED = 40  # most points of a line that get markers
+_MOST_IN_SVG = 150  # most points of a line in a page
+_WRITTEN = 200  # most cells of a grid that are labelled with their numbers
+_TALL = 30  # most rows of a grid that is not drawn tall
 _TITLE_WIDTH = 84  # characters
 _TURN = "the difference changes its sign"
 _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
@@ -40,7 +40,7 @@ _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
 
 @singledispatch
 def draw(picture: Picture, axes: Any) -> None:
-    """Draw a picture on axes of matplotlib, which may hold others already."""
+    """Draw a picture on matplotlib axes, which may already have content."""
     raise TypeError(f"{type(picture).__name__} is no picture")
 
 
@@ -122,9 +122,9 @@ def _(picture: Histogram, axes: Any) -> None:
         reach = (1 if side == "left" else -1) * 0.015 * len(shortened(name)) * (edges[-1] - edges[0])
         ends = sorted((value, value + reach))
         below = counts[(edges[1:] >= ends[0]) & (edges[:-1] <= ends[1])]
-        above = max(above, float(below.max(initial=0)))  # the bars stand below the names
+        above = max(above, float(below.max(initial=0)))  # bars start below the names
         axes.annotate(shortened(_label(name)), (value, above), ha=side, fontsize=8, **offset)
-        height += 12  # each on a line of its own, since long names would meet
+        height += 12  # one line each, since long names would overlap
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
     axes.set_xlabel(_label(picture.x_label))
@@ -173,10 +173,10 @@ def _(picture: Strips, axes: Any) -> None:
 
 
 def plot(picture: Picture, title: str, ax: Any = None) -> Any:
-    """Draw a picture on axes, and return these.
+    """Draw a picture on axes and return the axes.
 
     Args:
-        ax: axes of matplotlib; by default those of a new figure, which a notebook shows.
+        ax: axes of matplotlib; by default the axes of a new figure, which a notebook shows.
     """
     if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
         raise InputError(f"ax is of type {type(ax).__name__}; give axes of matplotlib, such as plt.gca()")
@@ -190,7 +190,7 @@ def plot(picture: Picture, title: str, ax: Any = None) -> Any:
 
 
 def image(picture: Picture, title: str, kind: str = "png") -> bytes:
-    """A picture as the bytes of a file.
+    """Render a picture as the bytes of an image file.
 
     Args:
         picture: a part of a page.
@@ -212,18 +212,18 @@ def image(picture: Picture, title: str, kind: str = "png") -> bytes:
 
 
 def svg(picture: Picture, summary: str, key: str = "picture") -> str:
-    """A picture as an SVG element of a page, whose text and black lines take the colour of the page.
+    """Render a picture as SVG whose text and black lines take the page's text colour.
 
     Args:
         picture: a part of a page.
-        summary: what it shows, for readers who cannot see it.
-        key: what all its ids begin with: another one for each picture of a page.
+        summary: a description of the picture for readers who cannot see it.
+        key: the prefix of the picture's ids, different for each picture of a page.
     """
     matplotlib = import_extra("matplotlib", "plots", "a picture")
     if isinstance(picture, Lines):
         picture = _fit_for_a_page(picture)
     figure = _new_figure(picture)
-    figure.set_dpi(72)  # one unit of the SVG is one dot, so that the layout is the same when it is saved
+    figure.set_dpi(72)  # one dot per SVG unit, so saving keeps the layout
     draw(picture, figure.subplots())
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": key, "svg.fonttype": "none"}):
@@ -254,13 +254,13 @@ def _one_decimal(number: re.Match[str]) -> str:
 
 
 def _fit_for_a_page(picture: Lines) -> Lines:
-    """The picture with fewer points on each line, as many as a page can show."""
+    """Thin the lines of a picture to the number of points that a page can show."""
     lines = [thinned(line, _MOST_IN_SVG) for line in picture.lines]
     return Lines(**{**vars(picture), "lines": lines})
 
 
 def _new_figure(picture: Picture) -> Any:
-    """An empty figure that no window or notebook shows."""
+    """An empty figure that no window or notebook displays."""
     figures = import_extra("matplotlib.figure", "plots", "a picture")
     return figures.Figure(figsize=_size(picture), layout="constrained")
 
@@ -280,12 +280,12 @@ def _size(picture: Picture) -> tuple[float, float]:
 
 
 def _is_tall(picture: ColourGrid) -> bool:
-    """Whether a grid is so tall that its colour scale stands above it."""
+    """Whether a grid is so tall that its colour scale goes on top."""
     return len(picture.values) > _TALL
 
 
 def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None) -> None:
-    """A band between its ends, or a bar at each point of a short line."""
+    """Draw a band between its ends, or error bars if the line is short."""
     style = {"color": colour, "alpha": _WIDE if band.wide else _NARROW, "label": label}
     if len(line.x) >= FEWEST_IN_A_BAND:
         axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
@@ -294,7 +294,7 @@ def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None
 
 
 def _set_limits(axes: Any, picture: Lines) -> None:
-    """The ends of both axes, and the second one above."""
+    """Set the limits of both axes and add the second x axis."""
     if picture.x_limits is not None:
         axes.set_xlim(*picture.x_limits)
     if picture.y_limits is not None:
@@ -309,7 +309,7 @@ def _set_limits(axes: Any, picture: Lines) -> None:
 
 
 def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
-    """A legend below the axes, where it covers no data, with `room` inches for the axis' names between."""
+    """Place the legend below the axes, `room` inches down, so that it covers no data."""
     transforms = import_extra("matplotlib.transforms", "plots", "a picture")
     below = transforms.ScaledTranslation(0, -room, axes.figure.dpi_scale_trans)
     handles, labels = axes.get_legend_handles_labels()
@@ -332,13 +332,13 @@ def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
 
 
 def _label(text: object) -> str:
-    """Text that matplotlib draws as it is: no formulas, no half characters, nothing that hides it."""
+    """Text for matplotlib: formulas are escaped, invisible characters are named."""
     label = plain(text).replace("$", r"\$")
     return f" {label}" if label.startswith("_") else label
 
 
 def shortened(name: str, at_most: int = 36) -> str:
-    """A name with its middle left out, since its end often tells it from others.
+    """Shorten a name in the middle; its end often distinguishes it from others.
 
     Example:
         >>> shortened("masked-lm-small-seed-3", 15)
@@ -349,7 +349,7 @@ def shortened(name: str, at_most: int = 36) -> str:
 
 
 def _filled(title: str) -> str:
-    """A long title in lines of about equal length."""
+    """Break a long title into lines of about equal length."""
     title = _label(title) if title else ""
     n_lines = max(1, math.ceil(len(title) / _TITLE_WIDTH))
     return textwrap.fill(title, _TITLE_WIDTH if n_lines == 1 else math.ceil(len(title) / n_lines) + 6)

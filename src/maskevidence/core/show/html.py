@@ -1,4 +1,4 @@
-"""A page in a notebook: it reads well in light and dark, wide and narrow.
+"""Render pages for notebooks, readable in light and dark and at any width.
 
 There is no style sheet, since notebooks that are not trusted lose it, and no colour of text or background.
 """
@@ -15,7 +15,7 @@ _SMALL = "font-size:90%;opacity:0.85"
 
 
 def page_html(page: Page) -> str:
-    """The whole page; without matplotlib, its tables and sentences alone."""
+    """Render a whole page; without matplotlib, only tables and sentences."""
     aside = f" {text(page.aside)}" if page.aside else ""
     head = f"<div><strong>{text(page.headline)}</strong>{aside}</div>"
     parts = "".join(_part(part, page.headline) for part in page.parts)
@@ -23,7 +23,7 @@ def page_html(page: Page) -> str:
 
 
 def text(value: object) -> str:
-    """A value as text of HTML: markup is escaped, and characters that cannot be seen are shown by name.
+    """Escape a value for HTML and show invisible characters by code point.
 
     Example:
         >>> text("<b>&")
@@ -33,7 +33,7 @@ def text(value: object) -> str:
 
 
 def table(part: Table, label: str = "") -> str:
-    """A table of text; if it is too wide, it can be scrolled.
+    """An HTML table, scrollable if it is too wide.
 
     Args:
         part: the table.

@@ -29,31 +29,31 @@ class Table:
 
 
 class Picture:
-    """A picture that `draw` can draw: `Values`, or one of those in `pictures`."""
+    """A picture that `draw` can draw: `Values` or a class of `pictures`."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value with its intervals, in a row of its own."""
+    """A value with its intervals, on one row of a picture."""
 
-    label: str  # the name of the row
+    label: str  # name of the row
     value: float
-    # both ends of the interval for all errors; None if it is not known
+    # interval for all errors; None if not known
     thin: tuple[float, float] | None = None
-    # both ends of an interval for a part of them, such as that of the masks alone
+    # interval for part of the errors, such as the masks' error
     thick: tuple[float, float] | None = None
-    group: str = ""  # what values with this mark have in common, in the legend; "" for none
-    number: int = 0  # decides colour and mark
+    group: str = ""  # legend entry of the values with this mark; "" for none
+    number: int = 0  # index of colour and mark
 
 
 @dataclass(frozen=True)
 class Values(Picture):
-    """Values with their intervals, one below the other."""
+    """Values with intervals, one row each."""
 
     values: Sequence[Value]  # one or more
-    x_label: str  # what the horizontal axis shows, with its unit
-    zero: bool = False  # whether a line is drawn at 0
-    words: str = "Bars are 95 % intervals."  # what the bars are, said once below the picture
+    x_label: str  # label of the horizontal axis, with its unit
+    zero: bool = False  # whether to draw a line at 0
+    words: str = "Bars are 95 % intervals."  # meaning of the bars, printed below the picture
 
 
 Part = Table | Picture | str
@@ -61,12 +61,12 @@ Part = Table | Picture | str
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that is shown of a result.
+    """All parts of a shown result.
 
     Attributes:
         line: the result in one line, in plain ASCII: what `repr` gives.
         headline: the answer, without a full stop.
-        aside: what follows the answer in plain letters, such as its unit.
+        aside: text after the answer in plain letters, such as its unit.
         parts: tables, pictures and sentences, in their order.
         notes: what a reader needs to know besides the numbers, one sentence each.
         made: the command, the model, the data and what else the result was made of, by name; shown where the

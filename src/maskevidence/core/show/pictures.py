@@ -1,4 +1,4 @@
-"""Pictures of arrays, as plain data."""
+"""Plain data of pictures: lines, histograms, grids and strips."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.show.parts import Picture
 
-FEWEST_IN_A_BAND = 7  # points; fewer have a bar each
+FEWEST_IN_A_BAND = 7  # points; a line with fewer has error bars instead
 MOST_BINS = 60
 Floats = Float64[np.ndarray, " n_points"]
 
@@ -17,52 +17,52 @@ Floats = Float64[np.ndarray, " n_points"]
 class Band:
     """An interval at each point of a line."""
 
-    name: str  # such as "masks"
-    low: Floats  # shape (n_points,); NaN where it is not known
+    name: str  # for example "masks"
+    low: Floats  # shape (n_points,); NaN where not known
     high: Floats  # shape (n_points,)
-    words: str  # what the interval is for, in the legend
-    wide: bool = False  # whether it is drawn lighter, behind the others
+    words: str  # legend entry
+    wide: bool = False  # whether to draw it lighter and behind other bands
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line, with a bar at each point in place of its bands if it has fewer than seven points."""
+    """A line with bands, or with error bars if it has fewer than seven points."""
 
-    label: str  # its name in the legend
+    label: str  # legend entry
     x: Floats  # shape (n_points,), ascending
-    y: Floats  # shape (n_points,); NaN where nothing is drawn
-    bands: Sequence[Band] = ()  # around it, the widest first
-    number: int = 0  # 0, 1, ...; decides the colour, so that a run has one colour in all pictures of a page
-    turns: Sequence[float] = ()  # ascending; where the line changes its sign for good, marked in its colour
+    y: Floats  # shape (n_points,); NaN leaves a gap
+    bands: Sequence[Band] = ()  # bands around the line, widest first
+    number: int = 0  # index of the colour; a run has the same index in all pictures of a page
+    turns: Sequence[float] = ()  # marked x, ascending, where the line changes sign for good
 
 
 @dataclass(frozen=True)
 class Lines(Picture):
-    """Lines over a common axis."""
+    """Lines on common axes."""
 
     lines: Sequence[Line]  # one or more
-    x_label: str  # what the horizontal axis shows, with its unit
-    y_label: str  # what the vertical axis shows, with its unit
-    zero: bool = False  # whether a line is drawn at 0
-    # the label of a second axis above the picture, and what x is multiplied by there
+    x_label: str  # label of the horizontal axis, with its unit
+    y_label: str  # label of the vertical axis, with its unit
+    zero: bool = False  # whether to draw a line at 0
+    # label of a second axis on top, and the factor from x to its scale
     top: tuple[str, float] | None = None
-    x_limits: tuple[float, float] | None = None  # ends of the horizontal axis; by default where the lines end
-    # ends of the vertical axis; by default all lines and bands fit
+    x_limits: tuple[float, float] | None = None  # horizontal limits; by default the ends of the lines
+    # vertical limits; by default around all lines and bands
     y_limits: tuple[float, float] | None = None
-    mark: tuple[float, str] | None = None  # an x with a line of its own, and what it is
-    points: Sequence[tuple[float, float, str]] = ()  # x, y and name of points that are marked
+    mark: tuple[float, str] | None = None  # position and label of a vertical line
+    points: Sequence[tuple[float, float, str]] = ()  # x, y and name of marked points
 
 
 @dataclass(frozen=True)
 class Histogram(Picture):
-    """How often values occur.
+    """A histogram of values.
 
     Attributes:
         values: shape (n,).
         x_label: what they are, with their unit.
-        y_label: what is counted.
+        y_label: the noun for what is counted.
         zero: whether a line is drawn at 0.
-        named: values with a mark of their own, and a name beside it, which may be empty.
+        named: values with a mark of their own and a label, which may be empty.
     """
 
     values: Float64[np.ndarray, " n"]
@@ -72,7 +72,7 @@ class Histogram(Picture):
     named: Sequence[tuple[float, str]] = ()
 
     def edges(self) -> Float64[np.ndarray, " n_edges"]:
-        """The ends of the bins, 60 or fewer.
+        """The edges of the bins, 60 or fewer.
 
         Example:
             >>> Histogram(np.arange(4.0), "nats").edges().tolist()
@@ -84,42 +84,42 @@ class Histogram(Picture):
 
 @dataclass(frozen=True)
 class ColourGrid(Picture):
-    """Numbers around a centre as a grid of colours."""
+    """A matrix of numbers as colours on both sides of a centre."""
 
     values: Float64[np.ndarray, "n_rows n_columns"]
-    rows: Sequence[str]  # the names of the rows; empty for none
-    columns: Sequence[str]  # the names of the columns
-    words: str  # what the colours mean
-    x_label: str = ""  # what the columns are
-    y_label: str = ""  # what the rows are
-    centre: float = 0.0  # the number of the middle colour
-    reach: float = 1.0  # how far the numbers of the outermost colours are from it
+    rows: Sequence[str]  # names of the rows; empty for none
+    columns: Sequence[str]  # names of the columns
+    words: str  # meaning of the colours
+    x_label: str = ""  # meaning of the columns
+    y_label: str = ""  # meaning of the rows
+    centre: float = 0.0  # number of the middle colour
+    reach: float = 1.0  # distance of the outermost colours from the centre
 
 
 @dataclass(frozen=True)
 class Strip:
-    """Points with their errors above one name, in front of an interval."""
+    """Points with error bars above one name, in front of an interval."""
 
     label: str  # the name
     y: Floats  # shape (n_points,)
-    error: Floats  # shape (n_points,); one standard deviation of each
-    low: float  # the lower end of the interval
-    high: float  # the upper end
+    error: Floats  # shape (n_points,); one standard deviation
+    low: float  # lower end of the interval
+    high: float  # upper end of the interval
 
 
 @dataclass(frozen=True)
 class Strips(Picture):
-    """Points with their errors, side by side."""
+    """Strips of points side by side."""
 
     strips: Sequence[Strip]  # any number of them
-    x_label: str  # what the strips are
-    y_label: str  # what the vertical axis shows, with its unit
-    words: str  # what the points are, in the legend
-    interval: str  # what the intervals are, in the legend
+    x_label: str  # meaning of the strips
+    y_label: str  # label of the vertical axis, with its unit
+    words: str  # legend entry of the points
+    interval: str  # legend entry of the intervals
 
 
 def thinned(line: Line, at_most: int) -> Line:
-    """The line with at most so many points, evenly spaced, and both ends.
+    """Thin a line to at most this many evenly spaced points, including both ends.
 
     Example:
         >>> line = Line("a", np.arange(9.0), np.arange(9.0))

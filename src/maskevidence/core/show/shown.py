@@ -1,4 +1,4 @@
-"""The mixin of all results: text, HTML, picture and data frame from what a result says of itself."""
+"""Mixin for results: text, HTML, picture and data frame from a result's own description."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -25,45 +25,45 @@ class Columns(NamedTuple):
 
 
 class HasPage:
-    """A result with a page: its `repr` is the page's line, and notebooks show the whole page."""
+    """A result with a page; its `repr` is one line, and notebooks show the page."""
 
     @abstractmethod
     def page(self) -> Page:
-        """All that is shown of the result."""
+        """The page of the result."""
 
     def __repr__(self) -> str:
         return self.page().line
 
     def _repr_html_(self) -> str:
-        """The page, for a notebook."""
+        """HTML for notebooks."""
         return page_html(self.page())
 
     def _text(self) -> str:
-        """The page in plain text, for results that `print` shows as a whole."""
-        from maskevidence.core.show.terminal import page_text  # rich is loaded where it prints
+        """The page as plain text, for results that print in full."""
+        from maskevidence.core.show.terminal import page_text  # rich is imported only to print
 
         return page_text(self.page())
 
 
 class Shown(HasPage):
-    """A result that is shown in terminals, notebooks, pictures and data frames.
+    """A result that terminals, notebooks, pictures and data frames can show.
 
     A dataclass that inherits from it has `repr=False`.
     """
 
     def picture(self) -> tuple[Picture, str]:
-        """The picture of the result, and its title."""
+        """The picture of the result and its title."""
         raise InputError(f"{type(self).__name__} has no picture; print it, or show it in a notebook")
 
     def columns(self) -> Columns:
-        """The result as the columns of a data frame."""
+        """The columns of the result's data frame."""
         raise InputError(f"{type(self).__name__} has no data frame; its fields hold the numbers")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the result; needs matplotlib.
 
         Args:
-            ax: axes of matplotlib; by default those of a new figure.
+            ax: axes of matplotlib; by default the axes of a new figure.
 
         Returns:
             The axes.
@@ -74,12 +74,12 @@ class Shown(HasPage):
         return plot(*self.picture(), ax)
 
     def to_frame(self) -> Any:
-        """The result as a data frame of pandas."""
+        """Convert the result to a pandas data frame."""
         return data_frame(self.columns())
 
 
 def data_frame(columns: Columns) -> Any:
-    """A data frame of pandas.
+    """Make a pandas data frame.
 
     Example:
         >>> data_frame(Columns({"score": [0.5]}, ["a"], "model")).loc["a", "score"].item()

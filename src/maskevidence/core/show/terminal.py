@@ -1,4 +1,4 @@
-"""A page in a terminal: tables that fit, intervals as bars of characters, and notes. No cell is ever cut.
+"""Print a page in a terminal: tables, bars of characters and notes. No cell is ever cut.
 
 Control characters in names and words are shown by their code points, so that none reaches the terminal.
 """
@@ -20,23 +20,23 @@ from rich.text import Text
 from maskevidence.core.show.parts import Page, Part, Table, Values
 from maskevidence.core.show.words import plain
 
-_MIN_NAME = 12  # the first column is folded down to this width, not further
-_PADDING = 2  # of a column of the second form, with the space between columns
+_MIN_NAME = 12  # least width to which the first column is folded
+_PADDING = 2  # padding of a column in the second form, with the gap between columns
 _WIDEST_BARS = 60  # characters
-_LONG = 36  # characters of a cell; longer ones of words are folded
+_LONG = 36  # longest cell that is not folded if it holds words
 _NAMES = 22  # characters of a name without headings
-_READABLE = "maskevidence.readable"  # what is written for characters that an output cannot write
+_READABLE = "maskevidence.readable"  # name of the handler for characters that the output's encoding lacks
 _IN_ASCII = str.maketrans(
     {"\N{MINUS SIGN}": "-", "±": "+/-", "×": "x", "─": "-", "●": "*", "┊": "|", "–": "-", "…": "..."}
 )
 
 
 def print_page(screen: Console, page: Page) -> None:
-    """Print a page: its headline, its tables and intervals, and its notes.
+    """Print the headline, tables, intervals and notes of a page.
 
     Args:
         screen: a console of rich.
-        page: what is printed; pictures without a form in characters are left out.
+        page: the page to print; pictures without a form in characters are left out.
 
     Example:
         >>> from maskevidence.core.show import Page, Table
@@ -63,7 +63,7 @@ def print_page(screen: Console, page: Page) -> None:
 
 
 def _plain_part(part: Part) -> Part:
-    """The part, with control characters by name."""
+    """Replace control characters of a part by their names."""
     if isinstance(part, Table):
         rows = [[plain(cell) for cell in row] for row in part.rows]
         return replace(part, columns=[*map(plain, part.columns)], rows=rows, title=plain(part.title))
@@ -73,7 +73,7 @@ def _plain_part(part: Part) -> Part:
 
 
 def write_readably(stream: object) -> None:
-    """Let an output write every text: characters that its encoding lacks are replaced, not refused.
+    """Replace characters that an output's encoding lacks, so that every text can be written.
 
     Args:
         stream: an output of this process; one of another kind than a text file's is left as it is.
@@ -91,14 +91,14 @@ def write_readably(stream: object) -> None:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What stands for characters that cannot be written: a sign like them, or their code points."""
+    """Replace unencodable characters by a similar ASCII sign or their code points."""
     assert isinstance(error, UnicodeEncodeError)
     text = error.object[error.start : error.end].translate(_IN_ASCII)
     return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def page_text(page: Page) -> str:
-    """A page as plain text, in lines of at most 110 characters where the tables allow it."""
+    """A page as plain text with lines of at most 110 characters, if its tables allow."""
     screen = Console(file=io.StringIO(), width=110, highlight=False, markup=False, emoji=False)
     with screen.capture() as shown:
         print_page(screen, page)
@@ -106,7 +106,7 @@ def page_text(page: Page) -> str:
 
 
 def _fitting(screen: Console, table: Table) -> Iterator[RenderableType]:
-    """A plain table, in the widest of three forms that fits.
+    """Lay out a table in the widest of three forms that fits.
 
     The first form has one line per row, but for sentences, which are folded. The second stands closer, breaks
     headings and words at their spaces, and folds the first column, which holds names, only as far as it must.
@@ -127,7 +127,7 @@ def _fitting(screen: Console, table: Table) -> Iterator[RenderableType]:
 
 
 def _grid(table: Table, room: int | None = None) -> Grid:
-    """The first form, or the second in so many characters."""
+    """The first form of a table, or the second in `room` characters."""
     title = table.title or None
     grid = Grid(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
     grid.collapse_padding, grid.pad_edge = room is not None, room is None
@@ -137,7 +137,7 @@ def _grid(table: Table, room: int | None = None) -> Grid:
             grid.add_column(textwrap.fill(column, width), justify=justify, width=width, overflow="fold")
         elif number in _long(table):
             grid.add_column(column, justify=justify, min_width=_LONG, overflow="fold")
-        else:  # rich takes the longest word as the least width, and cuts what is longer
+        else:  # rich would take the longest word as the least width and cut longer cells
             cells = [column, *(row[number] for row in table.rows)]
             grid.add_column(column, justify=justify, no_wrap=True, min_width=max(map(cell_len, cells)))
     for row in table.rows:
@@ -146,7 +146,7 @@ def _grid(table: Table, room: int | None = None) -> Grid:
 
 
 def _named_rows(table: Table) -> Grid:
-    """Rows of a name and a value, without headings."""
+    """A table of names and values without headings."""
     grid = Grid(box=box.SIMPLE, show_header=False)
     grid.add_column(style="bold", max_width=_NAMES, overflow="fold")
     grid.add_column(overflow="fold")
@@ -156,12 +156,12 @@ def _named_rows(table: Table) -> Grid:
 
 
 def _long(table: Table) -> set[int]:
-    """The columns of words, after the first, that hold sentences."""
+    """The columns, after the first, that hold sentences."""
     return {k for k in table.words if k and any(len(row[k]) > _LONG for row in table.rows)}
 
 
 def _widths(table: Table, room: int | None) -> list[int]:
-    """The widths in the second form; names are widened first, then words, sentences and headings."""
+    """Column widths of the second form: spare room goes to names, then words, sentences, headings."""
     parts = [
         [
             part
@@ -177,7 +177,7 @@ def _widths(table: Table, room: int | None) -> list[int]:
     names = sorted({0, *table.words})
     others = [(number, len(heading)) for number, heading in enumerate(table.columns)]
     sentences = [number for number in names if whole[number] > _LONG]
-    if len(sentences) > 1:  # they share what the others leave
+    if len(sentences) > 1:  # sentences share the remaining room
         names = [number for number in names if number not in sentences]
         left = max(0, spare - sum(max(0, whole[number] - least[number]) for number in names))
         total = sum(whole[number] - least[number] for number in sentences)
@@ -191,7 +191,7 @@ def _widths(table: Table, room: int | None) -> list[int]:
 
 
 def _blocks(table: Table) -> Iterator[RenderableType]:
-    """The third form."""
+    """The third form of a table: one block per row."""
     if table.title:
         yield f"\n{table.title}"
     for row in table.rows:
@@ -207,7 +207,7 @@ def _blocks(table: Table) -> Iterator[RenderableType]:
 
 
 def _bars(drawn: Values, room: int) -> Iterator[RenderableType]:
-    """Intervals one below the other, drawn with characters."""
+    """Draw intervals with characters, one per line."""
     names = [value.label for value in drawn.values]
     left = min(max(map(len, names)), room // 3)
     width = max(10, min(_WIDEST_BARS, room - left - 4))
@@ -227,7 +227,7 @@ def _bars(drawn: Values, room: int) -> Iterator[RenderableType]:
             first, last = at(value.thin[0]), at(value.thin[1])
             cells[first : last + 1] = "─" * (last - first + 1)
         cells[at(value.value)] = "●"
-        if len(name) > left:  # on lines of its own
+        if len(name) > left:  # the name gets lines of its own
             yield Text(f"  {name}", overflow="fold")
         yield Text(f"  {name if len(name) <= left else '':<{left}} {''.join(cells).rstrip()}")
     scale = f"{low:.4g}".ljust(width - len(f"{high:.4g}")) + f"{high:.4g}"

@@ -1,4 +1,4 @@
-"""Kinds, verdicts and numbers in words: the terminal and the page of a report say the same.
+"""Kinds, verdicts and numbers in words, for terminals and reports alike.
 
 Functions that write numbers take ``write``: `number` for the terminal, `typeset` for a page.
 """
@@ -68,7 +68,7 @@ _MEANINGS = {
         "higher is better among numbers of the same design"
     ),
 }
-OF_A_DENSITY = frozenset({"exact", "unbiased"})  # estimates of what a closed form gives
+OF_A_DENSITY = frozenset({"exact", "unbiased"})  # kinds that estimate the closed form
 _EVIDENCE_NAMES = {
     "exact": "log evidence",
     "unbiased": "log evidence",
@@ -88,7 +88,7 @@ Write = Callable[[float, int], str]
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A number in plain ASCII, which other programs can read; never minus zero.
+    """Format a number in plain ASCII, readable by programs; never minus zero.
 
     Example:
         >>> number(-1234.567), number(-0.001)
@@ -99,7 +99,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def typeset(value: float, digits: int = 2) -> str:
-    """A number with a minus sign and commas between the thousands; never minus zero.
+    """Format a number with a minus sign and commas between thousands; never minus zero.
 
     Example:
         >>> typeset(-1234.567), typeset(-0.001)
@@ -110,7 +110,7 @@ def typeset(value: float, digits: int = 2) -> str:
 
 
 def plus_minus(value: float, error: float | None, digits: int, write: Write = number) -> str:
-    """A value and its standard error, if that is known.
+    """Format a value with its standard error, if known.
 
     Example:
         >>> plus_minus(-1.5, 0.25, 2), plus_minus(-1.5, None, 2)
@@ -120,7 +120,7 @@ def plus_minus(value: float, error: float | None, digits: int, write: Write = nu
 
 
 def standard_error(error: float | None, digits: int, write: Write = number) -> str:
-    """A standard error; "none" for 0, which is the error of masks that are enumerated.
+    """Format a standard error; "none" for 0, which means enumerated masks.
 
     Example:
         >>> standard_error(0.25, 2), standard_error(0.0, 2), standard_error(None, 2)
@@ -134,7 +134,7 @@ def standard_error(error: float | None, digits: int, write: Write = number) -> s
 def data_error(
     error: float | None, mask_se: float | None, n_observations: int, digits: int, write: Write = number
 ) -> str:
-    """The sampling error of the observations, or why there is none.
+    """Format the sampling error of the observations, or say why there is none.
 
     Example:
         >>> data_error(0.25, 0.1, 9, 2), data_error(None, 0.1, 1, 2), data_error(None, 0.1, 9, 2)
@@ -142,11 +142,11 @@ def data_error(
     """
     if error is not None or n_observations < 2:
         return standard_error(error, digits, write)
-    return NOT_RESOLVED if mask_se else "not known: all observations have the same number"
+    return NOT_RESOLVED if mask_se else "not known: the numbers of all observations are equal"
 
 
 def interval_95(low: float, high: float, digits: int, write: Write = number) -> str:
-    """A 95 % interval.
+    """Format a 95 % interval.
 
     Example:
         >>> interval_95(-2.0, 1.0, 1)
@@ -156,7 +156,7 @@ def interval_95(low: float, high: float, digits: int, write: Write = number) -> 
 
 
 def wider(low: float, middle: float, high: float, digits: int) -> str:
-    """Why an interval is wider on one side; empty if its sides are equal up to rounding.
+    """Say why one side of an interval is wider; "" if the sides are equal up to rounding.
 
     Sides are told apart from three units of the last digit, and from a tenth of the shorter side: the three
     printed numbers may make equal sides differ by two units.
@@ -175,7 +175,7 @@ def wider(low: float, middle: float, high: float, digits: int) -> str:
 
 
 def digits_for(*errors: float | None) -> int:
-    """The number of decimals, 2 to 4, at which the smallest error shows a digit.
+    """Number of decimals, 2 to 4, at which the smallest error has a nonzero digit.
 
     Example:
         >>> digits_for(0.049, 0.86), digits_for(0.0031, None), digits_for(None)
@@ -186,7 +186,7 @@ def digits_for(*errors: float | None) -> int:
 
 
 def cell_text(value: float | str, digits: int = 6) -> str:
-    """A cell of a table on a page.
+    """Format a cell of a table on a page.
 
     Example:
         >>> cell_text("red"), cell_text(2.5), cell_text(math.nan)
@@ -198,7 +198,7 @@ def cell_text(value: float | str, digits: int = 6) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """A number of things.
+    """Format a number of things: "1 row", "2 rows".
 
     Example:
         >>> count(1, "mask"), count(2000, "mask")
@@ -208,22 +208,22 @@ def count(n: int, noun: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter."""
+    """Capitalise the first letter."""
     return text[:1].upper() + text[1:]
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter and a full stop."""
+    """Capitalise the first letter and add a full stop."""
     return f"{capital(text)}."
 
 
 def kind_name(kind: str) -> str:
-    """The kind of an estimate in words."""
+    """Name the kind of an estimate."""
     return kind.replace("_", " ")
 
 
 def evidence_name(kind: str, design: str) -> str:
-    """What an estimate is called, by its kind and the name of its mask design.
+    """Name an estimate by its kind and mask design.
 
     Example:
         >>> evidence_name("approximate", "every-size"), evidence_name("pseudo", "leave-one-out")
@@ -233,7 +233,7 @@ def evidence_name(kind: str, design: str) -> str:
 
 
 def kind_words(kind: str, design: str) -> str:
-    """What the kind of an estimate means, by the kind and the name of its mask design.
+    """Explain the kind of an estimate, by kind and mask design.
 
     Example:
         >>> kind_words("pseudo", "leave-one-out").split(":")[0]
@@ -249,7 +249,7 @@ def kind_words(kind: str, design: str) -> str:
 
 
 def meaning(kind: str, noun: str) -> str:
-    """What a number of this kind tells a reader who has not met it before.
+    """Explain a number of this kind to a new reader.
 
     Example:
         >>> meaning("unbiased", "image")[:68]
@@ -261,7 +261,7 @@ def meaning(kind: str, noun: str) -> str:
 def orders_in_words(
     result: Mapping[str, Any], digits: int = 4, write: Write = number, noun: str = "observation"
 ) -> list[tuple[str, str]]:
-    """Names and values of what an estimate.json says about orders: bounds, area, mixture and spread.
+    """Rows of names and values about orders in an estimate.json: bounds, area, mixture, spread.
 
     Example:
         >>> orders_in_words({"bracket": None})
@@ -292,7 +292,7 @@ def orders_in_words(
 
 
 def units_in_words(result: Mapping[str, Any], token: str = "token") -> list[list[str]]:
-    """Names and values of the same number per token, per byte of text and per pixel, where there are such."""
+    """Rows that give the number per token, per byte of text and per pixel, if these exist."""
     per_token, bits = typeset(result["per_token"], 4), typeset(result["bits_per_token"], 4)
     rows = [[f"per {token}", f"{per_token} nats ({bits} bits of code)"]]
     if result.get("bits_per_byte") is not None:
@@ -312,7 +312,7 @@ def units_in_words(result: Mapping[str, Any], token: str = "token") -> list[list
 
 
 def _perplexity_of_recipe(result: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[list[str]]:
-    """The perplexity with both standard errors, by the name that the convention gives it, if it has one."""
+    """The perplexity with both standard errors, if the convention names it."""
     if recipe["number"] is None:
         return []
     perplexity = math.exp(-result["per_token"])
@@ -325,14 +325,14 @@ def _perplexity_of_recipe(result: Mapping[str, Any], recipe: Mapping[str, Any]) 
     return [[recipe["number"], f"{value}, as {recipe['name']} names it"]]
 
 
-# Invisible, or changing the direction of the text.
+# Invisible characters, and characters that change the direction of text.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-# Line ends, tabs, and the joiners that shape letters and emoji without changing the direction of the text.
+# Line ends, tabs, and joiners of letters and emoji, which leave the direction of text unchanged.
 _KEPT = "\n\t\u200c\u200d"
 
 
 def plain(text: object) -> str:
-    """The text with invisible and bidirectional characters replaced by their code points.
+    """Replace invisible and bidirectional characters by their code points.
 
     Example:
         >>> plain("a\\u202eb")

@@ -1,1 +1,1 @@
-"""Small helpers for every layer: files, progress, random numbers, versions, the hub, lazy imports."""
+"""Helpers for all layers: files, progress, random numbers, versions, the hub, lazy imports."""

@@ -1,4 +1,4 @@
-"""What users type: whole numbers, sizes that fit into memory, and words between commas."""
+"""Check what users type: whole numbers, memory sizes, and comma-separated words."""
 
 import operator
 import re
@@ -8,16 +8,17 @@ from collections.abc import Collection, Iterable, Sequence
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.memory import free_memory
 
-# A number in the digits 0 to 9, in the words of `re` and pyarrow; Python's float takes 1_000 and ١٢٣, too.
+# A number in the digits 0 to 9, for `re` and pyarrow; Python's float also takes 1_000 and ١٢٣.
 NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-MAX_WHOLE = 2**53  # float64 holds every whole number up to this
-_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 where a column has holes
-_NEVER_REFUSED = 2**26  # bytes; to ask what is free takes as long as to allocate them
+MAX_WHOLE = 2**53  # up to here, float64 holds every whole number
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 in a column with missing cells
+_MAX_SHOWN = 60  # characters of a value in an error
+_NEVER_REFUSED = 2**26  # bytes; a query of free memory takes as long as to allocate them
 
 
 def whole_number(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
-    """A whole number as Python's int, whether Python, numpy or torch holds it; True and False are none.
+    """Convert a whole number of Python, numpy or torch to int; refuse True and False.
 
     Args:
         name: of the argument, for the error.
@@ -39,14 +40,25 @@ def whole_number(name: str, value: object, least: int | None = None, most: int |
         number = None
     if number is None or (least is not None and number < least):
         more = "" if least is None else f" of {least} or more"
-        raise InputError(f"{name}={value!r}; give a whole number{more}")
+        raise InputError(f"{name}={in_short(value)}; give a whole number{more}")
     if most is not None and number > most:
         raise InputError(f"{name}={number}; give {most:,} or fewer")
     return number
 
 
+def in_short(value: object) -> str:
+    """A value in one short line, or its type.
+
+    Example:
+        >>> in_short(2.5), in_short([1.0] * 100)
+        ('2.5', '<list>')
+    """
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
+
+
 def some_of(words: Sequence[str], most: int = 6, between: str = ", ") -> str:
-    """The first words of a list, and how many more there are.
+    """List the first words and count the rest.
 
     Example:
         >>> some_of(["a", "b"]), some_of(["a", "b", "c", "d"], most=2)
@@ -57,7 +69,7 @@ def some_of(words: Sequence[str], most: int = 6, between: str = ", ") -> str:
 
 
 def word_of(cell: object) -> str:
-    """A cell as the word of a category, the same for a whole number as 2 and as 2.0; "" for a missing cell.
+    """Read a cell as a category: "2" for 2 and 2.0, "" for a missing cell.
 
     Example:
         >>> word_of(" red "), word_of(2.0), word_of("2.0"), word_of("02"), word_of(None)
@@ -69,7 +81,7 @@ def word_of(cell: object) -> str:
 
 
 def plain_number(text: str) -> float:
-    """A number in the digits 0 to 9; ValueError for another text.
+    """Parse a number in the digits 0 to 9; raise a ValueError for other text.
 
     Example:
         >>> plain_number("1e3")
@@ -81,7 +93,7 @@ def plain_number(text: str) -> float:
 
 
 def check_memory(n_bytes: int, what: str, remedy: str) -> None:
-    """Refuse to allocate more memory than is free.
+    """Raise an InputError for more memory than is free.
 
     Example:
         >>> check_memory(2**60, "10^15 masks", "ask for fewer")  # doctest: +ELLIPSIS
@@ -96,7 +108,7 @@ def check_memory(n_bytes: int, what: str, remedy: str) -> None:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Words between commas, as options such as --drop read them.
+    """Join words by commas in the form that options such as --drop read.
 
     Example:
         >>> join_words(["a", "b, in m"])
@@ -111,7 +123,7 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def typed(words: Iterable[str]) -> str:
-    """The same as it is typed in a shell.
+    """Join words by commas and quote them for a shell.
 
     Example:
         >>> typed(["a", "b"]), typed(["patient id"])
@@ -121,7 +133,7 @@ def typed(words: Iterable[str]) -> str:
 
 
 def counted_weights(names: Collection[str]) -> str:
-    """The number of some weights, and the first of them.
+    """Count weights and name the first.
 
     Example:
         >>> counted_weights({"c", "b"}), counted_weights(["b"])
@@ -131,7 +143,7 @@ def counted_weights(names: Collection[str]) -> str:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a number in the digits 0 to 9, or a word for a missing one.
+    """Whether a cell is a number in the digits 0 to 9 or a word for "missing".
 
     Example:
         >>> is_number("1e3"), is_number("NA"), is_number("red"), is_number("1_000")

@@ -1,14 +1,19 @@
-"""Devices of torch by their words on the command line."""
+"""Torch devices by their names on the command line."""
+
+from functools import cache
+from pathlib import Path
 
 import torch
 
 from maskevidence.core.errors import InputError
 
+_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # what Linux calls units that multiply in bfloat16
+_CPU = Path("/proc/cpuinfo")
 _CHOICES = "cpu, cuda, cuda:N, mps or auto"
 
 
 def choose_device(word: str | torch.device | None, *, float64: bool = False) -> torch.device:
-    """The device that a word stands for.
+    """Return the torch device of a word.
 
     Args:
         word: "cpu", "cuda", "cuda:1" and so on, "mps", or "auto" for the first one that this machine has of
@@ -40,14 +45,24 @@ cuda, cuda:N, mps or auto (this machine has cpu...)
             torch.empty(1, device=chosen)
             return chosen
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        if "Expected one of" not in str(error):  # torch lists the names of all devices that it ever had
+        if "Expected one of" not in str(error):  # torch lists every device type it ever supported
             reason = str(error).splitlines()[0]
     raise InputError(
         f"device {str(word)!r} cannot be used: {reason}; give {_CHOICES} (this machine has {', '.join(here)})"
     )
 
 
+@cache
+def multiplies_in_bfloat16() -> bool:
+    """Whether this machine's processor has units for products in bfloat16, as far as Linux says."""
+    try:
+        lines = _CPU.read_text().splitlines()
+    except OSError:
+        return False
+    return any(_BFLOAT16 & set(line.split()) for line in lines if line.startswith("flags"))
+
+
 def _devices(float64: bool) -> list[str]:
-    """The devices of this machine, the fastest last."""
+    """The devices of this machine, fastest last."""
     mps = ["mps"] if torch.backends.mps.is_available() and not float64 else []
     return ["cpu", *mps, *(["cuda"] if torch.cuda.is_available() else [])]

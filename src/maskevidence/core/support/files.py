@@ -1,30 +1,32 @@
-"""Atomic writes that survive a crash, and the JSON and CSV text of every file of this package."""
+"""Atomic writes that survive a crash, and the format of JSON and CSV files."""
 
 import csv
 import errno
-import hashlib
 import io
 import json
 import math
 import numbers
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.support.digest import digest
 
 TEMPORARY = ".tmp"
+_QUOTED = re.compile(r'[,"\r\n]')  # makes the quotes of a cell in CSV necessary
 
 
-def write_atomic(path: str | Path, content: str | bytes | Iterable[str]) -> None:
-    """Write a file atomically: to a temporary file, which is synced and renamed, before the folder is synced.
+def write_atomic(path: str | Path, content: str | bytes | Iterable[str] | Iterable[bytes]) -> None:
+    """Write a file atomically: write and sync a temporary file, rename it, sync the folder.
 
-    Text may come in pieces, so that a long file need not be in memory.
+    Its content may come in pieces, so that a long file need not be in memory.
 
     The target of a symbolic link is replaced, not the link, and keeps its permissions. A pipe or a device is
     written to, not replaced.
@@ -47,7 +49,7 @@ def write_atomic(path: str | Path, content: str | bytes | Iterable[str]) -> None
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a path is a pipe or a device, which is written to and not replaced."""
+    """Whether a path is a pipe or a device, to which data are written directly."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -67,27 +69,27 @@ def _replace(target: Path, data: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         _replace_file(Path(temporary), target)
         sync_folder(target.parent)
-    except BaseException:  # an interruption, too
+    except BaseException:  # including interruptions
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise
 
 
 def _prefix(target: Path) -> str:
-    """How the names of the temporary files of a target begin."""
-    return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
+    """The common prefix of a target's temporary files."""
+    return f".{digest(os.fsencode(target.name))[:12]}-"
 
 
 def _lock(handle: int) -> None:
-    """Mark a temporary file as in use while it is open; OSError if another process uses it."""
-    with suppress(ImportError):  # on Windows, which removes no open file
+    """Mark an open temporary file as in use; raise an OSError if another process uses it."""
+    with suppress(ImportError):  # Windows removes no open file
         import fcntl
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the temporary files of a target that killed processes left."""
+    """Remove temporary files that killed processes left for a target."""
     for leftover in target.parent.glob(f"{_prefix(target)}*{TEMPORARY}"):
         with suppress(OSError), leftover.open("rb") as file:
             _lock(file.fileno())
@@ -95,7 +97,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _replace_file(new: Path, target: Path) -> None:
-    """Rename a file to its target, with the permissions of the file that it replaces, if there is one."""
+    """Rename a file to its target, keeping the permissions of a file that it replaces."""
     if target.exists():
         mode = stat.S_IMODE(target.stat().st_mode)
     else:
@@ -108,7 +110,7 @@ def _replace_file(new: Path, target: Path) -> None:
 
 @contextmanager
 def replacing_files(folder: Path) -> Iterator[Path]:
-    """A temporary folder for the files of another library, which are moved into `folder` at the end.
+    """A temporary folder for another library's files, which are moved into `folder` at the end.
 
     Each file is there as a whole or not at all, `config.json` after the weights that belong to it.
 
@@ -132,12 +134,12 @@ def replacing_files(folder: Path) -> Iterator[Path]:
 
 
 def check_place(path: str | Path, *, folder: bool = False, replaces: bool = True) -> None:
-    """Refuse a path that cannot be written to, before any work is done. Nothing is left there.
+    """Raise an InputError for a path that cannot be written to, before any work; leave nothing there.
 
     A folder that holds files is left to the command: a finished run is read on a read-only disk, too.
 
     Args:
-        replaces: whether a file that stands there may be replaced.
+        replaces: whether an existing file may be replaced.
 
     Example:
         >>> check_place(Path(tempfile.mkdtemp()) / "new" / "a.json")
@@ -159,7 +161,7 @@ def check_place(path: str | Path, *, folder: bool = False, replaces: bool = True
             raise InputError(f"{str(path)!r} exists; give another file, or --overwrite to replace it")
         candidates = [target, *target.parents] if folder else target.parents
         with suppress(FileNotFoundError, NotADirectoryError):
-            path.stat()  # an error if its name is too long, or if links lead in a circle
+            path.stat()  # raises an OSError if the name is too long or links form a loop
         nearest = next(folder_or_file for folder_or_file in candidates if folder_or_file.exists())
         if nearest == target and not nearest.is_dir():
             raise InputError(f"{str(path)!r} is a file; give a folder")
@@ -168,13 +170,13 @@ def check_place(path: str | Path, *, folder: bool = False, replaces: bool = True
                 f"{str(path)!r} cannot be written: {str(nearest)!r} is a file; give another place"
             )
         if nearest == target and any(target.iterdir()):
-            return  # it may hold a finished run, which is read and not written
+            return  # the folder may hold a finished run, which is only read
         with tempfile.TemporaryFile(dir=nearest):
             pass
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files and folders that a kill left in a folder, which no other process may use."""
+    """Remove temporary files that a kill left in a folder; no other process may use the folder."""
     with writing(folder):
         for leftover in folder.glob(f".*{TEMPORARY}"):
             if leftover.is_dir() and not leftover.is_symlink():
@@ -185,7 +187,7 @@ def remove_temporaries(folder: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn the operating system's errors about writing to a place into an InputError of one clear line."""
+    """Turn an OSError from writing to a place into an InputError of one line."""
     try:
         yield
     except OSError as error:
@@ -199,7 +201,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn the operating system's errors about reading a place into an InputError of one clear line.
+    """Turn an OSError from reading a place into an InputError of one line.
 
     A pipe is refused: it would be waited for without end.
     """
@@ -212,7 +214,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def json_text(content: Any) -> str:
-    """JSON text as this package writes it: indented by two spaces, without NaN, with a final newline.
+    """Format JSON as this package does: two spaces of indent, no NaN, a final newline.
 
     Example:
         >>> json_text({"seed": 0})
@@ -242,14 +244,14 @@ def read_json(path: str | Path, remedy: str = "check the path") -> Any:
 
 
 class CsvText(io.StringIO):
-    r"""Lines of a csv writer with the line end "\r\n", which makes it quote both; they end in "\n" here."""
+    r"""A stream for csv.writer: its line end "\r\n", by which it quotes both characters, becomes "\n"."""
 
     def write(self, line: str) -> int:
         return super().write(line.removesuffix("\r\n") + "\n")
 
 
 def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """CSV text with a header; None and NaN are empty cells, and floats keep every digit.
+    """CSV text with a header; None and NaN become empty cells, floats keep every digit.
 
     Example:
         >>> csv_text(["size", "score"], [(1, -0.5), (2, math.nan)])
@@ -262,6 +264,25 @@ def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
+def csv_lines(columns: Iterable[Sequence[object]]) -> str:
+    r"""The lines that `csv_text` gives, without a header, from columns of one type each, and faster.
+
+    Example:
+        >>> csv_lines([[1, 2], [-0.5, None], ["a", "b, c"]])
+        '1,-0.5,a\n2,,"b, c"\n'
+    """
+    cells = [_texts(column) for column in columns]
+    return "".join([",".join(row) + "\n" for row in zip(*cells, strict=True)])
+
+
+def _texts(column: Sequence[object]) -> list[str]:
+    """The cells of a column; `str` is right for the whole and floating-point numbers of Python."""
+    texts = ["" if value is None else str(value) for value in column]
+    if not any(isinstance(value, str) for value in column):
+        return texts
+    return [f'"{text.replace(chr(34), chr(34) * 2)}"' if _QUOTED.search(text) else text for text in texts]
+
+
 def _cell(value: object) -> str:
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         return "" if math.isnan(value) else repr(float(value))
@@ -269,7 +290,7 @@ def _cell(value: object) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power failure, if the system supports it."""
+    """Make renames in a folder survive a power failure, if the system can."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

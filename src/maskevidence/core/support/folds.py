@@ -1,24 +1,25 @@
-"""Folds of rows, in which copies of a row stand together."""
+"""Folds of rows that keep copies of a row together."""
 
 import heapq
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt64
 
 from maskevidence.core.support.keyed_random import keyed_bits
 
-_FEW_VALUES = 20  # in every column
-_BY_CHANCE, _SHARE = 1.0, 0.05  # pairs of equal rows of independent columns: number, share of those found
-_MOST_CELLS = 2**22  # of a table whose rows are compared with a cell left out
-_MOST_COMMON = 5  # a row that fills more than a fifth of the rows is no copy: every fit has to know it
+_FEW_VALUES = 20  # a column of more values tells rows apart
+_BY_CHANCE, _SHARE = 1.0, 0.05  # most pairs due to chance: number, share of those found
+_MOST_CELLS = 2**22  # most cells of a table that is searched for nearly equal rows
+_MOST_COMMON = 5  # a row above a fifth of all rows is not a copy: every fit has to see it
 
 Rows = Float64[np.ndarray, "N D"]
 
 
+@runtime_checkable
 class Shuffles(Protocol):
-    """A generator of NumPy, old or new."""
+    """NumPy's old or new random generator."""
 
     def permutation(self, x: int, /) -> np.ndarray:
         """The numbers 0 to x - 1 in random order."""
@@ -26,7 +27,7 @@ class Shuffles(Protocol):
 
 
 def folds_of(rows: Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]:
-    """Divide rows at random into n folds, copies of a row into the same one; see `first_copies`.
+    """Divide rows at random into n folds; copies of a row share a fold (see `first_copies`).
 
     Without copies these are the parts of `np.array_split` of a random order. Otherwise copies go, the most
     numerous first, where the fewest rows are, and the other rows level the folds. With fewer different rows
@@ -60,7 +61,7 @@ def folds_of(rows: Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]
 
 
 def held_out_first(rows: Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that stand first in an order, about n of them, and the others; copies on one side.
+    """Split off about n rows from the front of an order; copies of a row stay on one side.
 
     Copies move up to the first of them. If the cut would go through them, none of them is held out, or all
     if no other row is.
@@ -82,7 +83,7 @@ def held_out_first(rows: Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[
 
 
 def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
-    """For each row the number of the first row that equals it, missing cells included: its own if none does.
+    """For each row, the index of the first equal row, its own if there is none; missing cells are equal.
 
     Where equal rows may be chance they are no copies, and each gets its own number: where independent columns
     with these values would have more than one pair of equal rows, or more than 5 % of the pairs there are;
@@ -112,7 +113,7 @@ def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
 
 
 def n_nearly_equal(rows: Rows) -> int:
-    """The number of rows that differ from an earlier one in a single cell; copies are counted once.
+    """Number of distinct rows that differ from an earlier row in exactly one cell.
 
     Example:
         >>> n_nearly_equal(np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 2.0], [1.0, 3.0]]))
@@ -127,7 +128,7 @@ def n_nearly_equal(rows: Rows) -> int:
 
 
 def nearly_copies(rows: Rows) -> int:
-    """`n_nearly_equal` where independent columns would hardly have such rows; else, or in large tables, 0.
+    """`n_nearly_equal`, or 0 if independent columns could explain such rows or the table is large.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(50, 4))
@@ -137,7 +138,7 @@ def nearly_copies(rows: Rows) -> int:
     if len(rows) < 2 or rows.size > _MOST_CELLS:
         return 0
     n_values, agree = _values_of(rows)
-    if sum(n > _FEW_VALUES for n in n_values) < 2:  # with a cell left out, few values may tell rows apart
+    if sum(n > _FEW_VALUES for n in n_values) < 2:  # then rows may agree by chance
         return 0
     others = [math.prod(agree[:j] + agree[j + 1 :]) for j in range(len(agree))]
     n_near = n_nearly_equal(rows)
@@ -145,14 +146,14 @@ def nearly_copies(rows: Rows) -> int:
 
 
 def _values_of(rows: Rows) -> tuple[list[int], list[float]]:
-    """For each column, how many values it has, and the share of pairs of rows with equal ones."""
+    """For each column, the number of values and the share of pairs of rows that agree."""
     counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
     n_pairs = math.comb(len(rows), 2)
     return [len(n) for n in counts], [float(n @ (n - 1.0)) / 2 / n_pairs for n in counts]
 
 
 def _keys(rows: Rows) -> UInt64[np.ndarray, " N"]:
-    """64 random bits for each row; they are sums over its cells, and equal for equal rows."""
+    """A 64-bit hash of each row, the sum of the hashes of its cells."""
     keys = np.zeros(len(rows), dtype=np.uint64)
     for j, column in enumerate(rows.T):
         keys += _key(j, column)
@@ -160,15 +161,15 @@ def _keys(rows: Rows) -> UInt64[np.ndarray, " N"]:
 
 
 def _key(j: int, column: Float64[np.ndarray, " N"]) -> UInt64[np.ndarray, " N"]:
-    """64 random bits for each cell of column j."""
+    """A 64-bit hash of each cell of column j."""
     one_zero = np.where(np.isnan(column), np.nan, column.astype(np.float64)) + 0.0
     return keyed_bits(j, one_zero.view(np.int64))
 
 
 def _levelling(load: Int64[np.ndarray, " n"], n_rows: int) -> Int64[np.ndarray, " n"]:
-    """How many rows each fold gets of those that stand alone, so that the folds are as even as can be."""
+    """Number of single rows to add to each fold, so that the folds are as even as possible."""
     ordered = np.sort(load)
-    room = ordered * np.arange(1, len(load) + 1) - np.cumsum(ordered)  # to raise the first k to the k-th
+    room = ordered * np.arange(1, len(load) + 1) - np.cumsum(ordered)  # to fill the first k up to the k-th
     k = int(np.searchsorted(room, n_rows, side="right"))
     level = -(-(n_rows + int(ordered[:k].sum())) // k)
     given = np.maximum(level - load, 0)

@@ -1,4 +1,4 @@
-"""The Hugging Face hub: a quick check whether it answers, and small files from it."""
+"""The Hugging Face hub: check quickly whether it answers, and get small files."""
 
 from functools import cache
 from pathlib import Path
@@ -10,29 +10,29 @@ _SECONDS = 5.0
 
 @cache
 def hub_reachable() -> bool:
-    """Whether the hub may be asked (HF_HUB_OFFLINE is not set) and answers; checked once per process."""
+    """Whether the hub answers and HF_HUB_OFFLINE is not set; checked once per process."""
     hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
     constants = import_extra("huggingface_hub.constants", "hf", "the Hugging Face hub")
     if constants.HF_HUB_OFFLINE:
         return False
     try:
         hub.get_session().head(constants.ENDPOINT, timeout=_SECONDS)
-    except Exception:  # its type depends on the installed HTTP library; each means no answer
+    except Exception:  # the error's class depends on the installed HTTP library; any error means no answer
         return False
     return True
 
 
 def hub_file(name: str, file: str) -> Path | None:
-    """A small file of a model, from the hub or the local cache; None if neither has it."""
+    """Get a small file of a model from the hub or the local cache; None if neither has it."""
     hub = import_extra("huggingface_hub", "hf", "the Hugging Face hub")
     try:
         return Path(hub.hf_hub_download(name, file, local_files_only=not hub_reachable()))
-    except Exception:  # its type depends on the installed HTTP library; each means no file
+    except Exception:  # the error's class depends on the installed HTTP library; any error means no file
         return None
 
 
 def check_revision(name: str, revision: str | None) -> None:
-    """Refuse the revision of a folder.
+    """Raise an InputError for the revision of a folder.
 
     Example:
         >>> check_revision(".", "main")
@@ -47,7 +47,7 @@ def check_revision(name: str, revision: str | None) -> None:
 
 
 def not_in_cache(what: str, alternative: str) -> InputError:
-    """The error for something that is neither in the local cache nor available on the hub.
+    """The error for a file that neither the local cache nor the hub provides.
 
     Example:
         >>> str(not_in_cache("model 'a/b'", "give a folder"))[:50]

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Int64, Integer, UInt64
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio times 2^64, made odd
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_GROUP = 256  # rows whose sizes are drawn together; more of them would hardly be more even
-_SIZES = 0x53495A45  # a key that tells numbers for sizes from those for masks
+_GROUP = 256  # most rows whose sizes are drawn together; larger groups are hardly more even
+_SIZES = 0x53495A45  # key of the random numbers for sizes, as opposed to masks
 _HALF = 2**32 - 1
 
 
@@ -25,7 +25,7 @@ def keyed_bits(*keys: Integer[np.ndarray, "..."] | int) -> UInt64[np.ndarray, ".
         (True, 3)
     """
     state = np.zeros((), dtype=np.uint64)
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
+    with np.errstate(over="ignore"):  # overflow is intended: arithmetic modulo 2^64
         for key in keys:
             number = np.uint64(key % 2**64) if isinstance(key, int) else key.astype(np.uint64)
             state = state + _GAMMA * (number + np.uint64(1))
@@ -42,7 +42,7 @@ def keyed_ranks(
     keys: Integer[np.ndarray, "B n_keys"],
     maskable: Bool[np.ndarray, "B D"],
 ) -> Int64[np.ndarray, "B D"]:
-    """A uniformly random order of the maskable tokens of each row, as ranks.
+    """Rank the maskable tokens of each row in a uniformly random order.
 
     The order depends on the seed, the row's keys and the positions of the tokens alone, not on other rows.
 
@@ -67,7 +67,7 @@ def keyed_subset(
     maskable: Bool[np.ndarray, "B D"],
     size: Integer[np.ndarray, " B"],
 ) -> Bool[np.ndarray, "B D"]:
-    """The tokens with the lowest `size` ranks of `keyed_ranks`, found by a sort of values alone.
+    """The tokens with the `size` lowest ranks of `keyed_ranks`, found by sorting values only.
 
     NumPy sorts values by vector instructions, several times faster than it finds their order.
 
@@ -81,7 +81,7 @@ def keyed_subset(
     bits = _token_bits(seed, keys, maskable)
     largest = np.take_along_axis(np.sort(bits, axis=1), size[:, None] - 1, axis=1)
     subset = (bits <= largest) & maskable
-    if not np.array_equal(np.count_nonzero(subset, axis=1), size):  # equal bits, once in 2^64 pairs
+    if not np.array_equal(np.count_nonzero(subset, axis=1), size):  # ties occur once in 2^64 pairs
         return (keyed_ranks(seed, keys, maskable) < size[:, None]) & maskable
     return subset
 
@@ -89,7 +89,7 @@ def keyed_subset(
 def _token_bits(
     seed: int, keys: Integer[np.ndarray, "B n_keys"], maskable: Bool[np.ndarray, "B D"]
 ) -> UInt64[np.ndarray, "B D"]:
-    """The random bits whose order is the random order of the tokens; the largest number if not maskable."""
+    """Random bits that order the tokens; the largest integer for tokens that are not maskable."""
     columns = (keys[:, k, None] for k in range(keys.shape[1]))
     bits = keyed_bits(seed, *columns, np.arange(maskable.shape[1]))
     bits[~maskable] = np.iinfo(np.uint64).max
@@ -116,7 +116,7 @@ def stratified(
     row: Int64[np.ndarray, " B"],
     n_rows: int,
 ) -> UInt64[np.ndarray, " B"]:
-    """Uniform numbers that fill [0, 1) evenly over rows and over turns, as fractions of 2^64.
+    """Uniform numbers, spread evenly over rows and over turns, as fractions of 2^64.
 
     Rows are in groups of at most 256 that follow each other. For row i of the n in its group, and turn c,
 
@@ -163,11 +163,11 @@ def stratified(
 
 
 def scrambled(offsets: UInt64[np.ndarray, " R"], n: int) -> UInt64[np.ndarray, "R n"]:
-    """The first n points of R van der Corput sequences, each scrambled at random, as fractions of 2^64.
+    """The first n points of R scrambled van der Corput sequences, as fractions of 2^64.
 
     Point 0 is uniform. Point c = 2^t + p with p < 2^t has the first t binary digits of point p, not its next
     one, and random digits after it: where cells of width 2^-(t+1) are half full, the other halves are filled.
-    For any f and n, the variance of Σ_c f(s_c) is at most that of independent points.
+    For any f and n, the variance of Σ_c f(s_c) is at most the variance for independent points.
 
     Proof: which half of a cell of width 2^-k is filled first is decided at random, independently for all
     cells. Hence the variance is a sum over cells: the square of f's coefficient for the cell's Haar function
@@ -192,5 +192,5 @@ def scrambled(offsets: UInt64[np.ndarray, " R"], n: int) -> UInt64[np.ndarray, "
 
 
 def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, " B"]:
-    """floor(u·n) for u = bits / 2^64, always in 0..n-1; uses the upper 32 bits, and n must be below 2^31."""
+    """floor(u·n) for u = bits / 2^64, always in 0..n-1; uses the upper 32 bits and needs n < 2^31."""
     return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""How much memory this process can still take, on the machine and within its container."""
+"""Memory still free for this process, on the machine and in its container."""
 
 import os
 from contextlib import suppress
@@ -6,7 +6,7 @@ from pathlib import Path
 
 _ROOT = Path("/")
 _UNKNOWN = (AttributeError, OSError, ValueError)
-# By the folder of each version of cgroups: a limit, what is used, and files in memory that can be dropped.
+# For each version of cgroups: files with the limit, the usage, and the droppable file cache.
 _LIMITS = {
     "sys/fs/cgroup": ("memory.max", "memory.current", "inactive_file"),
     "sys/fs/cgroup/memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -14,7 +14,7 @@ _LIMITS = {
 
 
 def free_memory() -> int | None:
-    """The bytes that are free; without Linux those of the machine, and None if neither is known."""
+    """Bytes free on the machine and in its container; without Linux, all bytes; None if not known."""
     rooms = []
     with suppress(*_UNKNOWN):
         rooms.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -30,16 +30,16 @@ def free_memory() -> int | None:
 
 
 def _left_within(root: Path, own: Path, limit: str, used: str, dropped: str) -> list[int]:
-    """The bytes left in the group of this process and in those above it, of those that are limited."""
+    """Bytes left in each limited control group of this process."""
     left = []
     for folder in (root / own, *(root / above for above in own.parents)):
-        with suppress(*_UNKNOWN):  # no such file where a container sees its own group as the root; or "max"
+        with suppress(*_UNKNOWN):  # no file if a container's group is its root; or "max"
             room = int((folder / limit).read_text()) - int((folder / used).read_text())
             left.append(room + _number_after(dropped, folder / "memory.stat"))
     return left
 
 
 def _number_after(name: str, file: Path) -> int:
-    """The number that stands after a name in a file of names and numbers."""
+    """Find the number after a name in a file of names and numbers."""
     words = file.read_text().split()
     return int(words[words.index(name) + 1])

@@ -1,4 +1,4 @@
-"""The progress of all long work: a bar in terminals and notebooks, a line every 30 seconds in log files."""
+"""Show the progress of long work: a bar in terminals and notebooks, a line every 30 seconds in logs."""
 
 import os
 import sys
@@ -17,27 +17,27 @@ SHOW_AFTER = 0.5  # seconds
 _LINE = "{desc}: {n:,} of {total:,} ({percentage:.0f} %) in {elapsed}, about {remaining} left"
 _LINE_OF_PARTS = "{desc}: {percentage:.0f} % in {elapsed}, about {remaining} left"
 _BAR_OF_PARTS = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
-_SHARE = 0.9  # what a progress within a step takes of the rest of the step
+_SHARE = 0.9  # share of a step's remainder that its inner progress can fill
 
 
 @runtime_checkable
 class Advance(Protocol):
-    """Tells how many steps were done since the last call, and optionally a new description or total."""
+    """Reports the number of steps done since the last call, and optionally a new description or total."""
 
     def __call__(self, steps: int, description: str | None = None, total: int | None = None, /) -> None: ...
 
 
 def silent(_steps: int, _description: str | None = None, _total: int | None = None, /) -> None:
-    """A progress that nobody sees."""
+    """Show nothing."""
 
 
-# shows the share of the present step that is done, of the bar whose steps have a progress of their own
+# the current step of a bar whose steps report progress themselves
 _STEP: ContextVar["_Step | None"] = ContextVar("step", default=None)
 
 
 @contextmanager
 def progress(description: str, total: int, *, parts: bool = False) -> Iterator[Advance]:
-    """Show the progress of long work, where somebody would see it.
+    """Show the progress of long work if somebody can see it.
 
     In a terminal, and in a notebook with ipywidgets, this is a bar of tqdm that disappears when the work is
     done. Elsewhere, as in a log file, it is a line on stderr every 30 seconds. Short work shows nothing. Of
@@ -94,26 +94,26 @@ def progress(description: str, total: int, *, parts: bool = False) -> Iterator[A
 
 
 class _Step:
-    """The present step of a bar, part of which may be done."""
+    """The current step of a bar, which may be partly done."""
 
     def __init__(self, update: Callable[[float], object]) -> None:
         self.update, self.done = update, 0.0
 
     def rest(self, steps: int) -> float:
-        """What is left to show of a number of steps that are done."""
+        """Return the part of `steps` finished steps that the bar does not show yet."""
         left = steps - self.done if steps else 0.0
         self.done = 0.0 if steps else self.done
         return left
 
     def part(self, total: int) -> Advance:
-        """The progress of a part of the step."""
+        """Return the progress of a part of the step."""
         begun, n = self.done, 0
 
         def advance(steps: int, _description: str | None = None, new: int | None = None) -> None:
             nonlocal n, total
             n, total = n + steps, total if new is None else new
             done = begun + _SHARE * (1 - begun) * min(1.0, n / max(1, total))
-            if done > self.done:  # a forecast may have grown
+            if done > self.done:  # the total may have grown
                 self.update(done - self.done)
                 self.done = done
 
@@ -121,13 +121,13 @@ class _Step:
 
 
 class _Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
-    """A bar without the thread by which tqdm watches slow bars."""
+    """A bar without tqdm's monitoring thread."""
 
     monitor_interval = 0
 
 
 class _LogLines(_Bar):
-    """A line every 30 seconds, and a last line at the end of work that has written any."""
+    """A line every 30 seconds, plus a last line if any was written."""
 
     def __init__(self, **options: Any) -> None:
         of_log = {"mininterval": _LOG_EVERY, "delay": _LOG_EVERY}
@@ -135,7 +135,7 @@ class _LogLines(_Bar):
         self._written = 0
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-        """Write the line, unless tqdm clears a bar."""
+        """Write a line, unless tqdm asks to clear one."""
         if msg is None and self.n > self._written:
             self._written = self.n
             self.fp.write(f"{self}\n")
@@ -143,7 +143,7 @@ class _LogLines(_Bar):
         return False
 
     def clear(self, nolock: bool = False) -> None:
-        """Leave the lines in the log."""
+        """Keep the lines in the log."""
 
     def end(self) -> None:
         """Write the last line."""
@@ -152,11 +152,11 @@ class _LogLines(_Bar):
 
 
 def _bar_class() -> type[Any]:
-    """The bar for where this process writes."""
+    """Choose the kind of bar for this process's output."""
     if sys.stderr.isatty():
         return _Bar
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    in_a_notebook = getattr(shell, "kernel", None) is not None  # IPython in a script has none
+    in_a_notebook = getattr(shell, "kernel", None) is not None  # None for IPython in a script
     if not in_a_notebook or find_spec("ipywidgets") is None:
         return _LogLines
     from tqdm.notebook import tqdm_notebook
@@ -166,7 +166,7 @@ def _bar_class() -> type[Any]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the progress bars and log messages of transformers."""
+    """Silence the progress bars and logs of transformers."""
     log = import_extra("transformers", "hf", "a masked language model").utils.logging
     verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""What made a result: the versions of packages, and the command."""
+"""The package versions and the command behind a result."""
 
 import platform
 import re
@@ -12,9 +12,12 @@ from typing import Any
 
 from maskevidence import __version__
 
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
+_MAX_SHOWN = 60  # characters of a value in an error
+
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages on which a number may depend.
+    """Versions of Python and the packages that may affect a number.
 
     Example:
         >>> sorted(versions())[:2]
@@ -24,12 +27,12 @@ def versions() -> dict[str, str]:
 
 
 def origin() -> dict[str, Any]:
-    """The versions and the command, as every result that is written names them."""
+    """Versions and command, as every saved result records them."""
     return {"versions": versions(), "command": command()}
 
 
 def made_of(result: Mapping[str, Any]) -> dict[str, str]:
-    """What a saved result was made of, in the words of a page.
+    """Name the command, model, data and versions behind a saved result, for a page.
 
     Args:
         result: with `command` and `versions`, and where they are known `model` and `data`.
@@ -43,7 +46,29 @@ def made_of(result: Mapping[str, Any]) -> dict[str, str]:
     return made | {"Versions": ", ".join(f"{name} {value}" for name, value in result["versions"].items())}
 
 
-@cache  # to read them takes as long as to score a small table
+def differences(these: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """How what two results were made of differs, a phrase each; empty if it is equal.
+
+    Example:
+        >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": [0.5], "limit": 9})
+        ['seed 1 instead of 2', 'limit none instead of 9']
+    """
+    return [
+        f"{name} {_short(these.get(name))} instead of {_short(others.get(name))}"
+        for name in {**others, **these}
+        if these.get(name) != others.get(name)
+    ]
+
+
+def _short(value: Any) -> str:
+    """A value in an error, of which long ones are cut."""
+    if isinstance(value, str) and _FINGERPRINT.fullmatch(value):
+        return "-".join(part[:12] for part in value.split("-"))
+    text = "none" if value is None else str(value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+
+
+@cache  # reading versions takes as long as scoring a small table
 def _of_other_packages() -> dict[str, str]:
     installed = {}
     for package in ("torch", "numpy", "scikit-learn", "transformers"):
@@ -55,7 +80,7 @@ def _of_other_packages() -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line of this process as a shell takes it, without the folder of the program.
+    """The command line of this process as typed in a shell, without the program's folder.
 
     Example:
         >>> import sys
@@ -65,11 +90,11 @@ def command() -> str:
         >>> sys.argv = arguments
     """
     words = without_passwords(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
-    return words.encode("utf-8", "backslashreplace").decode()  # names of files may be in another encoding
+    return words.encode("utf-8", "backslashreplace").decode()  # file names may have another encoding
 
 
 def without_passwords(text: str) -> str:
-    """Text whose addresses do not show a user's name and password.
+    """Remove user names and passwords from addresses in a text.
 
     Example:
         >>> without_passwords("https://me:secret@example.org/t.csv is missing")

@@ -1,4 +1,4 @@
-"""Where data are found: files, addresses, folders with splits, MASKEVIDENCE_DATA, the Hugging Face hub."""
+"""Find data: files, addresses, folders with splits, MASKEVIDENCE_DATA, the Hugging Face hub."""
 
 import csv
 import os
@@ -29,14 +29,14 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}")
 
 
 class HubSet(NamedTuple):
-    """A data set with its own name on the command line."""
+    """A data set that has its own name on the command line."""
 
-    folder: str  # its folder below MASKEVIDENCE_DATA
-    hub: str | None  # its name on the hub; None if it is not there
-    config: str | None = None  # its configuration on the hub
+    folder: str  # folder below MASKEVIDENCE_DATA
+    hub: str | None  # name on the hub; None if it is not there
+    config: str | None = None  # configuration on the hub
 
     def local(self) -> Path | None:
-        """Its folder below MASKEVIDENCE_DATA, or None if there is none."""
+        """The data set's folder below MASKEVIDENCE_DATA; None if there is none."""
         root = os.environ.get("MASKEVIDENCE_DATA")
         folder = Path(root) / self.folder if root else None
         return folder if folder is not None and folder.is_dir() else None
@@ -51,7 +51,7 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
 
     Returns:
         A file or folder with the split asked for, (Path, str | None); one split of a data set of the hub, a
-        `datasets.Dataset`; None for a word that stands for nothing.
+        `datasets.Dataset`; None if the word names nothing.
 
     Example:
         >>> find_source("mnits", {"mnist": HubSet("mnist", "ylecun/mnist")}, (".parquet",)) is None
@@ -84,7 +84,7 @@ def find_source(source: str, sets: Mapping[str, HubSet], suffixes: Collection[st
 
 
 def splits(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:
-    """Files by split: "train-00000-of-00002.parquet" and "train.parquet" belong to train."""
+    """Group files by split: "train-00000-of-00002.parquet" and "train.parquet" belong to train."""
     files: dict[str, list[Path]] = {}
     for file in sorted(folder.iterdir()):
         if file.suffix.lower() in suffixes:
@@ -94,7 +94,7 @@ def splits(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:
 
 
 def choose_split(source: str, parts: Mapping[str, _Part], split: str | None) -> _Part:
-    """The part of a data set that belongs to a split, or the only one if no split is named.
+    """Return the files of a split, or of the only split if none is named.
 
     Example:
         >>> choose_split("mnist", {"train": 1, "test": 2}, None)
@@ -113,7 +113,7 @@ def choose_split(source: str, parts: Mapping[str, _Part], split: str | None) -> 
 
 
 def divide(source: str) -> tuple[str, str | None]:
-    """A source and the split after its last colon, None if there is no colon.
+    """Separate a source from the split after its last colon; None without a colon.
 
     Example:
         >>> divide("glue/qnli:validation"), divide("digits")
@@ -124,7 +124,7 @@ def divide(source: str) -> tuple[str, str | None]:
 
 
 def utf_8_text(name: str | Path, content: bytes) -> str:
-    """The text of a file, without the mark that some programs write before it.
+    """Read a UTF-8 text file; a byte order mark at its start is dropped.
 
     Raises:
         InputError: the content is not UTF-8 (names the first such byte).
@@ -141,7 +141,7 @@ def utf_8_text(name: str | Path, content: bytes) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    r"""The lines of a text, which \n, \r\n and \r end: no other sign, such as U+2028, ends a line of a file.
+    r"""Split a text at \n, \r\n and \r only; U+2028, for example, does not end a line.
 
     Example:
         >>> lines_of("a\r\nb\u2028c\n")
@@ -153,10 +153,10 @@ def lines_of(text: str) -> list[str]:
 
 @contextmanager
 def reading_parquet(file: Path, form: str = "Parquet") -> Iterator[None]:
-    """Turn errors of pyarrow about a Parquet or Feather file into one clear line (InputError)."""
+    """Turn pyarrow's errors about a Parquet or Feather file into an InputError of one line."""
     import pyarrow as pa
 
-    if file.exists() and not file.is_file():  # reading a pipe would wait for ever
+    if file.exists() and not file.is_file():  # a pipe would block for ever
         raise InputError(f"{str(file)!r} is not a file; give a {form} file")
     try:
         yield
@@ -167,7 +167,7 @@ def reading_parquet(file: Path, form: str = "Parquet") -> Iterator[None]:
 
 @contextmanager
 def long_cells() -> Iterator[None]:
-    """Let the csv reader of Python take cells of more than 131,072 characters."""
+    """Let Python's csv reader accept cells of more than 131,072 characters."""
     before = csv.field_size_limit(2**31 - 1)
     try:
         yield
@@ -176,7 +176,7 @@ def long_cells() -> Iterator[None]:
 
 
 def check_utf_8(file: str | Path, table: Any) -> None:
-    """Refuse a Parquet or Feather table with a text that is not UTF-8, or that is damaged otherwise."""
+    """Raise an InputError for a Parquet or Feather table with damaged data or text that is not UTF-8."""
     import pyarrow as pa
 
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -196,7 +196,7 @@ def check_utf_8(file: str | Path, table: Any) -> None:
 
 
 def check_distinct(file: str | Path, names: Sequence[str]) -> None:
-    """Refuse a table with two columns of one name.
+    """Raise an InputError for a table with two columns of the same name.
 
     Example:
         >>> check_distinct("a.csv", ["x", "y", "x"])
@@ -210,7 +210,7 @@ def check_distinct(file: str | Path, names: Sequence[str]) -> None:
 
 
 def from_hub(source: str, name: str, config: str | None, split: str | None) -> Any:
-    """One split of a data set of the hub, or of its local cache, as a `datasets.Dataset`."""
+    """Load a split of a hub data set, or of its local cache, as a `datasets.Dataset`."""
     datasets = import_extra("datasets", "hf", "a data set of the hub")
     offline = not hub_reachable()
     with _cache_only(datasets, offline):
@@ -229,7 +229,7 @@ def from_hub(source: str, name: str, config: str | None, split: str | None) -> A
 
 @contextmanager
 def _cache_only(datasets: Any, offline: bool) -> Iterator[None]:
-    """Keep `datasets` off an unreachable network: each of its attempts takes many seconds to fail."""
+    """Keep `datasets` off an unreachable network, where each attempt takes many seconds to fail."""
     before = datasets.config.HF_HUB_OFFLINE
     datasets.config.HF_HUB_OFFLINE = before or offline
     try:
@@ -249,7 +249,7 @@ def is_remote(path: str) -> bool:
 
 
 def name_in(address: str) -> str:
-    """The last part of an address, without a query.
+    """The last part of an address, without its query.
 
     Example:
         >>> name_in("https://example.org/a/table.csv?raw=1")
@@ -263,7 +263,7 @@ def name_in(address: str) -> str:
 
 
 def read_remote(address: str) -> bytes:
-    """The content of a remote file.
+    """Read the content of a remote file.
 
     Args:
         address: such as "s3://bucket/table.parquet", "hf://datasets/OWNER/NAME/table.csv" or "https://...".
@@ -287,6 +287,6 @@ def read_remote(address: str) -> bytes:
     except FileNotFoundError as error:
         shown = without_passwords(address)
         raise InputError(f"there is no file {shown!r}; check the address") from error
-    except Exception as error:  # every protocol has errors of its own
+    except Exception as error:  # each protocol raises its own errors
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(without_passwords(f"{address!r} cannot be read: {reason}")) from error

@@ -12,20 +12,20 @@ _BoolMatrix = Bool[np.ndarray, "B D"]
 
 
 def n_subsets(n_tokens: _Integers, size: _Integers, limit: int) -> _Integers:
-    """The number of subsets of a size, C(n, M), if it is at most `limit`, otherwise 0; shape (B,).
+    """C(n, M), the number of subsets of a size, or 0 if it exceeds `limit`; shape (B,).
 
     Example:
         >>> n_subsets(np.array([5, 5, 100]), np.array([2, 5, 50]), 32).tolist()
         [10, 1, 0]
     """
-    few = n_tokens <= limit  # more than `limit` tokens have more than `limit` subsets, except for all of them
+    few = n_tokens <= limit  # n > limit tokens have n or more subsets of every size but n
     counts = _binomials(limit)[np.where(few, n_tokens, 0), np.where(few, size, 0)]
     return np.where(few, counts, (size == n_tokens) & (limit > 0))
 
 
 @cache
 def _binomials(limit: int) -> Int64[np.ndarray, "n m"]:
-    """C(n, m) if it is at most `limit`, otherwise 0, for n and m from 0 to `limit`."""
+    """C(n, m), or 0 if it exceeds `limit`, for n and m from 0 to `limit`."""
     span = range(limit + 1)
     counts = np.array([[math.comb(n, m) for m in span] for n in span], dtype=np.int64)
     counts[counts > limit] = 0
@@ -33,7 +33,7 @@ def _binomials(limit: int) -> Int64[np.ndarray, "n m"]:
 
 
 def listed_subsets(n_tokens: _Integers, size: _Integers, limit: int) -> Int64[np.ndarray, "B limit"]:
-    """Every subset of a size in lexicographic order; bit j of a number stands for the j-th of n tokens.
+    """List the subsets of a size in lexicographic order; bit j of a number stands for token j of n.
 
     Args:
         limit: the largest number of subsets. Rows with fewer of them end in zeros.
@@ -55,7 +55,7 @@ def _all_listed(limit: int) -> Int64[np.ndarray, "n m limit"]:
 
 
 def subset_of(masked: _BoolMatrix, maskable: _BoolMatrix) -> _Integers:
-    """The masked ones of the maskable tokens as numbers; at most 62 maskable tokens; shape (B,).
+    """Encode masks as numbers, one bit per maskable token, at most 62; shape (B,).
 
     Example:
         >>> subset_of(np.array([[True, False, True]]), np.array([[True, False, True]])).tolist()
@@ -65,7 +65,7 @@ def subset_of(masked: _BoolMatrix, maskable: _BoolMatrix) -> _Integers:
 
 
 def mask_of(subset: _Integers, maskable: _BoolMatrix) -> _BoolMatrix:
-    """The masks of shape (B, D) that these subsets of the maskable tokens stand for.
+    """Decode subsets of the maskable tokens to masks of shape (B, D).
 
     Example:
         >>> mask_of(np.array([3]), np.array([[True, False, True]])).tolist()

@@ -1,4 +1,4 @@
-"""What the threads of a process share: torch's random state, and the hooks of a network."""
+"""Locks for what the threads of a process share: torch's random state and the hooks of networks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ _NETWORKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 @contextmanager
 def seeded(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
-    """Draw from torch's random state with a seed, no other thread meanwhile; the state is left as it was.
+    """Seed torch's random state for this thread alone, and restore the state afterwards.
 
     Args:
         devices: the GPUs whose random state is used, too.
@@ -34,6 +34,6 @@ def seeded(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
 
 @contextmanager
 def alone_with(network: Any) -> Iterator[None]:
-    """Call a network whose hooks or configuration a call changes, no other thread meanwhile."""
+    """Hold a lock on a network while a call changes its hooks or configuration."""
     with _NETWORKS.setdefault(network, RLock()):
         yield

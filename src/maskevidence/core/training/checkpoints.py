@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, written atomically, with everything that a training needs to resume."""
+"""Checkpoints: one safetensors file, written atomically, from which training resumes exactly."""
 
 import json
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from torch import Tensor
 from maskevidence import __version__
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.files import reading, write_atomic
+from maskevidence.core.support.provenance import differences
 
 _FORMAT = 1
 FILE = "checkpoint.safetensors"
@@ -19,10 +20,10 @@ _TENSOR, _TUPLE, _ITEMS = "__tensor__", "__tuple__", "__items__"
 
 
 def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapping[str, Any]) -> Path:
-    """Write `checkpoint.safetensors` into a folder; an older one stays until the new one is complete.
+    """Write `checkpoint.safetensors` into a folder; the old file stays until the new one is complete.
 
     Args:
-        settings: what identifies the training: only a training with equal settings can resume.
+        settings: the settings of the training; only a training with equal settings can resume.
         state: nested dicts, lists and tuples of tensors, numbers, strings and None.
 
     Example:
@@ -44,7 +45,7 @@ def save_checkpoint(folder: str | Path, settings: Mapping[str, Any], state: Mapp
 
 
 def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
-    """Read the checkpoint in a folder; None if there is no checkpoint."""
+    """Read the checkpoint of a folder; None if there is none."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(folder) / FILE
@@ -66,32 +67,19 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
             f"{header.get('format')}; this is {__version__}, format {_FORMAT}: resume with that version, or "
             "start in another folder"
         )
-    different = differences(header["settings"], settings)
-    if different:
-        raise InputError(
-            f"{str(path)!r} belongs to another training ({different}); give another folder, or remove the "
-            "file to start from the beginning"
-        )
+    check_settings(path, header["settings"], settings, "give another folder, or remove it to start again")
     return _decode(header["state"], tensors)
 
 
-def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """How the saved settings differ from these; empty if they are equal.
-
-    Example:
-        >>> differences({"seed": 1, "rates": [0.5]}, {"seed": 2, "rates": (0.5,)})
-        'seed 1 instead of 2'
-    """
-    now = json.loads(json.dumps(dict(ours)))
-    return "; ".join(
-        f"{name} {theirs.get(name)!r} instead of {now.get(name)!r}"
-        for name in [*now, *(name for name in theirs if name not in now)]
-        if theirs.get(name) != now.get(name)
-    )
+def check_settings(path: Path, saved: Mapping[str, Any], settings: Mapping[str, Any], remedy: str) -> None:
+    """Refuse what another training wrote: one with other settings, which were read from JSON."""
+    different = differences(saved, json.loads(json.dumps(dict(settings))))
+    if different:
+        raise InputError(f"{str(path)!r} belongs to another training ({'; '.join(different)}); {remedy}")
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
-    """The same tree with names instead of tensors, in a form for JSON, whose keys can only be strings."""
+    """Replace tensors by names and make all keys strings, for JSON."""
     if isinstance(node, Tensor):
         name = str(len(tensors))
         tensors[name] = node.detach().cpu().contiguous().clone()
@@ -118,7 +106,7 @@ def _decode(node: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def parameter_shapes(model: torch.nn.Module) -> dict[str, str]:
-    """Shape and dtype of each entry of a model's state, which a checkpoint of the model has to match.
+    """Shape and dtype of each entry of a model's state, to compare with a checkpoint.
 
     Example:
         >>> parameter_shapes(torch.nn.Linear(2, 1))

@@ -1,4 +1,4 @@
-"""Train a model that fits in memory: `fit`, a small loop over the optimizers of torch."""
+"""`fit`: train a model in memory with a torch optimizer."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def fit(
     checkpoint_every: int = 10,
     callbacks: Sequence[Callback] = (),
 ) -> History:
-    """Train a model in place by a masked objective, or by its exact likelihood.
+    """Train a model in place by a masked objective or its exact likelihood.
 
     Minibatches, masks and the model's own random numbers (dropout) are functions of the seeds and the step:
     a training that resumes from a checkpoint ends bit by bit where an uninterrupted one does. The global
@@ -117,7 +117,7 @@ def fit(
             raise InputError(f"the optimizer has a learning rate of {group['lr']}; give one above 0")
     like = next(model.parameters())
     data = moments_of(model, x) if isinstance(x, GaussianMoments) else as_tokens(model, x, like)
-    if getattr(model, "columns", ()) is None:  # later data go by name
+    if getattr(model, "columns", ()) is None:  # columns of later data are matched by name
         model.columns = column_names(x)
     test = None if held_out is None else as_tokens(model, held_out, like)
     return TrainingLoop(model, data, test, loss, optimizer, options).run()

@@ -1,4 +1,4 @@
-"""The history of a training: a row per epoch."""
+"""The history of a training, one row per epoch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import capital, count, number, typeset
 from maskevidence.core.support.files import csv_text
 
-_FEWEST_EPOCHS = 10  # of which the best says something
+_FEWEST_EPOCHS = 10  # fewest epochs for a note on the best
 _LABELS = {
     "objective": "objective, mean over the epoch's batches",
     "log_evidence": "log evidence of the training data",
@@ -22,10 +22,10 @@ _LABELS = {
 
 
 class EpochRecord(NamedTuple):
-    """One row of the history; NaN where a value was not requested or is not known."""
+    """One epoch of the history; NaN for values not requested or not known."""
 
-    epoch: int  # 1 for the first
-    # minus the mean loss over the epoch's batches, each before its step, nats per observation
+    epoch: int  # counted from 1
+    # minus the mean loss over the epoch's batches, computed before each step, nats per observation
     objective: float
     log_evidence: float  # mean exact log evidence of the training data after the epoch, nats per observation
     held_out: float  # mean log evidence of the held-out data after the epoch, nats per observation
@@ -36,7 +36,7 @@ Callback = Callable[[EpochRecord, Any], bool | None]
 
 @dataclass(frozen=True, repr=False)
 class History(Shown):
-    """The course of a training, one entry per epoch.
+    """The history of a training, one entry per epoch.
 
     Attributes:
         epoch: shape (n_epochs,); 1, 2, ...
@@ -65,7 +65,7 @@ class History(Shown):
         return len(self.epoch)
 
     def page(self) -> Page:
-        """The first, last and highest values, and their course."""
+        """The first, last and highest values, and the curves."""
         recorded, n = self._recorded(), len(self)
         last = ", ".join(f"{name} {number(float(values[-1]), 3)}" for name, values in recorded.items())
         line = f"History({count(n, 'epoch')}{', last ' + last + ' nats per observation' if n else ''})"
@@ -84,7 +84,7 @@ class History(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence if the best of 10 or more epochs was among the first 5 %, or the last one.
+        """Note if the best of 10 or more epochs was among the first 5 % or was the last.
 
         With a pace, a sentence if training ended before the held-out evidence stood still.
         """
@@ -115,7 +115,7 @@ class History(Shown):
         return {name: column for name, column in values.items() if not np.isnan(column).all()}
 
     def _headline(self) -> str:
-        """The last value that matters most: held out, then the log evidence, then the objective."""
+        """The last held-out evidence, else the last log evidence, else the last objective."""
         recorded, n = self._recorded(), len(self)
         if not recorded:
             return count(n, "epoch")

@@ -1,6 +1,5 @@
-"""The training loop behind `fit`: epochs and steps that a checkpoint can resume exactly."""
+"""The training loop of `fit`, which a checkpoint can resume exactly."""
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -18,6 +17,7 @@ from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.threads import seeded
@@ -32,7 +32,7 @@ _HELD_OUT_MASKS = 8_192  # in all, if each row has 2 to 8
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """How long the loop runs and what it records; the attributes are the arguments of `fit`."""
+    """Settings of the loop, named like the arguments of `fit`."""
 
     epochs: int
     batch_size: int | None
@@ -55,14 +55,14 @@ class LoopOptions:
 
 @dataclass
 class TrainingLoop:
-    """The loop of `fit`, and what a checkpoint of it holds."""
+    """The loop of `fit` and its state, which checkpoints hold."""
 
     model: Any  # the model, trained in place
     data: Tokens | GaussianMoments  # the training data
-    held_out: Tokens | None  # data whose evidence is recorded after each epoch; None for none
-    objective: Objective  # what is minimised
-    optimizer: torch.optim.Optimizer  # takes the steps
-    options: LoopOptions  # how long the loop runs and what it records
+    held_out: Tokens | None  # data whose evidence is computed after each epoch; None for none
+    objective: Objective  # the loss
+    optimizer: torch.optim.Optimizer  # the optimizer
+    options: LoopOptions  # the settings
     records: list[EpochRecord] = field(default_factory=list, init=False)  # the epochs so far
     # the parameters of the best epoch; None without patience
     best: dict[str, Tensor] | None = field(default=None, init=False)
@@ -72,7 +72,7 @@ class TrainingLoop:
     before: float = field(default=math.nan, init=False)
     # the last checkpoint and its epoch; None before the first
     saved: tuple[Path, int] | None = field(default=None, init=False)
-    # where the model was trained, in the order of the epochs
+    # devices of the training, in the order of the epochs
     devices: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class TrainingLoop:
         self.gpus = sorted({p.device.index or 0 for p in self.model.parameters() if p.device.type == "cuda"})
 
     def run(self) -> History:
-        """Train until the last epoch, until patience runs out or until a callback ends it."""
+        """Train until the last epoch, until patience is exhausted or a callback stops."""
         options = self.options
         resumed_from = self._resume()
         self._add_device()
@@ -127,13 +127,13 @@ class TrainingLoop:
         )
 
     def _add_device(self) -> None:
-        """Record the model's device, unless the checkpoint holds the last epoch."""
+        """Record the model's device unless the last epoch is already in the checkpoint."""
         target = device_of(self.model)
         if target is not None and str(target) not in self.devices and len(self.records) < self.options.epochs:
             self.devices.append(str(target))
 
     def _epoch(self, epoch: int) -> EpochRecord:
-        """One pass over the data, and the evidences after it."""
+        """Run one epoch and compute the evidence afterwards."""
         total = 0.0
         self.model.train()
         for batch, (data, share) in enumerate(self._batches(epoch)):
@@ -149,20 +149,20 @@ class TrainingLoop:
         return EpochRecord(epoch + 1, -total, train, self._held_out_evidence())
 
     def _rate(self) -> float:
-        """The learning rate of the next epoch, as a part of the highest, by the held-out evidence so far."""
+        """The learning rate of the next epoch, relative to the highest, from the held-out evidence so far."""
         if self.options.pace is None:
             return 1.0
         return self.options.pace.rate([self.before, *(record.held_out for record in self.records)])
 
     def _forecast(self) -> int:
-        """The number of epochs, or what the pace makes likely."""
+        """The number of epochs, or its forecast by the pace."""
         pace, epochs = self.options.pace, self.options.epochs
         if pace is None or not self.records:
             return epochs
         return min(epochs, pace.forecast([self.before, *(record.held_out for record in self.records)]))
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tokens | GaussianMoments, float]]:
-        """The epoch's batches, each with its share of the observations."""
+        """Yield the batches of an epoch with their shares of the observations."""
         whole = self.batch_size == self.epoch_size == self.n_rows
         if whole or isinstance(self.step_data, GaussianMoments):
             yield self.step_data, 1.0
@@ -175,7 +175,7 @@ class TrainingLoop:
             yield self.step_data[rows], len(rows) / self.epoch_size
 
     def _step(self, data: Tokens | GaussianMoments, epoch: int, step: int) -> float:
-        """Take one step of the optimizer, and return the loss before it."""
+        """Take one optimizer step; return the loss before it."""
 
         def closure() -> Tensor:
             self.optimizer.zero_grad()
@@ -223,7 +223,7 @@ class TrainingLoop:
         )
 
     def _held_out_evidence(self) -> float:
-        """Nats per observation; NaN without held-out data."""
+        """Held-out evidence, nats per observation; NaN without held-out data."""
         with torch.no_grad():
             return math.nan if self.held_out is None else self._evidence(self.held_out)
 
@@ -246,7 +246,7 @@ class TrainingLoop:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def _ended(self) -> str | None:
-        """Why training ends after the last epoch so far; None if it goes on."""
+        """Why training stops now; None if it continues."""
         if self._rate() == 0.0:
             return "the held-out evidence stood still at the lowest learning rate"
         patience = self.options.patience
@@ -255,7 +255,7 @@ class TrainingLoop:
         return f"the held-out evidence was not higher for {patience} epochs"
 
     def _moments_if_sufficient(self) -> Tokens | GaussianMoments:
-        """The moments of complete rows if the steps depend on nothing else, otherwise the data."""
+        """The moments of complete rows if all steps depend on them alone, else the data."""
         if (
             isinstance(self.data, GaussianMoments)
             or not isinstance(self.objective, MaskedObjective)
@@ -298,7 +298,7 @@ class TrainingLoop:
         self.saved = save_checkpoint(self.options.checkpoint, self._settings(), state), len(self.records)
 
     def _resume(self) -> int | None:
-        """Continue from the checkpoint in the folder; its epoch, or None if there is no checkpoint."""
+        """Load the checkpoint in the folder and return its epoch; None without a checkpoint."""
         folder, epochs = self.options.checkpoint, self.options.epochs
         state = None if folder is None else load_checkpoint(folder, self._settings())
         if folder is None or state is None:
@@ -335,10 +335,10 @@ def _description(record: EpochRecord) -> str:
 
 
 def _fingerprint(data: Tokens | GaussianMoments) -> str:
-    """A hash of the data: a checkpoint can be resumed with exactly the same data only."""
-    digest = hashlib.sha256()
-    names = [field.name for field in fields(data) if field.name not in ("text", "position")]  # it has no say
+    """Hash the data; a checkpoint resumes only with exactly the same data."""
+    parts = list[str | np.ndarray]()
+    names = [field.name for field in fields(data) if field.name not in ("text", "position")]  # unused
     for value in (getattr(data, name) for name in names):
         array = value.detach().cpu().contiguous().numpy() if isinstance(value, Tensor) else np.array([value])
-        digest.update(f"{array.shape}{array.dtype}".encode() + (b"" if value is None else array.tobytes()))
-    return digest.hexdigest()[:16]
+        parts += [f"{array.shape}{array.dtype}", *([] if value is None else [array])]
+    return digest(*parts)[:16]

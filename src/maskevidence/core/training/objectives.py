@@ -1,4 +1,4 @@
-"""What `fit` minimises: minus the score of a mask design, the exact likelihood, or a bound on it."""
+"""Objectives of `fit`: minus the score of a mask design, the exact likelihood, or a bound on it."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,23 +30,23 @@ from maskevidence.core.tokens import Tokens
 
 @runtime_checkable
 class Objective(Protocol):
-    """What `fit` minimises: a loss that depends on the model, the data and the step alone."""
+    """A loss for `fit` that depends on model, data and step alone."""
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:
-        """The loss at a step: minus an estimate of the mean log evidence per observation, nats."""
+        """The loss at a step: minus an estimate of the mean log evidence, nats per observation."""
         ...
 
     def settings(self) -> dict[str, Any]:
-        """The objective's name and parameters, as they are written to files."""
+        """The objective's name and parameters, in the form written to files."""
         ...
 
     def check(self, model: Any) -> None:
-        """Raise an InputError if the loss cannot be computed for the model."""
+        """Raise an InputError if the loss cannot be computed for this model."""
         ...
 
 
 class MaskedObjective:
-    """Minus the weighted sum of scores of a mask design: the mean over the observations, in nats.
+    """Minus the weighted sum of scores of a mask design, averaged over observations, nats.
 
         loss = -(1/B) Σ_i Σ_k weight_ik · S_ik,    S_ik = (1/M) Σ_{j masked} log p(x_ij | x_i,visible)
 
@@ -87,7 +87,7 @@ class MaskedObjective:
         self.step = 0
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:
-        """The loss: mean over the observations of minus the weighted sum of scores, nats per observation.
+        """Compute the loss: minus the weighted sum of scores, averaged over observations, nats.
 
         Args:
             model: any `MaskedModel`; if it has `score_orderings`, whole orders are scored at once.
@@ -115,7 +115,7 @@ class MaskedObjective:
         return self._of_tokens(model, tokens, key)
 
     def step_key(self, step: int) -> MaskKey:
-        """What the masks of a step depend on: a seed made from the objective's seed and the step.
+        """The key of a step's masks, with a seed made from the objective's seed and the step.
 
         Example:
             >>> import maskevidence as me
@@ -159,7 +159,7 @@ class MaskedObjective:
         return -total / len(tokens)
 
     def _of_complete_rows(self, model: Any, tokens: Tokens, key: MaskKey) -> Float[Tensor, ""]:
-        """Masks that all rows share: each is drawn once and scored on all rows."""
+        """Score each shared mask on all rows at once."""
         masked, weight = shared_masks(self.design, key, tokens.width)
         total = torch.zeros((), dtype=weight.dtype, device=tokens.values.device)
         for mask, share in zip(masked.to(tokens.values.device), weight.tolist(), strict=True):
@@ -169,7 +169,7 @@ class MaskedObjective:
     def _of_orderings(
         self, model: HasScoreOrderings, tokens: Tokens, key: MaskKey, design: Orderings
     ) -> Float[Tensor, ""]:
-        """All sizes of an order at once; an order's scores sum up to the chain rule along it."""
+        """Score all sizes of an order at once; the scores add up to the chain rule along the order."""
         device = tokens.values.device
         ids, maskable = tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy()
         order, row = (grid.ravel() for grid in np.indices((design.orders, len(ids))))
@@ -182,7 +182,7 @@ class MaskedObjective:
             raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
         if key.masks != "shared":
             raise InputError(
-                "moments do not tell rows apart, so that all rows share their masks; give masks='shared', or "
+                "moments have no single rows, so all rows share their masks; give masks='shared', or "
                 "the rows themselves"
             )
         moments = to_device_of(model, moments_of(model, moments))
@@ -192,7 +192,7 @@ class MaskedObjective:
 
 
 class Likelihood:
-    """Minus the exact log evidence, mean over the observations, which masked training estimates.
+    """Minus the exact log evidence, averaged over observations, which masked training estimates.
 
     Example:
         >>> import maskevidence as me
@@ -202,7 +202,7 @@ class Likelihood:
     """
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:
-        """The loss in nats per observation, for data as `MaskedObjective` takes them; `step` has no say."""
+        """Compute the loss, nats per observation, for data as in `MaskedObjective`; `step` is ignored."""
         self.check(model)
         if isinstance(data, GaussianMoments):
             raise InputError("the likelihood needs rows, but moments were given; give the rows themselves")
@@ -223,7 +223,7 @@ class Likelihood:
 
 
 class Elbo:
-    """Minus the evidence lower bound, mean over the observations: variational inference with `fit`.
+    """Minus the evidence lower bound, averaged over observations, for variational inference.
 
         loss = -(1/B) Σ_i ELBO(x_i),    ELBO(x) = E_q[log p(x, z) - log q(z | x)] <= log p(x)
 
@@ -261,7 +261,7 @@ class Elbo:
         self.step = 0
 
     def __call__(self, model: Any, data: object, *, step: int | None = None) -> Float[Tensor, ""]:
-        """The loss in nats per observation, for data as `MaskedObjective` takes them."""
+        """Compute the loss, nats per observation, for data as in `MaskedObjective`."""
         if step is None:
             step, self.step = self.step, self.step + 1
         self.check(model)
@@ -274,7 +274,7 @@ class Elbo:
         return -bound(tokens, generator=generator, samples=self.samples).mean()
 
     def settings(self) -> dict[str, Any]:
-        """The objective's name, the number of draws and the seed."""
+        """The objective's name, number of draws and seed."""
         name = "importance-weighted" if self.weighted else "elbo"
         return {"objective": name, "samples": self.samples, "seed": self.seed}
 
@@ -296,7 +296,7 @@ class Elbo:
 
 
 def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tensor, Tensor]:
-    """The masks that all complete observations share, (P, D), and the weights of their scores, (P,), float64.
+    """Draw the masks that complete observations share, (P, D), with their weights, (P,), in float64.
 
     Example:
         >>> import maskevidence as me
@@ -304,6 +304,7 @@ def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tenso
         >>> masked.sum(1).tolist(), weight.tolist()
         ([1, 2, 3, 1, 2, 3], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     """
-    first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
+    maskable = np.ones((1, whole_number("n_tokens", n_tokens, 1)), dtype=np.bool_)
+    first = np.zeros(1, dtype=np.int64)
     masks = drawn_masks(design, key, first, maskable)
     return torch.from_numpy(masks.masked()), torch.from_numpy(masks.weight)

@@ -1,4 +1,4 @@
-"""A learning rate that falls where the held-out evidence stands still."""
+"""A learning rate schedule that lowers the rate when the held-out evidence stops rising."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from maskevidence.core.errors import InputError
 
 @dataclass(frozen=True)
 class Pace:
-    """How far the learning rate falls, by the held-out evidence after each epoch.
+    """Lower the learning rate when the held-out evidence stops rising.
 
     After some epochs without a higher held-out evidence, training goes on from the best parameters at a lower
     learning rate: too high a rate is left after a few epochs, and a fit that still gains takes more of them.
@@ -17,8 +17,8 @@ class Pace:
 
     Args:
         patience: epochs without a higher held-out evidence before the rate falls.
-        factor: by which it falls.
-        lowest: the lowest rate, as a part of the highest.
+        factor: the factor by which the rate falls.
+        lowest: the lowest rate, relative to the highest.
 
     Raises:
         InputError: a patience below 1, or a factor or lowest rate outside (0, 1).
@@ -38,16 +38,16 @@ class Pace:
             raise InputError(f"{self}; give a patience of 1 or more, a factor and a lowest rate in (0, 1)")
 
     def rate(self, held_out: Sequence[float]) -> float:
-        """The learning rate after these held-out evidences, as a part of the highest; 0 at the end.
+        """The learning rate after these held-out evidences, relative to the highest; 0 at the end.
 
         Args:
-            held_out: before the first epoch and after each.
+            held_out: the held-out evidence before the first epoch and after each epoch.
         """
         rate, _ = self._fallen(held_out)
         return rate if rate >= self.lowest else 0.0
 
     def forecast(self, held_out: Sequence[float]) -> int:
-        """The epochs after which training is likely to end: the rate goes on falling as often as so far.
+        """Forecast the number of epochs, if the rate keeps falling as often as so far.
 
         Example:
             >>> Pace().forecast([-9.0, *range(10)]), Pace().forecast([-9.0, *range(10), 0.0, 0.0])
@@ -58,8 +58,8 @@ class Pace:
         return n + math.ceil(left * max(self.patience, n / (fallen + 2)))
 
     def _fallen(self, held_out: Sequence[float]) -> tuple[float, int]:
-        """The rate, however low, and how often it has fallen."""
-        rate, fallen, best, last = 1.0, 0, 0, 0  # the best place, and where the rate fell last
+        """The rate, ignoring the lowest allowed, and the number of times it has fallen."""
+        rate, fallen, best, last = 1.0, 0, 0, 0  # epochs of the best evidence and of the last fall
         for k in range(1, len(held_out)):
             if held_out[k] > held_out[best]:
                 best = k

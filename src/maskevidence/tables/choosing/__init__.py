@@ -1,1 +1,1 @@
-"""Which model of rows: selection by held-out evidence."""
+"""Choose a model of rows by held-out evidence."""

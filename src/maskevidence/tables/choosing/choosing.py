@@ -2,10 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -27,9 +27,10 @@ from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
-from maskevidence.core.support.checks import some_of, whole_number
+from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.support.spread import varies, with_values
 from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
@@ -44,6 +45,7 @@ from maskevidence.tables.by_name import (
 )
 from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
+from maskevidence.tables.fitting import declared
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
 from maskevidence.tables.network.columns import (
     MIXED,
@@ -57,15 +59,15 @@ from maskevidence.tables.network.masked_network import MaskedNetwork
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
-_MOST_FILLED = 1_000  # known values of a column that are hidden and filled
-_ROUNDING = 1e-9  # a difference that rounding can feign
+_MOST_FILLED = 1_000  # known values per column to hide and fill
+_ROUNDING = 1e-9  # differences below this may be rounding
 
 _Rows = Float64[np.ndarray, "N D"]
 Held = Int64[np.ndarray, "_"]
 
 
 class _Word(NamedTuple):
-    """A candidate before it is fitted: its family, and K; None for a family without components."""
+    """A candidate before its fit: its family and K, or None for a family without components."""
 
     family: str
     k: int | None
@@ -74,60 +76,59 @@ class _Word(NamedTuple):
         return self.family if self.k is None else f"{self.family}:{self.k}"
 
     def build(self, width: int) -> TableModel:
-        """A new model for this number of columns."""
+        """Build a new model for `width` columns."""
         build, _ = parse_model(str(self))
         assert build is not None
         return build(width)
 
     def example(self, width: int) -> TableModel:
-        """A small model of the family, for what all its models have in common."""
+        """Build a small model of the family, to ask for properties that all its models share."""
         return self.build(width) if is_network(self.family) else self._replace(k=self.k and 1).build(2)
 
 
 class _Scores(NamedTuple):
-    """What is known of a candidate after some folds."""
+    """A candidate's scores over the folds fitted so far."""
 
     n_parameters: int  # free parameters of its models
-    # the log evidence of each row in closed form or as an integral, NaN where it is not known
+    # log evidence of each row, in closed form or as an integral; NaN where unknown
     by_row: Float64[np.ndarray, " N"]
-    estimates: list[EvidenceEstimate]  # of each fold, if it is scored by masks
+    estimates: list[EvidenceEstimate]  # one per fold, if scored by masks
     fit_notes: tuple[str, ...]  # of the first fold
-    errors: list[float]  # of the integrals of each fold, if they are beside numbers by masks
-    models: list[TableModel]  # of each fold, if the table has holes
+    errors: list[float]  # one per fold: errors of the integrals, if the candidate is scored by masks, too
+    models: list[TableModel]  # one per fold, if the table has holes
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is scored, and how."""
+    """The candidates, folds and masks of a selection."""
 
-    table: Table  # N rows of D columns, without columns that do not vary in some fold
+    table: Table  # N rows of D columns that vary in every fold
     words: tuple[_Word, ...]  # the candidates
     folds: tuple[Held, ...]  # the rows of each fold
-    first: Held  # the first copy of each row, which stands for all when rows are scored
+    first: Held  # the first copy of each row; only this copy is scored
     design: MaskDesign | None  # the mask design; None to use the closed form
     key: MaskKey  # of the masks
     names: list[str] | None  # of the columns, if the data have names for them
-    columns: tuple[Column, ...] | None  # kinds of the columns if a network is among the candidates
+    columns: tuple[Column, ...] | None  # the columns' kinds if a network is among the candidates
 
     @property
     def values(self) -> _Rows:
-        """Shape (N, D)."""
+        """The table's values, shape (N, D)."""
         return self.table.values
 
     @property
     def scored(self) -> Held:
-        """The rows that are scored: one of those that are copies of each other."""
+        """The rows to score: of identical rows, only the first."""
         return np.unique(self.first)
 
     def build(self, word: _Word) -> TableModel:
-        """A new model for the columns, of which it sees all rows if it takes words."""
-        model = word.build(len(self.table.columns))
-        model.declare(self.table)
-        model.columns = self.names
-        return model
+        """Build a candidate for the columns; a model that takes words sees all rows first."""
+        return declared(word.build(len(self.table.columns)), self.table, self.names)
 
     def measured(self, model: TableModel, train: _Rows) -> MaskedModel:
-        """The model in the measure of the candidates: beside a network, densities by the mass of cells."""
+        """The model in the common base measure: next to a network, a density is scored by the mass of
+        cells.
+        """
         if self.columns is None or model.base_measure != DENSITY:
             return model
         return CellMass(model, columns_of(train, self.columns))
@@ -146,19 +147,19 @@ def select(
     """Choose a family of models and its number of components by held-out evidence.
 
     The rows are divided at random into folds. Every candidate is fitted to all folds but one and scored on
-    the rows of that one, so that every row is held out once. The choice is the candidate with the highest
-    log evidence of the held-out rows. Copies of a row are in one fold, and are scored once.
+    the rows of that fold, so that every row is held out once. The choice is the candidate with the highest
+    log evidence of the held-out rows. Copies of a row are in one fold and scored once.
 
-    The candidates are also compared on the same rows, pair by pair: `smallest` is the one with the fewest
-    parameters among those that no other candidate beats, and its `behind` is what it gives up. The tests of
-    all pairs hold together: the probability that a model which is as good as any is called worse is about
-    5 % at most. That holds for these fits: another seed moves the log evidence of a network, by .14 to .29
-    nats where it was measured, which the tests do not see.
+    All pairs of candidates are compared on the same rows. `smallest` is the candidate with the fewest
+    parameters that no other candidate beats; its `behind` is the evidence it gives up. The tests of all pairs
+    are simultaneous: the probability that any of the best models is called worse is at most about 5 %. The
+    tests do not cover the randomness of the fits: another seed moved the log evidence of a network by .14 to
+    .29 nats where we measured it.
 
-    The log evidence of a row is that of the closed form if every candidate has one. Otherwise, and if a
-    design is given, the area under the curve estimates it, with the same masks for all candidates; intervals
-    are then wider by what the approximate areas of "bernoulli-pca" are off their integrals. Beside a
-    network, densities of numbers are scored by the mass of the network's cells (`me.models.CellMass`).
+    If every candidate has a closed form, rows are scored by it. Otherwise, or if a design is given, the area
+    under the curve is the estimate, with the same masks for all candidates; the intervals of "bernoulli-pca"
+    are widened by the difference between its approximate areas and its integrals. Next to a network,
+    densities of numbers are scored by the mass of the network's cells (`me.models.CellMass`).
 
     Args:
         data: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Rows without any
@@ -209,8 +210,8 @@ def select(
     model = plan.build(best).fit(plan.values)
     if len(ranked) > 2:
         notes.append(
-            f"the comparisons of all pairs hold together at {100 * LEVEL:.0f} % (step-down Bonferroni over "
-            "the pairs of candidates that are not yet beaten)"
+            f"the comparisons of all pairs are simultaneous at {100 * LEVEL:.0f} % (step-down Bonferroni "
+            "over the pairs of candidates that are not yet beaten)"
         )
     return Selection(
         candidates=ranked,
@@ -228,7 +229,7 @@ def select(
 
 
 def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
-    """For each column with holes, how well models of the other folds fill known values, 1,000 at most."""
+    """Hide up to 1,000 known values of each column with holes, and fill them by models of the other folds."""
     fills, rng = {}, np.random.default_rng(plan.key.seed)
     for j in np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist():
         known, name = np.flatnonzero(~np.isnan(plan.values[:, j])), plan.table.columns[j]
@@ -252,10 +253,10 @@ def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
 
 
 def _numbers(components: int | str | Sequence[int]) -> list[int]:
-    """Numbers of components, of which a word of the command line may stand for several."""
+    """Numbers of components from a number, several numbers, or a word such as "1-20"."""
     if isinstance(components, str):
         components = parse_components(components)
-    numbers = [components] if isinstance(components, SupportsIndex) else components
+    numbers = components if isinstance(components, Iterable) else [components]
     return [whole_number("components", number) for number in numbers]
 
 
@@ -267,11 +268,11 @@ def _plan(
     design: MaskDesign | None,
     key: MaskKey,
 ) -> tuple[_Plan, list[str]]:
-    """What is scored, and notes on what is left out."""
+    """Plan the selection; the notes say which rows, columns and candidates are left out."""
     table = as_table(data)
     words = candidates(families, components)
     values, columns = table.values, table.columns
-    given = table.take(np.flatnonzero(~np.isnan(values).all(axis=1)))
+    given = table.take(np.flatnonzero(with_values(values)))
     values = given.values
     table = replace(given, ids=np.arange(len(values)), labels=None)
     examples = [word.example(len(columns)) for word in words]
@@ -282,17 +283,17 @@ def _plan(
     if not 2 <= folds <= len(values):
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
     held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
-    # a table has them among its own notes
+    # a `Table` already has these notes
     notes = [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
     if not all(example.keeps_units for example in examples):
-        varies = varying_columns(values, held)
-        if not varies.all():
-            names = ", ".join(name for name, varying in zip(columns, varies, strict=True) if not varying)
+        kept = varying_columns(values, held)
+        if not kept.all():
+            names = ", ".join(name for name, other in zip(columns, kept, strict=True) if not other)
             notes.append(f"left out columns that do not vary in all folds: {names}")
-        values, columns = values[:, varies], tuple(np.array(columns)[varies].tolist())
-        empty = np.isnan(values).all(axis=1) if values.size else np.ones(len(values), dtype=bool)
-        if empty.any():
-            place = given.place(int(np.flatnonzero(empty)[0]))
+        values, columns = values[:, kept], tuple(np.array(columns)[kept].tolist())
+        some = with_values(values)
+        if not some.all():
+            place = given.place(int(np.argmin(some)))
             raise InputError(f"{place} has no value in a column that varies; leave it out")
     words, left_out = _possible(words, values.shape[1], len(values) - max(map(len, held)))
     if left_out:
@@ -325,7 +326,7 @@ def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[Tab
         example.declare(table)
     measures = {example.base_measure for example in examples}
     network = next((example for example in examples if isinstance(example, MaskedNetwork)), None)
-    if network is not None and MIXED not in measures:  # numbers alone have the measure of cells
+    if network is not None and MIXED not in measures:  # without words, numbers have the measure of cells
         measures = measures - {DENSITY} | {network.base_measure}
     if len(measures) > 1:
         raise InputError(
@@ -342,7 +343,9 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
         ['gaussian', 'ppca:1', 'ppca:2', 'ppca:7']
     """
     if not isinstance(families, str | Sequence) or not all(isinstance(name, str) for name in families):
-        raise InputError(f"families={families!r}; give words such as 'gaussian' or ['ppca', 'masked-net']")
+        raise InputError(
+            f"families={in_short(families)}; give words such as 'gaussian' or ['ppca', 'masked-net']"
+        )
     names = families.split(",") if isinstance(families, str) else list(families)
     words: list[_Word] = []
     for name in (name.strip() for name in names):
@@ -363,17 +366,12 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
 
 
 def varying_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
-    """Which columns have two different values among the rows of every fit."""
-    varies = np.ones(values.shape[1], dtype=bool)
-    for rows in held:
-        train = np.delete(values, rows, axis=0)
-        low = np.where(np.isnan(train), np.inf, train).min(axis=0)
-        varies &= np.where(np.isnan(train), -np.inf, train).max(axis=0) > low
-    return varies
+    """Which columns have at least two different values in the training rows of every fold."""
+    return np.all([varies(np.delete(values, rows, axis=0)) for rows in held], axis=0)
 
 
 def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[_Word, ...], str]:
-    """The candidates that the columns and the rows allow, and the others by name."""
+    """Split off the candidates with too many components for the columns and rows; name them."""
     largest = min(width, n_rows) - 1
     kept = tuple(word for word in words if word.family not in LOW_RANK or (word.k or 0) <= largest)
     out = [str(word) for word in words if word not in kept]
@@ -381,7 +379,9 @@ def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[
 
 
 def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
-    """The scores of every candidate, those that cannot be fitted, and how many fits did not converge."""
+    """Fit and score all candidates: their scores, the failed ones, and the number of fits that did not
+    converge.
+    """
     scores: dict[_Word, _Scores] = {}
     failed: dict[_Word, str] = {}
     holes = bool(np.isnan(plan.values).any())
@@ -418,7 +418,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
 
 
 def _integrate(model: BernoulliPCA, tokens: Tokens, scores: _Scores, rows: Held) -> None:
-    """Add what the approximate numbers of some rows stand for, with its error, if it can be known."""
+    """Add the exact integrals of the fold's rows and their error, if the quadrature succeeds."""
     try:
         integral = model.integrate(tokens)
     except NumericalError:
@@ -430,7 +430,7 @@ def _integrate(model: BernoulliPCA, tokens: Tokens, scores: _Scores, rows: Held)
 def _fits(
     plan: _Plan, train: _Rows, failed: dict[_Word, str], advance: Advance, of_fold: str
 ) -> Iterator[tuple[_Word, TableModel]]:
-    """The candidates fitted to some rows; those that cannot be are added to `failed`."""
+    """Fit the candidates one by one; record those that fail in `failed`."""
     for family in dict.fromkeys(word.family for word in plan.words):
         words = sorted((word for word in plan.words if word.family == family), key=lambda word: word.k or 0)
         chain = None
@@ -440,7 +440,7 @@ def _fits(
             advance(0, f"fits: {word}, {of_fold}")
             try:
                 yield word, plan.build(word).fit(train) if chain is None else next(chain)
-            except (NumericalError, StopIteration) as error:  # a chain that has failed has ended
+            except (NumericalError, StopIteration) as error:  # a failed chain has ended
                 failed.setdefault(word, str(error) or "see the number of components before")
             advance(1)
 
@@ -452,7 +452,7 @@ def _note_on_failures(failed: Mapping[_Word, str]) -> str:
 
 
 def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Mapping[str, Kind]]:
-    """The candidates with their comparisons, the highest evidence first, and the kinds of their numbers."""
+    """Candidates with their comparisons, highest evidence first, and the kind of each number."""
     between: Callable[[str, str], Difference]
     kinds: dict[str, Kind]
     behind: tuple[Difference, ...] = ()
@@ -498,7 +498,9 @@ def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candida
 
 
 def _widened(comparison: Comparison, off: Mapping[str, float], first: str, second: str) -> Difference:
-    """The difference of two candidates, wider by what approximate numbers are off where that is known."""
+    """The difference of two candidates, with its interval widened by the known error of approximate
+    numbers.
+    """
     error = sum(off.get(name, 0.0) for name in (first, second))
     known = None if math.isnan(error) else error
     return replace(comparison.between(first, second), n_pairs=1, integral_error=known)
@@ -509,12 +511,12 @@ def _by_rows(by_row: Mapping[str, Float64[np.ndarray, " N"]], first: str, second
 
 
 def beaten_candidates(ranked: Sequence[str], between: Callable[[str, str], Difference]) -> dict[str, str]:
-    """For each candidate that another one beats, the name of that other.
+    """Map each beaten candidate to a candidate that beats it.
 
-    A round compares all pairs of the K candidates that are left, each at the level
-    1 - 0.05 / (K (K - 1)/2), and drops the beaten ones. The rounds end when no candidate is beaten. A
-    comparison with the best candidate alone would not do: if its evidence rests on a few rows, its error is
-    large, and it cannot beat a candidate that others, with small errors, do beat.
+    A round compares all pairs of the K remaining candidates, each at the level 1 - 0.05 / (K (K - 1)/2), and
+    drops the beaten ones. The rounds end when no candidate is beaten. Comparing with the best candidate alone
+    would not suffice: if its evidence rests on a few rows, its error is large, and it cannot beat a candidate
+    that others with small errors do beat.
 
     Source:
         Hansen, Lunde and Nason (2011), The Model Confidence Set, with Bonferroni's level after Holm (1979).
@@ -541,7 +543,7 @@ def beaten_candidates(ranked: Sequence[str], between: Callable[[str, str], Diffe
 
 
 def _pooled(plan: _Plan, word: _Word, estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:
-    """The estimate of all rows from those of the folds."""
+    """Join the estimates of the folds into one estimate of all rows."""
     assert plan.design is not None
     table = ScoreTable.join([estimate.scores for estimate in estimates])
     model = plan.measured(plan.build(word), plan.values)

@@ -30,7 +30,7 @@ COLUMNS = (
     *("model", "n_components", "n_parameters", "log_evidence", "mask_se", "data_se"),
     *("behind", "behind_se", "beaten_by"),
 )
-_MOST_ROWS, _MOST_DRAWN = 24, 12  # candidates in the table, and in the picture below it
+_MOST_ROWS, _MOST_DRAWN = 24, 12  # candidates listed in the table, and drawn in the picture
 _Z = 1.96
 _FAR = 30
 _DATA, _MASKS = "95 % interval, data", "95 % interval, masks"
@@ -40,18 +40,18 @@ _DATA, _MASKS = "95 % interval, data", "95 % interval, masks"
 class Candidate:
     """A model that `select` may choose."""
 
-    name: str  # its word, such as "ppca:3"
+    name: str  # the MODEL word, such as "ppca:3"
     family: str  # the part of the word before the colon
     n_components: int | None  # K; None for a model without components
     n_parameters: int  # free parameters
     log_evidence: float  # mean over the observations, each held out once, nats
-    mask_se: float | None  # Monte-Carlo standard error of the masks; 0 if the log evidence has a closed form
-    data_se: float | None  # sampling standard error of the observations
-    behind: Difference | None  # the candidate with the highest evidence minus this one; None for that one
-    beaten_by: str | None  # the name of the candidate that is better beyond doubt; None if none is
+    mask_se: float | None  # standard error due to the masks; 0 for a closed form
+    data_se: float | None  # standard error due to the sample of observations
+    behind: Difference | None  # the best candidate minus this one; None for the best
+    beaten_by: str | None  # a candidate that is significantly better, or None
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON."""
+        """The fields as JSON values."""
         names = (
             "name",
             "family",
@@ -67,11 +67,11 @@ class Candidate:
 
 
 class Fill(NamedTuple):
-    """How well models of other folds fill known values of a column that are hidden one at a time."""
+    """How well models of the other folds fill hidden known values of a column."""
 
     holes: int  # missing values of the column
-    quality: float  # root mean square error; of words, the share filled right
-    without: float  # the same of the column's mean, or of the most frequent word
+    quality: float  # root mean square error; for words, the share filled right
+    without: float  # the same quality for filling by the column's mean or most frequent word
     words: bool  # whether the column holds words
 
 
@@ -82,8 +82,8 @@ class Selection(Shown):
     Attributes:
         candidates: by their log evidence, the highest first.
         model: the chosen model, fitted to all rows.
-        kind: what the number of the chosen model is; see `EvidenceEstimate.kind`.
-        base_measure: what they are relative to; beside a network the mass of each cell over its step.
+        kind: of the chosen model's number; see `EvidenceEstimate.kind`.
+        base_measure: the measure of all numbers; with a network, the mass of each cell over its step.
         n_observations: the number of rows, each of which was held out once.
         folds: the number of parts into which the rows were divided.
         design: name and parameters of the mask design; None if the log evidence has a closed form.
@@ -118,16 +118,16 @@ class Selection(Shown):
 
     @property
     def smallest(self) -> Candidate:
-        """The candidate with the fewest parameters among those that no other one beats.
+        """The candidate with the fewest parameters among those that no other candidate beats.
 
-        It cannot be told apart from the chosen one; its `behind` is what it gives up. A candidate whose
-        order with the chosen one proves nothing is not among them.
+        It is not told apart from the chosen one; its `behind` is the evidence it gives up. Candidates whose
+        order with the chosen one proves nothing are excluded.
         """
         near = (each for each in self.candidates if each.beaten_by is None and not _unproved(each.behind))
         return min(near, key=lambda each: (each.n_parameters, -each.log_evidence))
 
     def answer(self, write: Write = number) -> str:
-        """The choice, and the smallest model that cannot be told apart from it with what it gives up.
+        """The choice, and the smallest model not told apart from it with the evidence it gives up.
 
         Args:
             write: how to write numbers.
@@ -135,24 +135,24 @@ class Selection(Shown):
         return answer_of_selection(self.to_dict(), write)
 
     def page(self) -> Page:
-        """The answer, the best candidates, and how far each is behind the best one."""
+        """A page with the answer, the best candidates, and their distances from the best one."""
         return page_of_selection(self.to_dict())
 
     def picture(self) -> tuple[Lines | Values, str]:
         """The held-out evidence against the number of components; the choice is marked.
 
-        A family without components is a level line. The intervals for the sampling of the observations are
-        those that all candidates share: models differ by less than these suggest.
+        A family without components is a horizontal line. The intervals show the sampling error of each
+        candidate alone; differences between candidates are known better, because all score the same rows.
         """
         return picture_of_selection(self.to_dict())
 
     def columns(self) -> Columns:
-        """The columns of `to_csv`, by the names of the candidates."""
+        """The columns of `to_csv`, with one row per candidate."""
         rows = list(zip(*self._rows(), strict=True))
         return Columns(dict(zip(COLUMNS[1:], rows[1:], strict=True)), list(rows[0]), COLUMNS[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers in a form for JSON."""
+        """The selection as JSON values."""
         return {
             "choice": self.choice,
             "smallest": self.smallest.name,
@@ -169,7 +169,7 @@ class Selection(Shown):
         }
 
     def to_csv(self) -> str:
-        """One row for each candidate, the best one first."""
+        """One CSV line per candidate, the best first."""
         return csv_text(COLUMNS, self._rows())
 
     def _rows(self) -> list[tuple[Any, ...]]:
@@ -183,11 +183,11 @@ class Selection(Shown):
         return rows
 
 
-_Entry = Mapping[str, Any]  # a candidate, or all of a selection, as `to_dict` gives them
+_Entry = Mapping[str, Any]  # a candidate or a whole selection, as returned by `to_dict`
 
 
 def answer_of_selection(result: _Entry, write: Write = number) -> str:
-    """The choice and the smallest model that cannot be told apart from it, from a selection.json."""
+    """The choice and the smallest model not told apart from it, from a selection.json."""
     name = evidence_name(result["kind"], (result["design"] or {}).get("name", ""))
     closed = " in closed form" if result["design"] is None else ""
     words = f"chosen: {result['choice']}, highest held-out {name}{closed}"
@@ -207,7 +207,7 @@ def answer_of_selection(result: _Entry, write: Write = number) -> str:
 
 
 def page_of_selection(result: _Entry) -> Page:
-    """A selection as a page: for a notebook, and for a report that reads its selection.json."""
+    """Build the page of a selection from its selection.json."""
     candidates = result["candidates"]
     listed = list(candidates[:_MOST_ROWS])
     if _smallest(result) not in listed:
@@ -241,8 +241,8 @@ def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
         rows.append([name, f"{fill['holes']:,}", *of_each])
     title = (
         "Holes: known values were hidden and filled by the chosen model, fitted to the other folds. The root "
-        "mean square error (RMSE), beside that of the column's mean; for words, the share filled right, "
-        "beside that of the most frequent word."
+        "mean square error (RMSE), compared with filling by the column's mean; for words, the share filled "
+        "right, compared with filling by the most frequent word."
     )
     return Table(["column", "holes", "RMSE or share right", "without a model"], rows, title)
 
@@ -270,20 +270,20 @@ def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
 
 
 def below_picture(result: _Entry) -> list[_Entry]:
-    """The candidates that are so far behind that the picture by components would press the others flat."""
+    """The candidates too far behind to be drawn without squashing the others."""
     level = _lowest_drawn(result["candidates"])
     return [each for each in result["candidates"] if each["log_evidence"] < level]
 
 
 def _lowest_drawn(candidates: Sequence[_Entry]) -> float:
-    """The evidence 30 times as far behind the best as three quarters of the candidates are, or the lowest."""
+    """The lowest evidence to draw: 30 times as far behind the best as the third quartile, or the minimum."""
     values = np.array([each["log_evidence"] for each in candidates])
     behind = _FAR * float(np.quantile(values.max() - values, 0.75))
     return float(max(values.min(), values.max() - behind) if behind else values.min())
 
 
 def _window(lines: Sequence[Line], level: float) -> tuple[float, float] | None:
-    """A vertical axis for the points above a level and their bands; None where all points are."""
+    """Limits of the vertical axis that fit the points above `level`, with bands; None if all are above it."""
     if all(line.y.min() >= level for line in lines):
         return None
     drawn = [(line, line.y >= level) for line in lines]
@@ -303,7 +303,7 @@ def _smallest(result: _Entry) -> _Entry:
 
 
 def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
-    """A row of the table, with or without the error of the masks."""
+    """A row of the table; `masks` adds the error of the masks."""
     behind, verdict = "best", "worse" if each["beaten_by"] else "proves nothing" * _proves_nothing(each)
     if each["behind"] is not None:
         error = each["behind"]["standard_error"]
@@ -325,19 +325,19 @@ def _unproved(behind: Difference | None) -> bool:
 
 
 def _proves_nothing(each: _Entry) -> bool:
-    """Whether the order of a candidate that is not beaten and the best one proves nothing."""
+    """Whether a candidate is unbeaten and has the verdict "proves nothing"."""
     behind = each["behind"]
     return not each["beaten_by"] and behind is not None and behind.get("verdict") == "proves nothing"
 
 
 def _worse(each: _Entry) -> str:
-    """Behind the best, or worse than another candidate: what a candidate that is beaten is called."""
+    """The label of a beaten candidate: behind the best, or worse than another candidate."""
     ends = each["behind"]["interval_95"]
     return "behind" if ends is not None and ends[0] > 0 else "worse than another candidate"
 
 
 def _distances(listed: Sequence[_Entry]) -> Values:
-    """How far candidates are behind the best one, which comes first."""
+    """How far each candidate is behind the best, which comes first."""
     values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
     for each in listed[1:]:
         group, number = (_worse(each), 1) if each["beaten_by"] else ("not told apart from the best", 0)
@@ -351,7 +351,7 @@ def _distances(listed: Sequence[_Entry]) -> Values:
 
 
 def _line(candidates: Sequence[_Entry], family: str, sizes: Sequence[int], number: int) -> Line:
-    """A family over its numbers of components, or the level of a model without components."""
+    """A family's evidence by number of components; a horizontal line for a family without components."""
     members = [each for each in candidates if each["family"] == family]
     members = sorted(members, key=lambda each: each["n_components"] or 0)
     if members[0]["n_components"] is None:
@@ -368,7 +368,7 @@ def _line(candidates: Sequence[_Entry], family: str, sizes: Sequence[int], numbe
 
 
 def _value(each: _Entry) -> Value:
-    """The evidence of a candidate with its intervals."""
+    """A candidate's evidence with its intervals."""
     value = each["log_evidence"]
     thin, thick = (
         None if not each[error] else (value - _Z * each[error], value + _Z * each[error])

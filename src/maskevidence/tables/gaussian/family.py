@@ -8,14 +8,14 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
-from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.spread import spreads
-from maskevidence.core.tokens import Tokens, called
+from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel, keeping_dtype
+from maskevidence.tables.gaussian.maximum_likelihood import refuse_constant
 from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 
 
@@ -117,11 +117,8 @@ class GaussianFamily(TableModel):
     def units(
         self, values: Float64[np.ndarray, "N D"]
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
-        spread = spreads(values)
-        if not spread.all():
-            column = called(self.columns, int(np.argmin(spread)))
-            raise InputError(f"column {column} does not vary; leave it out")
-        return np.nanmean(values, axis=0), spread
+        refuse_constant(values, self.columns)
+        return np.nanmean(values, axis=0), spreads(values)
 
     def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:
         with torch.no_grad():

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Int64, Shaped
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, NumericalError
@@ -16,6 +16,7 @@ from maskevidence.tables.gaussian.maximum_likelihood import check_table, smalles
 from maskevidence.tables.gaussian.missing_values import fit_full
 from maskevidence.tables.gaussian.orderings import scores_of_one_order, scores_of_own_orders
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
+from maskevidence.tables.gaussian.smaller_block import Given, given_visible, unique_rows
 from maskevidence.tables.normal import LOG_2PI, cholesky
 
 _MAX_ELEMENTS = 2**17  # of one batch of D×D matrices: 1 MiB in float64, which fits into the cache
@@ -63,8 +64,7 @@ class Gaussian(GaussianFamily):
                 f"a Gaussian's mean is a tensor of shape (D,), not {mean!r}; n_features= gives D"
             )
         width = len(mean)
-        covariance = torch.eye(width, dtype=dtype) if covariance is None else covariance
-        if covariance.shape != (width, width):
+        if covariance is not None and covariance.shape != (width, width):
             raise InputError(
                 f"the mean has {width} entries, the covariance shape {tuple(covariance.shape)}; "
                 f"give shape ({width}, {width})"
@@ -72,7 +72,8 @@ class Gaussian(GaussianFamily):
         super().__init__(mean)
         self.lower = nn.Parameter(torch.zeros(width, width, dtype=dtype))
         self.log_diagonal = nn.Parameter(torch.zeros(width, dtype=dtype))
-        self._set_covariance(covariance)
+        if covariance is not None:
+            self._set_covariance(covariance)
 
     @property
     def factor(self) -> Float[Tensor, "D D"]:
@@ -94,13 +95,15 @@ class Gaussian(GaussianFamily):
     def fit(
         self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 2_000
     ) -> "Gaussian":
-        """Maximum likelihood, in place: sample moments, or quasi-Newton steps if values are missing (NaN).
+        """Maximum likelihood, in place: sample moments; if values are missing (NaN), EM, or quasi-Newton
+        steps where EM would take more than 40.
 
         Args:
             x: shape (N, D).
             ddof: the covariance of complete data is divided by N - ddof.
-            tolerance: with missing values, the fit ends when 20 iterations change the log evidence (of the
-                data in standard units) by less, relative to its size.
+            tolerance: with missing values, the quasi-Newton fit ends when 20 iterations change the log
+                evidence (of the data in standard units) by less, relative to its size; EM when no entry of
+                the covariance is to change by 0.003 of its root.
             max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
 
         Raises:
@@ -138,39 +141,21 @@ class Gaussian(GaussianFamily):
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """mean_j = Σ_jR Σ_RR⁻¹ (x_R - μ_R), var_j = Σ_jj - Σ_jR Σ_RR⁻¹ Σ_Rj, R the visible tokens.
-
-        Rows with the same pattern of visible tokens share one Cholesky factor.
-        """
-        covariance = self.covariance
-        patterns, pattern_of = unique_rows(visible)
-        if len(patterns) * _MIN_ROWS_PER_PATTERN <= len(visible):
-            mean, variance = torch.zeros_like(centred), torch.zeros_like(centred)
-            for p, pattern in enumerate(patterns):
-                rows = _positions(pattern_of == p)
-                part = _condition(covariance, pattern[None], centred[rows][None])
-                mean, variance = mean.index_put((rows,), part[0][0]), variance.index_put((rows,), part[1])
-            return mean, variance
-        step = _matrices_at_once(self.n_features, centred.device)
-        parts = [
-            _condition(covariance, visible[i : i + step], centred[i : i + step, None])
-            for i in range(0, len(visible), step)
-        ]
-        return torch.cat([m[:, 0] for m, _ in parts]), torch.cat([v for _, v in parts])
+        given = self._given(centred, visible)
+        return given.mean, given.variance
 
     def _log_density(
         self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
     ) -> Float[Tensor, " B"]:
-        patterns, pattern_of = unique_rows(present)
-        covariance = self.covariance
-        log_density = torch.zeros_like(centred[:, 0])
-        for p, pattern in enumerate(patterns):
-            rows, columns = _positions(pattern_of == p), _positions(pattern)
-            factor = cholesky(covariance[columns][:, columns])
-            white = torch.linalg.solve_triangular(factor, centred[rows][:, columns].T, upper=False)
-            constant = -0.5 * len(columns) * LOG_2PI - torch.log(torch.diagonal(factor)).sum()
-            log_density = log_density.index_put((rows,), constant - 0.5 * white.square().sum(0))
-        return log_density
+        """-½ (|R| log 2π + log|Σ_RR| + |L⁻¹ z|²), z the row with conditional means for hidden tokens."""
+        given = self._given(centred, present)
+        filled = torch.where(present, centred, given.mean)
+        white = torch.linalg.solve_triangular(self.factor, filled.T, upper=False)
+        constant = LOG_2PI * present.sum(1).to(centred.dtype) + given.log_determinant
+        return -0.5 * (constant + white.square().sum(0))
+
+    def _given(self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Given:
+        return given_visible(self.factor, centred, visible, 4 * _elements_at_once(centred.device))
 
     def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """Scores of all nested masks of an order, from one Cholesky factor; see `orderings.py`.
@@ -267,23 +252,12 @@ class Gaussian(GaussianFamily):
             self.log_diagonal.copy_(torch.log(torch.diagonal(factor)))
 
 
-def unique_rows(rows: Shaped[Tensor, "B D"]) -> tuple[Shaped[Tensor, "P D"], Int64[Tensor, " B"]]:
-    """The distinct rows of a matrix, and for each row its index among them.
-
-    Example:
-        >>> unique_rows(torch.tensor([[True], [False], [True]]))[1].tolist()
-        [1, 0, 1]
-    """
-    array = rows.cpu().numpy()
-    packed = np.ascontiguousarray(np.packbits(array, axis=1) if array.dtype == np.bool_ else array)
-    as_bytes = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
-    _, first, which = np.unique(as_bytes, return_index=True, return_inverse=True)
-    return rows[torch.from_numpy(first).to(rows.device)], torch.from_numpy(which).to(rows.device)
-
-
 def _matrices_at_once(n_features: int, device: torch.device) -> int:
-    elements = _MAX_ELEMENTS_CUDA if device.type == "cuda" else _MAX_ELEMENTS
-    return max(1, elements // n_features**2)
+    return max(1, _elements_at_once(device) // n_features**2)
+
+
+def _elements_at_once(device: torch.device) -> int:
+    return _MAX_ELEMENTS_CUDA if device.type == "cuda" else _MAX_ELEMENTS
 
 
 def _positions(chosen: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
@@ -294,14 +268,3 @@ def _visible_factor(covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D
     """Cholesky factors of the visible blocks, with the identity for the other tokens."""
     both = visible[:, :, None] & visible[:, None, :]
     return cholesky(torch.where(both, covariance, torch.eye(*covariance.shape).to(covariance)))
-
-
-def _condition(
-    covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"], centred: Float[Tensor, "P b D"]
-) -> tuple[Float[Tensor, "P b D"], Float[Tensor, "P D"]]:
-    """Conditional mean (about the mean) and variance of all tokens given P visible sets, b rows each."""
-    factor = _visible_factor(covariance, visible)
-    between = torch.where(visible[:, :, None], covariance, 0.0)
-    white = torch.linalg.solve_triangular(factor, torch.cat([between, centred.mT], dim=2), upper=False)
-    between, values = white[:, :, : len(covariance)], white[:, :, len(covariance) :]
-    return values.mT @ between, torch.diagonal(covariance) - between.square().sum(1)

@@ -9,6 +9,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.progress import progress
 from maskevidence.tables.gaussian.kernels import MAX_CENTRES, KernelPart, around_rows, check_kernel_table
 from maskevidence.tables.gaussian.maximum_likelihood import DataRows
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk, log_evidence_under
@@ -65,15 +66,16 @@ def best_shrinkage(parts: list[_Fold], shrinkages: tuple[float, ...]) -> tuple[f
     """The shrinkage with the highest evidence of the held-out rows, and the fits to the others with it."""
     highest, best = -np.inf, (shrinkages[0], list[ShrunkFit]())
     starts: Sequence[ShrunkFit | None] = [None] * len(parts)
-    for shrinkage in shrinkages:
-        fits = [
-            fit_shrunk(left, shrinkage, _TOLERANCE, start=start)
-            for (left, _), start in zip(parts, starts, strict=True)
-        ]
-        evidence = sum(log_evidence_under(fit, out) for fit, (_, out) in zip(fits, parts, strict=True))
-        if evidence <= highest:
-            break
-        highest, best, starts = evidence, (shrinkage, fits), fits
+    with progress("shrinkage", len(shrinkages) * len(parts)) as advance:
+        for shrinkage in shrinkages:
+            fits, evidence = list[ShrunkFit](), 0.0
+            for (left, out), start in zip(parts, starts, strict=True):
+                fits.append(fit_shrunk(left, shrinkage, _TOLERANCE, start=start))
+                evidence += log_evidence_under(fits[-1], out)
+                advance(1)
+            if evidence <= highest:
+                break
+            highest, best, starts = evidence, (shrinkage, fits), fits
     return best
 
 

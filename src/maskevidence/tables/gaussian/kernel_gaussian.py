@@ -19,6 +19,8 @@ from maskevidence.tables.gaussian.kernels import KernelPart, Kernels, around_row
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.tables.normal import normal_log_cell, normal_log_density
 
+_MOST_COLUMNS = 3000  # of a fit that chooses its kernels
+_SECONDS = 1.2e-9  # of such a fit, per cube of the columns, on one core
 _SAME_ROW = 1e-10  # squared distance, relative to the sum of squares, below which two rows are one
 
 
@@ -112,7 +114,8 @@ class KernelGaussian(TableModel):
             seed: of the choice of centres, and of the folds of cross-validation.
 
         Raises:
-            InputError: a table that cannot be fitted.
+            InputError: a table that cannot be fitted, or more than 3,000 columns without shrinkage and
+                bandwidth, which takes minutes.
         """
         table = self._table(x)
         check_kernel_table(table, tolerance, max_iterations, self.columns)
@@ -122,6 +125,13 @@ class KernelGaussian(TableModel):
                 "in (0, 1)"
             )
         if shrinkage is None or bandwidth is None:
+            if table.shape[1] > _MOST_COLUMNS:
+                minutes = -(-int(_SECONDS * table.shape[1] ** 3) // 60)
+                raise InputError(
+                    f"{table.shape[1]:,} columns: the choice of shrinkage and bandwidth takes about "
+                    f"{minutes} minutes on one core, and longer with missing values; give both, or at most "
+                    f"{_MOST_COLUMNS:,} columns, or use ppca or factor-analysis"
+                )
             choice = choose_kernels(table, shrinkage=shrinkage, bandwidth=bandwidth, seed=seed)
             shrinkage, bandwidth = choice.shrinkage, choice.bandwidth
         fitted = fit_shrunk(table, shrinkage, tolerance, max_iterations)
@@ -180,17 +190,21 @@ class KernelGaussian(TableModel):
     ) -> Float[Tensor, "b m"]:
         """log p(x_j | x_R) of the masked tokens of a part, or of their cells; 0 for other hidden ones."""
         h = self.bandwidth
-        a = torch.sqrt(1 - h.square())
-        weight = torch.log_softmax(part.log_kernels(h), 1)
+        a, log_kernels = torch.sqrt(1 - h.square()), part.log_kernels(h)[:, None, :]
         wanted = masked[part.rows].gather(1, part.hidden)
         x = self._kernels.centred(values[part.rows], masked[part.rows]).gather(1, part.hidden)
-        residual = torch.where(wanted, x - part.shift, 0.0)[:, :, None] - a * part.moves
-        variance = (h.square() * part.within)[:, :, None].expand_as(residual)
+        residual, variance = torch.where(wanted, x - part.shift, 0.0)[:, :, None], h.square() * part.within
         if step is None:
-            each = normal_log_density(residual, variance)
+            scale = torch.rsqrt(2 * variance)[:, :, None]
+            white = torch.addcmul(residual * scale, part.moves, -a * scale)
+            joint = torch.addcmul(log_kernels, white, white, value=-1)  # without what all kernels share
+            shared = normal_log_density(torch.zeros_like(variance), variance)
         else:
-            each = normal_log_cell(residual, variance, step[part.hidden][:, :, None])
-        return torch.where(wanted, torch.logsumexp(weight[:, None, :] + each, 2), 0.0)
+            wide = (residual - a * part.moves, variance[:, :, None].expand_as(part.moves))
+            joint = log_kernels + normal_log_cell(*wide, step[part.hidden][:, :, None])
+            shared = torch.zeros_like(variance)
+        log_density = torch.logsumexp(joint, 2) - torch.logsumexp(log_kernels, 2) + shared
+        return torch.where(wanted, log_density, 0.0)
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context), nats per observation, shape (B,)."""
@@ -229,10 +243,9 @@ class KernelGaussian(TableModel):
             if part.hidden.shape[1]:
                 weight = self._weights_of_others(tokens, part)
                 expected = part.expected(weight, self.bandwidth)
-                spread = part.variance(expected, weight, self.bandwidth)
-                cells = (part.rows[:, None].expand_as(part.hidden), part.hidden)
-                mean = mean.index_put(cells, (self.gaussian.mean[part.hidden] + expected).to(mean))
-                variance = variance.index_put(cells, spread.to(variance))
+                cells = (part.rows[:, None], part.hidden)
+                mean[cells] = (self.gaussian.mean[part.hidden] + expected).to(mean)
+                variance[cells] = part.variance(expected, weight, self.bandwidth).to(variance)
         return mean, variance
 
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
@@ -248,14 +261,14 @@ class KernelGaussian(TableModel):
                 moves = part.moves.gather(2, kernel[:, None, None].expand(-1, m, 1))[:, :, 0]
                 around = torch.linalg.cholesky(part.inverse) @ normal[part.rows, :m, None]
                 drawn = part.shift + torch.sqrt(1 - h.square()) * moves + h * around[:, :, 0]
-                cells = (part.rows[:, None].expand_as(part.hidden), part.hidden)
-                result = result.index_put(cells, (self.gaussian.mean[part.hidden] + drawn).to(result))
+                result[part.rows[:, None], part.hidden] = (self.gaussian.mean[part.hidden] + drawn).to(result)
         return result
 
     def _weights_of_others(self, tokens: Tokens, part: KernelPart) -> Float[Tensor, "b N"]:
         """The weights of the kernels given the present tokens, without that of the row itself."""
         log_kernels, own = part.log_kernels(self.bandwidth), self._own_kernels(tokens, part)
-        return torch.softmax(log_kernels.index_put(own, log_kernels.new_tensor(-torch.inf)), 1)
+        log_kernels[own] = -torch.inf
+        return torch.softmax(log_kernels, 1)
 
     def _own_kernels(
         self, tokens: Tokens, part: KernelPart

@@ -8,10 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.core.errors import InputError
-from maskevidence.core.tokens import called
 from maskevidence.tables.gaussian.full_covariance import Gaussian
-from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table
+from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table, refuse_constant
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
 from maskevidence.tables.normal import LOG_2PI
 
@@ -47,10 +45,11 @@ class KernelPart(NamedTuple):
 
     def log_kernels(self, bandwidth: Float[Tensor, ""]) -> Float[Tensor, "b N"]:
         """log N(x_R; a c_i, h² Σ_RR) of every kernel, nats."""
-        a = torch.sqrt(1 - bandwidth.square())
-        distance = (self.base - 2 * a * self.cross + a.square() * self.own) / bandwidth.square()
-        n_visible = self.n_features - self.hidden.shape[1]
-        return -0.5 * ((self.log_determinant + 2 * n_visible * torch.log(bandwidth))[:, None] + distance)
+        square = bandwidth.square()
+        a, n_visible = torch.sqrt(1 - square), self.n_features - self.hidden.shape[1]
+        constant = (self.log_determinant + n_visible * torch.log(square))[:, None] + self.base / square
+        log_kernels = torch.addcmul(-0.5 * constant, self.cross, a / square)
+        return torch.addcmul(log_kernels, self.own, -0.5 * (1 - square) / square)
 
     def expected(self, weight: Float[Tensor, "b N"], bandwidth: Float[Tensor, ""]) -> Float[Tensor, "b m"]:
         """The mean of the hidden tokens, about μ, under weights of the kernels that sum to 1."""
@@ -84,21 +83,24 @@ class Kernels(NamedTuple):
         precision = torch.cholesky_inverse(factor)
         pulls = self.centres @ precision
         log_determinant = 2 * torch.log(torch.diagonal(factor)).sum()
-        own = (self.centres * pulls).sum(1)
+        own, by_columns = (self.centres * pulls).sum(1), pulls.T.contiguous()
         counts, n_features = (~visible).sum(1), visible.shape[1]
         for count in torch.unique(counts).tolist():
             where = torch.nonzero(counts == count).flatten()
             for rows in torch.split(where, max(1, _MAX_ELEMENTS // (len(own) * max(1, count)))):
+                if count == n_features:
+                    yield self._nothing_visible(rows, pulls)
+                    continue
                 hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
                 x = self.centred(values[rows], visible[rows])
                 pull = x @ precision
                 factor_hidden = torch.linalg.cholesky(precision[hidden[:, :, None], hidden[:, None, :]])
                 inverse = torch.cholesky_inverse(factor_hidden)
-                pull_hidden, pulls_hidden = pull.gather(1, hidden), pulls.T[hidden]
+                pull_hidden, pulls_hidden = pull.gather(1, hidden), by_columns[hidden]
                 shift = (inverse @ pull_hidden[:, :, None])[:, :, 0]
                 moves = inverse @ pulls_hidden
                 base = (x * pull).sum(1) - (pull_hidden * shift).sum(1)
-                cross = x @ pulls.T - (shift[:, None, :] @ pulls_hidden)[:, 0]
+                cross = torch.baddbmm((x @ by_columns)[:, None], -shift[:, None, :], pulls_hidden)[:, 0]
                 log_block = 2 * torch.log(torch.diagonal(factor_hidden, dim1=1, dim2=2)).sum(1)
                 yield KernelPart(
                     rows,
@@ -113,6 +115,24 @@ class Kernels(NamedTuple):
                     log_determinant + log_block + (n_features - count) * LOG_2PI,
                     n_features,
                 )
+
+    def _nothing_visible(self, rows: Int64[Tensor, " b"], pulls: Float[Tensor, "N D"]) -> KernelPart:
+        """Rows whose tokens are all hidden: kernel i expects a c_i, and all kernels weigh the same."""
+        n_rows, (n_centres, width) = len(rows), self.centres.shape
+        zeros = self.centres.new_zeros(n_rows, n_centres)
+        return KernelPart(
+            rows,
+            torch.arange(width, device=rows.device).expand(n_rows, width),
+            zeros[:, :1],
+            zeros,
+            zeros,
+            self.centres.new_zeros(n_rows, width),
+            self.centres.T.expand(n_rows, width, n_centres),
+            self.gaussian.covariance.expand(n_rows, width, width),
+            pulls,
+            zeros[:, 0],
+            width,
+        )
 
 
 def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarray, " n_centres"]]:
@@ -130,7 +150,4 @@ def check_kernel_table(
 ) -> None:
     """Check that a `KernelGaussian` can be fitted to a table."""
     check_table(table, 0, tolerance, max_iterations, names)
-    spread = np.nanmax(table, axis=0) - np.nanmin(table, axis=0)
-    if not spread.all():
-        column = called(names, int(np.argmin(spread)))
-        raise InputError(f"column {column} is constant, its variance would be 0; leave it out")
+    refuse_constant(table, names)

@@ -60,11 +60,11 @@ def check_table(
 
 
 def refuse_constant(table: DataRows, names: Sequence[str] | None = None) -> None:
-    """Raise an InputError for a column that does not vary, whose noise variance would be 0."""
+    """Raise an InputError for a column that does not vary."""
     spread = spreads(table)
     if not spread.all():
         column = called(names, int(np.argmin(spread)))
-        raise InputError(f"column {column} is constant, its noise variance would be 0; leave it out")
+        raise InputError(f"column {column} does not vary, its variance would be 0; leave it out")
 
 
 class PrincipalAxes(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import NumericalError
+from maskevidence.core.support.progress import progress
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import called
 from maskevidence.tables.gaussian.maximum_likelihood import (
@@ -241,25 +242,13 @@ class FullLikelihood:
         inverse = np.linalg.inv(factor)
         precision = inverse.T @ inverse
         centred = rows.centred(mean)
-        centred_by_precision = centred @ precision
-        log_determinant = 2 * rows.total * np.log(np.abs(diagonal)).sum()
-        filled, of_holes = centred.copy(), np.zeros(width * width)
-        for holes in self._holes:
-            block = precision.ravel()[holes.cells]
-            try:
-                lower = np.linalg.cholesky(block)
-            except np.linalg.LinAlgError:
-                return _NOT_ALLOWED
-            log_determinant += 2 * holes.n_rows @ np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
-            covariance = np.linalg.inv(block)
-            columns = holes.columns[holes.pattern_of]
-            right = np.take_along_axis(centred_by_precision[holes.rows], columns, axis=1)
-            expected = -np.einsum("rhk,rk->rh", covariance[holes.pattern_of], right)
-            filled[holes.rows[:, None], columns] = expected
-            weights = holes.n_rows[:, None, None] * covariance
-            of_holes += np.bincount(holes.cells.ravel(), weights.ravel(), minlength=width * width)
+        try:
+            filled, of_holes, log_determinant = self._expected(centred, precision)
+        except np.linalg.LinAlgError:
+            return _NOT_ALLOWED
+        log_determinant += 2 * rows.total * np.log(np.abs(diagonal)).sum()
         weighted = (filled @ precision) * self._seen
-        inverses = precision @ (rows.total * np.eye(width) - of_holes.reshape(width, width) @ precision)
+        inverses = precision @ (rows.total * np.eye(width) - of_holes @ precision)
         constant = log_determinant + rows.n_seen.sum() * _LOG_2PI
         of_covariance = weighted.T @ weighted - inverses
         gradient = self.point(weighted.T @ rows.weight, of_covariance @ factor)
@@ -269,6 +258,33 @@ class FullLikelihood:
             lambda vector: self._step_of_em(vector, factor),
         )
 
+    def em(self, mean: Vector, covariance: Matrix) -> tuple[Vector, Matrix]:
+        """Mean and covariance after a step of EM: the moments of the rows with what they expect in holes."""
+        rows = self.rows
+        filled, of_holes, _ = self._expected(rows.centred(mean), np.linalg.inv(covariance))
+        shift = rows.weight @ filled / rows.total
+        return mean + shift, (filled.T @ filled + of_holes) / rows.total - np.outer(shift, shift)
+
+    def _expected(
+        self, centred: Float64[np.ndarray, "R D"], precision: Matrix
+    ) -> tuple[Float64[np.ndarray, "R D"], Matrix, float]:
+        """The kept rows with conditional means in holes, the sum of K_MM⁻¹, and that of log|K_MM|."""
+        width, log_determinant = self._width, 0.0
+        centred_by_precision = centred @ precision
+        filled, of_holes = centred.copy(), np.zeros(width * width)
+        for holes in self._holes:
+            block = precision.ravel()[holes.cells]
+            lower = np.linalg.cholesky(block)
+            log_determinant += 2 * holes.n_rows @ np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+            covariance = np.linalg.inv(block)
+            columns = holes.columns[holes.pattern_of]
+            right = np.take_along_axis(centred_by_precision[holes.rows], columns, axis=1)
+            expected = -np.einsum("rhk,rk->rh", covariance[holes.pattern_of], right)
+            filled[holes.rows[:, None], columns] = expected
+            weights = holes.n_rows[:, None, None] * covariance
+            of_holes += np.bincount(holes.cells.ravel(), weights.ravel(), minlength=width * width)
+        return filled, of_holes.reshape(width, width), log_determinant
+
     def _step_of_em(self, gradient: Point, factor: Matrix) -> Point:
         of_mean, of_factor = self.parts(gradient)
         inner = np.tril(factor.T @ of_factor)
@@ -277,6 +293,9 @@ class FullLikelihood:
 
 
 _NO_NOISE = 1e-12  # share of the variance of every column; below it PPCA's likelihood grows without end
+_EM_STEPS = 40  # of EM, before the ascent that is faster where EM is slow
+_TRIED = 8  # steps of EM that tell whether it ends within these
+_STANDS = 3e-3  # of the root of the tolerance: the change of a covariance that is as good as none
 _SINGULAR = float(np.sqrt(np.finfo(np.float64).eps))  # differences below are rounding
 
 
@@ -353,21 +372,56 @@ def fit_full(
     objective = FullLikelihood(rows)
 
     def check(point: Point) -> None:
-        _refuse_singular(objective.parts(point)[1], names)
+        factor = objective.parts(point)[1]
+        _refuse_singular(factor @ factor.T, names)
 
-    width = len(rows.shift)
-    start = objective.point(np.zeros(width), np.diag(np.nanstd((table - rows.shift) / rows.scale, axis=0)))
-    point, n_iterations = maximise(
-        objective, start, np.full(len(start), -np.inf), tolerance, max_iterations, check
-    )
-    mean, factor = objective.parts(point)
-    factor = factor * rows.scale[:, None]
-    return mean * rows.scale + rows.shift, factor @ factor.T, n_iterations
+    start = np.zeros(len(rows.shift)), np.diag(np.nanvar((table - rows.shift) / rows.scale, axis=0))
+    check(objective.point(start[0], np.sqrt(start[1])))
+    by_em = _climb_by_em(objective, *start, tolerance, max_iterations, names)
+    if by_em is None:
+        point = objective.point(start[0], np.sqrt(start[1]))
+        lower = np.full(len(point), -np.inf)
+        point, n_iterations = maximise(objective, point, lower, tolerance, max_iterations, check)
+        mean, factor = objective.parts(point)
+        covariance = factor @ factor.T
+    else:
+        mean, covariance, n_iterations = by_em
+    return mean * rows.scale + rows.shift, covariance * np.outer(rows.scale, rows.scale), n_iterations
 
 
-def _refuse_singular(factor: Matrix, names: Sequence[str] | None) -> None:
+def _climb_by_em(
+    objective: FullLikelihood,
+    mean: Vector,
+    covariance: Matrix,
+    tolerance: float,
+    max_iterations: int,
+    names: Sequence[str] | None,
+) -> tuple[Vector, Matrix, int] | None:
+    """Mean, covariance and the number of steps of EM, if it ends in 40 of them; None as soon as it will not.
+
+    EM ends where the changes that are still to come, a geometric series, sum to less than 0.003 √tolerance in
+    standard units: the log evidence, flat at its maximum, then lacks about the square of it. Where EM is
+    slow, the ascent from its point took as many iterations as from the start.
+    """
+    aim, last = _STANDS * math.sqrt(tolerance), np.inf
+    most = min(_EM_STEPS, max_iterations)
+    with progress("fit", most) as advance:
+        for step in range(1, most + 1):
+            mean, new = objective.em(mean, covariance)
+            change, covariance = float(np.abs(new - covariance).max()), new
+            _refuse_singular(covariance, names)
+            rate, last = min(change / last, 1.0) if last else 0.0, change
+            left = change * rate / (1.0 - rate) if rate < 1.0 else np.inf
+            if step > 1 and left <= aim:
+                return mean, covariance, step
+            if step >= _TRIED and left * rate ** (most - step) > aim:
+                return None
+            advance(1)
+    return None
+
+
+def _refuse_singular(covariance: Matrix, names: Sequence[str] | None) -> None:
     """Stop where the likelihood grows without end, because columns determine each other."""
-    covariance = factor @ factor.T
     smallest = smallest_correlation_eigenvalue(covariance)
     if smallest > _SINGULAR:
         return

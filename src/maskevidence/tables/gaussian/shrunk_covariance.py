@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.tables.gaussian.maximum_likelihood import DataRows, Matrix, Vector
@@ -65,13 +66,13 @@ def fit_shrunk(
         mean, covariance = (start.mean - shift) / scale, start.covariance / np.outer(scale, scale)
     n_iterations, change = 0, np.inf
     while change > tolerance and n_iterations < max_iterations:
-        filled, spread = _expected(x, mean, np.linalg.inv(covariance), groups)
+        filled, spread = _expected(x, mean, covariance, groups)
         mean = filled.mean(0)
         second = ((filled - mean).T @ (filled - mean) + spread) / len(x)
         new = (1.0 - shrinkage) * second + shrinkage * np.eye(width)
         change, covariance = float(np.abs(new - covariance).max()) if groups else 0.0, new
         n_iterations += 1
-    filled, _ = _expected(x, mean, np.linalg.inv(covariance), groups)
+    filled, _ = _expected(x, mean, covariance, groups)
     return ShrunkFit(
         mean * scale + shift,
         covariance * np.outer(scale, scale),
@@ -89,9 +90,14 @@ def log_evidence_under(fitted: ShrunkFit, table: DataRows) -> float:
         -3.2568
     """
     missing = np.isnan(table)
-    precision = np.linalg.inv(fitted.covariance)
     x = np.where(missing, 0.0, table - fitted.mean)
-    log_determinants = len(x) * np.linalg.slogdet(fitted.covariance)[1]
+    root = np.linalg.cholesky(fitted.covariance)
+    log_determinants = 2 * len(x) * np.log(np.diagonal(root)).sum()
+    if not missing.any():
+        white = torch.linalg.solve_triangular(*map(torch.from_numpy, (root, x.T)), upper=False)
+        distance = white.square().sum().item()
+        return float(-0.5 * (x.size * np.log(2 * np.pi) + log_determinants + distance))
+    precision = np.linalg.inv(fitted.covariance)
     distance = ((x @ precision) * x).sum()
     for rows, columns in _holes(missing):
         pull = np.take_along_axis(x[rows] @ precision, columns, axis=1)[:, :, None]
@@ -120,18 +126,19 @@ def _holes(missing: Bool[np.ndarray, "N D"]) -> list[_Holes]:
 
 
 def _expected(
-    x: DataRows, mean: Vector, precision: Matrix, groups: list[_Holes]
+    x: DataRows, mean: Vector, covariance: Matrix, groups: list[_Holes]
 ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "D D"]]:
     """The rows with conditional means for missing values, and the sum of their conditional covariances."""
     width = x.shape[1]
     filled, spread = x.copy(), np.zeros(width * width)
+    precision = np.linalg.inv(covariance) if groups else covariance
     for rows, columns in groups:
         centred = x[rows] - mean
         np.put_along_axis(centred, columns, 0.0, axis=1)
         pull = np.take_along_axis(centred @ precision, columns, axis=1)
-        covariance = np.linalg.inv(precision[columns[:, :, None], columns[:, None, :]])
-        expected = mean[columns] - (covariance @ pull[:, :, None])[:, :, 0]
+        of_holes = np.linalg.inv(precision[columns[:, :, None], columns[:, None, :]])
+        expected = mean[columns] - (of_holes @ pull[:, :, None])[:, :, 0]
         filled[rows[:, None], columns] = expected
         pair = columns[:, :, None] * width + columns[:, None, :]
-        spread += np.bincount(pair.ravel(), weights=covariance.ravel(), minlength=width * width)
+        spread += np.bincount(pair.ravel(), weights=of_holes.ravel(), minlength=width * width)
     return filled, spread.reshape(width, width)

@@ -1,1 +1,1 @@
-"""Linear Bernoulli models, by integration over the latent space."""
+"""Models with a latent space: Bernoulli PCA and VAEs."""

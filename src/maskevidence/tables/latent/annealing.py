@@ -1,4 +1,4 @@
-"""Annealed importance sampling of a latent-variable model's evidence, by Hamiltonian moves."""
+"""Annealed importance sampling of a latent-variable model's evidence, with Hamiltonian moves."""
 
 import math
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from maskevidence.tables.latent.latent_model import LatentModel, StandardRows
 from maskevidence.tables.normal import LOG_2PI
 
 _PILOT_CHAINS = 4
-_PILOT_SEED = 2**32  # added to the seed for the draws of the pilot run
-_ACCEPTED = 0.7  # the acceptance rate that the step sizes aim at
+_PILOT_SEED = 2**32  # added to the seed for the pilot run
+_ACCEPTED = 0.7  # target acceptance rate of the step sizes
 _GAIN = 0.2
 _FIRST_STEP = 0.3
 _STEEPNESS = 4.0
@@ -73,7 +73,7 @@ class Annealing:
 
 
 class _Point(NamedTuple):
-    """The positions of the chains, with log p(x | z) there and its gradient."""
+    """The chains' positions, with log p(x | z) and its gradient."""
 
     z: Tensor
     log_likelihood: Tensor
@@ -81,7 +81,7 @@ class _Point(NamedTuple):
 
 
 class _Path:
-    """The densities between start and posterior for some rows."""
+    """The annealed densities from start to posterior for a batch of rows."""
 
     def __init__(
         self,
@@ -126,7 +126,9 @@ class _Path:
     def move(
         self, at: _Point, beta: float, log_step: Tensor, leapfrog: int, noise: Noise
     ) -> tuple[_Point, Tensor]:
-        """One Hamiltonian move that leaves the density at β invariant: the next point, and P(accept)."""
+        """One Hamiltonian move that leaves the density at β invariant; returns the new point and
+        P(accept).
+        """
         step = torch.exp(log_step)[:, None, None] * self.scale  # in units of the start's scale
         momentum = noise.normal(*at.z.shape[1:])
         before = self.log_density(at, beta) - 0.5 * momentum.square().sum(2)
@@ -147,14 +149,14 @@ class _Path:
         return kept, probability
 
     def start(self, n_chains: int, noise: Noise) -> _Point:
-        """Draws from the start density."""
+        """Draw points from the start density."""
         return self.point(self.mean + self.scale * noise.normal(n_chains, self.model.n_components))
 
 
 def annealed_log_weights(
     model: LatentModel, rows: StandardRows, rule: Annealing, seed: int
 ) -> Float[Tensor, "N chains"]:
-    """Log weights whose exponentials have the expectation p(x_visible)."""
+    """Log weights whose exponentials have mean p(x_visible)."""
     pieces = list(rows.batches(rule.chains, seed))
     pilots = rows.batches(rule.chains, seed + _PILOT_SEED)
     parts = []
@@ -167,7 +169,7 @@ def annealed_log_weights(
 
 
 def _log_step_sizes(path: _Path, rule: Annealing, noise: Noise, advance: Advance) -> list[Tensor]:
-    """The log step size of each row at each inner temperature, found by a pilot run."""
+    """Find the log step size of each row and inner temperature by a pilot run."""
     log_step = torch.full((len(path.x),), math.log(_FIRST_STEP), dtype=path.x.dtype, device=path.x.device)
     log_steps: list[Tensor] = []
     at = path.start(_PILOT_CHAINS, noise)

@@ -14,6 +14,7 @@ from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.noise import KeyedNoise, chosen, row_keys
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.latent import posterior_nodes, refined_integral, shared_nodes
@@ -28,6 +29,16 @@ from maskevidence.tables.latent.quadrature import (
 from maskevidence.tables.latent.refined_integral import MAX_NODES, RefinedIntegral
 from maskevidence.tables.latent.shared_nodes import Decoder
 from maskevidence.tables.normal import divergence_from_prior
+
+_FINEST = 1e-6  # nats, to which `integrate` goes on grids by default
+_FEWEST = 100  # observations that judge the nodes
+
+
+def _tenth(ids: Int64[Tensor, " B"]) -> Int64[Tensor, " b"]:
+    """The positions of a tenth of the observations, chosen by their ids; of 100 at least."""
+    chosen_by = keyed_bits(0, 0, ids.cpu().numpy())
+    first = np.argsort(chosen_by, kind="stable")[: max(_FEWEST, len(chosen_by) // 10)]
+    return torch.from_numpy(np.sort(first)).to(ids.device)
 
 
 class LinearEncoder(nn.Module):
@@ -53,11 +64,11 @@ class LinearEncoder(nn.Module):
 class BernoulliPCA(TableModel):
     """z ~ N(0, I_K), x_j | z ~ Bernoulli(sigmoid(w_j·z + b_j)), independent given z.
 
-    Conditionals and evidence are integrals over z: on a `Grid` that all rows share (K up to 3), by matrix
+    Conditionals and evidence are integrals over z: on a `Grid` shared by all rows (K up to 3), by matrix
     products alone, or by `Importance` sampling from each row's posterior. `log_conditionals`, `log_evidence`
     and training use the current nodes, `integration`. The nodes of a grid define a density, a mixture with
     one component per node, which obeys Eq. 2 exactly but may be far from the integral if posteriors are
-    narrower than the spacing. `integrate` refines the nodes until a tolerance is reached and reports its
+    narrower than the spacing. `integrate` doubles the nodes until a tolerance is reached and reports the
     error; `refine` sets the nodes that reach a tolerance.
 
     Args:
@@ -143,13 +154,13 @@ class BernoulliPCA(TableModel):
         return model
 
     def add_encoder(self, seed: int = 0) -> None:
-        """Give the model a new linear encoder, which the ELBO needs, in place."""
+        """Add a new linear encoder for the ELBO, in place."""
         generator = torch.Generator().manual_seed(whole_number("seed", seed) + 1)
         self.encoder = LinearEncoder(self.n_features, self.n_components, generator).to(self.bias)
 
     @property
     def decoder(self) -> Decoder:
-        """The parameters as the integrals take them."""
+        """The decoder's parameters, W and b."""
         return Decoder(self.loadings, self.bias)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -171,8 +182,8 @@ class BernoulliPCA(TableModel):
     def latent_means(self, tokens: Tokens) -> Float[Tensor, "B K"]:
         """E[z | the present tokens], by importance sampling from each row's posterior, shape (B, K).
 
-        The nodes are those of `integration` if that is `Importance`, and those of `Importance()` otherwise:
-        a grid that all rows share may be too coarse for their posteriors.
+        The nodes are `integration` if it is `Importance`, otherwise `Importance()`: a grid shared by all rows
+        may be too coarse for their posteriors.
 
         Args:
             tokens: B observations.
@@ -189,11 +200,12 @@ class BernoulliPCA(TableModel):
     def integrate(
         self, tokens: Tokens, *, tolerance: float | None = None, most_nodes: int = MAX_NODES
     ) -> RefinedIntegral:
-        """The log evidence to a tolerance, with the number of nodes that it took and its error.
+        """The log evidence to a tolerance, with its error and the number of nodes used.
 
-        The nodes are doubled in each dimension, from those of `Grid()` or of `Importance` sampling on. The
-        error is the largest difference of a log evidence to that with half of the nodes; by importance
-        sampling, where one difference may be small by luck, to a quarter and to other points, too.
+        The nodes are doubled in each dimension, starting from `Grid()` or the current `Importance` rule. The
+        error is the largest change of a log evidence since the last doubling. With importance sampling, where
+        one change may be small by luck, the change over two doublings and the change with other points count
+        as well.
 
         Args:
             tokens: B observations.
@@ -205,7 +217,7 @@ class BernoulliPCA(TableModel):
         """
         rule = Grid() if isinstance(self.integration, Grid) else self.integration
         if tolerance is None:
-            tolerance = 1e-6 if isinstance(rule, Grid) else 1e-2
+            tolerance = _FINEST if isinstance(rule, Grid) else 1e-2
         if not tolerance > 0:
             raise InputError(f"tolerance={tolerance}; give a number of nats above 0, such as 1e-6")
         values = self._binary(tokens, tokens.maskable | tokens.context).double()
@@ -215,10 +227,11 @@ class BernoulliPCA(TableModel):
             return refined_integral.integrate(decoder, rule, tokens, tolerance, most_nodes)
 
     def refine(self, tokens: Tokens, *, tolerance: float = 0.01, most_nodes: int = 2**18) -> str:
-        """Set as many nodes as these tokens need, in place.
+        """Set the number of nodes that these tokens need, in place.
 
         The nodes of each dimension are doubled until the log evidences at them differ from `integrate` by at
-        most the tolerance, on average over the observations.
+        most the tolerance, on average over a tenth of the observations (100 at least, chosen by their ids),
+        two standard errors included. On grids, `integrate` goes to a hundredth of the tolerance.
 
         Args:
             tokens: B observations.
@@ -237,15 +250,21 @@ class BernoulliPCA(TableModel):
             >>> model.refine(model.tokens(model.sample(20)))
             'integrated over 20 latent nodes: log evidence within 1.9e-06 nats of the refined ...'
         """
-        integral = self.integrate(tokens)
+        self._binary(tokens, tokens.maskable | tokens.context)
+        some = tokens[_tenth(tokens.ids)]
+        fine = max(0.01 * tolerance, _FINEST) if isinstance(self.integration, Grid) else None
+        integral = self.integrate(some, tolerance=fine)
         while True:
             with torch.no_grad():
-                off = float((self.log_evidence(tokens).double() - integral.log_evidence).abs().mean())
+                each = (self.log_evidence(some).double() - integral.log_evidence).abs()
+            left_out = math.sqrt(1 - len(some) / len(tokens))
+            off = float(each.mean() + 2 * left_out * each.std(correction=0) / math.sqrt(len(some)))
             n_nodes = self.integration.n_nodes_over(self.n_components)
             if off <= tolerance:
+                of_some = "" if len(some) == len(tokens) else f" on {len(some):,} of {len(tokens):,}"
                 return (
                     f"integrated over {n_nodes:,} latent nodes: log evidence within {off:.2g} nats of the "
-                    f"refined integral (± {integral.error:.1g})"
+                    f"refined integral (± {integral.error:.1g}){of_some}"
                 )
             if 2 * n_nodes > most_nodes:
                 raise NumericalError(
@@ -264,7 +283,7 @@ class BernoulliPCA(TableModel):
         scores = []
         for row in range(len(tokens)):
             n = int(tokens.maskable[row].sum())
-            order = torch.argsort(ranks[row], descending=True)[-n:]  # the token hidden last is seen first
+            order = torch.argsort(ranks[row], descending=True)[-n:]  # hidden last is seen first
             if isinstance(self.integration, Importance):
                 score = self._scores_of_prefixes(tokens[row : row + 1], ranks[row], n)
             else:
@@ -369,7 +388,7 @@ class BernoulliPCA(TableModel):
         return p, p * (1 - p)
 
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
-        """A node z in proportion to its posterior weight, and independent tokens given z."""
+        """Draw z from the nodes by posterior weight, then independent tokens given z."""
         seen, values = tokens.maskable, self._binary(tokens, tokens.maskable)
         noise = KeyedNoise(row_keys(seed, tokens.ids.cpu().numpy(), seen.cpu().numpy()), self.bias)
         uniform = noise.uniform(1)[:, 0]
@@ -391,7 +410,7 @@ class BernoulliPCA(TableModel):
 
     @property
     def n_parameters(self) -> int:
-        """Free parameters: a rotation of z leaves the density as it is; those of the encoder do not count."""
+        """The number of free parameters: minus the rotations of z, and without the encoder."""
         k = self.n_components
         return self.bias.numel() + self.loadings.numel() - k * (k - 1) // 2
 
@@ -418,7 +437,7 @@ class BernoulliPCA(TableModel):
         return Tokens.from_array(self._own_columns(x), dtype=self.bias.dtype).to(self.bias.device)
 
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The values in the model's dtype."""
+        """Check that the cells read are 0 or 1; return them in the model's dtype."""
         self.check_width(tokens.width)
         self.refuse_strange_cells(tokens, read)
         return tokens.values.to(self.bias.dtype)

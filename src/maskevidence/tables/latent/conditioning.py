@@ -1,4 +1,4 @@
-"""How a VAE computes its conditionals: by importance sampling of z given the visible tokens."""
+"""Importance sampling of z given the visible tokens, for a VAE's conditionals."""
 
 import math
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from maskevidence.tables.normal import log_normals, log_standard_normal
 
 
 class WeightedDraws(NamedTuple):
-    """Draws of z with their weights."""
+    """Draws of z for each row, with their weights."""
 
-    decoded: Float[Tensor, "B S D"]  # the decoder's answer at each draw
+    decoded: Float[Tensor, "B S D"]  # the decoder's output at each draw
     log_likelihood: Float[Tensor, "B S D"]  # log p(x_j | z_s), nats
     log_weights: Float[Tensor, "B S"]
 
@@ -34,35 +34,35 @@ class Conditioning(Protocol):
     def weighted_draws(
         self, model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], noise: Noise
     ) -> WeightedDraws:
-        """The draws of each row, for rows in standard units."""
+        """Draw z for each row; rows are in standard units."""
         ...
 
 
 def blank_filled(
     model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
 ) -> Float[Tensor, "B 1 D"]:
-    """The rows with blanks for the tokens that are not visible, shape (B, 1, D)."""
+    """The rows with `blank` in place of tokens that are not visible, shape (B, 1, D)."""
     return torch.where(visible, x, model.blank)[:, None]
 
 
 def filled_by(
     model: LatentModel, z: Float[Tensor, "B n K"], x: Tensor, visible: Tensor, noise: Noise
 ) -> Float[Tensor, "B n D"]:
-    """The rows with draws from p(x | z) for the tokens that are not visible, shape (B, n, D)."""
+    """The rows with tokens that are not visible drawn from p(x | z), shape (B, n, D)."""
     return torch.where(visible[:, None], x[:, None], model.draw(model.decode(z), noise))
 
 
 @dataclass(frozen=True)
 class ImportanceSampling:
-    """p(x_j | x_visible) by draws of z that are weighted with the posterior given the visible tokens.
+    """p(x_j | x_visible) from draws of z, weighted by the posterior given the visible tokens.
 
         p(x_j | x_R) ≈ Σ_s w_s p(x_j | z_s),    w_s ∝ p(x_R | z_s) p(z_s) / r(z_s),    Σ_s w_s = 1
 
-    The proposal r is a mixture. `prior_draws` of the draws come from p(z). The others come in turn from
-    q(z | x) for each of `fills` versions of the row, whose hidden tokens were filled by `steps` steps of
-    encoding and decoding (with 0 steps there is one version, whose hidden tokens are blank). The weight of
-    every draw has the whole mixture in its denominator, so that none exceeds draws / prior_draws times its
-    mean under the prior. The answer is exact in the limit of many draws, whatever the encoder is.
+    The proposal r is a mixture. `prior_draws` of the draws come from p(z). The others come in turn from q(z |
+    x) for each of `fills` versions of the row, whose hidden tokens were filled by `steps` steps of encoding
+    and decoding (with 0 steps there is one version, whose hidden tokens are blank). The weight of every draw
+    has the whole mixture in its denominator, so that no weight exceeds draws / prior_draws times the mean
+    weight under the prior. The result is exact in the limit of many draws for any encoder.
 
     Args:
         draws: number of draws of z, including those from the prior.
@@ -94,7 +94,7 @@ class ImportanceSampling:
     def weighted_draws(
         self, model: LatentModel, x: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], noise: Noise
     ) -> WeightedDraws:
-        """Draws of z given the visible tokens, and log p(x_visible | z) + log p(z) - log r(z) of each.
+        """Draw z given the visible tokens, each with the weight log p(x_visible | z) + log p(z) - log r(z).
 
         The expectation of the weights is p(x_visible).
         """

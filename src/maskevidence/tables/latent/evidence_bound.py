@@ -1,4 +1,4 @@
-"""The importance-weighted bound of a log evidence, its errors, and the collapse of its weights."""
+"""The importance-weighted bound of a log evidence, with its errors and a test for collapsed weights."""
 
 import math
 import warnings
@@ -14,14 +14,14 @@ from maskevidence.core.support.progress import progress
 from maskevidence.tables.latent.conditioning import ImportanceSampling
 from maskevidence.tables.latent.latent_model import LatentModel, StandardRows
 
-_DRAWS_AT_ONCE = 64  # in one call of the networks
-_MIN_SIZE = 2.0  # effective sample size below which one draw has most of the weight
+_DRAWS_AT_ONCE = 64  # per call of the networks
+_MIN_SIZE = 2.0  # if the effective sample size is lower, one draw has most of the weight
 
 
 def importance_log_weights(
     model: LatentModel, rows: StandardRows, samples: int, seed: int
 ) -> Float[Tensor, "N samples"]:
-    """log p(x, z) - log q(z | x) at draws of q(z | x); the expectation of the weights is p(x_visible)."""
+    """log p(x, z) - log q(z | x) at draws from q(z | x); the weights have mean p(x_visible)."""
     parts = []
     with torch.no_grad(), progress("importance sampling", len(rows.values)) as advance:
         for values, visible, noise in rows.batches(_DRAWS_AT_ONCE, seed):
@@ -46,7 +46,7 @@ def effective_sample_size(log_weights: Float[Tensor, "B S"]) -> Float[Tensor, " 
 
 @dataclass(frozen=True)
 class EvidenceBound:
-    """The log of the mean of S weights whose expectation is p(x).
+    """The log of the mean of S weights with expectation p(x).
 
     It is below log p(x) on average; the gap vanishes as S grows.
 
@@ -100,7 +100,8 @@ class EvidenceBound:
     def data_se(self) -> float | None:
         """Sampling standard error of the mean over observations.
 
-        None for a single observation, and if it is not resolved beside the error of the draws.
+        None for a single observation, or if the variance of the draws exceeds the variance between
+        observations.
         """
         if len(self.log_evidence) < 2:
             return None
@@ -121,7 +122,7 @@ class EvidenceBound:
 def warn_if_collapsed(
     sizes: Float64[np.ndarray, " N"], samples: int, share: float, so: str, remedy: str
 ) -> bool:
-    """Warn in one line if the effective sample size is below 2 for more than a share of the observations."""
+    """Warn if the effective sample size is below 2 for more than a share of the observations."""
     collapsed = int((sizes < _MIN_SIZE).sum())
     is_too_many = samples > _MIN_SIZE and collapsed > share * len(sizes)
     if is_too_many:

@@ -1,4 +1,4 @@
-"""What the estimators of conditionals and evidence need: a latent-variable model and rows in its units."""
+"""A latent-variable model, and rows in its standard units."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from maskevidence.core.noise import KeyedNoise, Noise, row_keys
 from maskevidence.tables.latent.networks import Spread, encoded
 
-_MAX_ELEMENTS = 2**22  # of an array over the rows of a batch, their draws and all tokens
+_MAX_ELEMENTS = 2**22  # of an array of a batch's rows, draws and tokens
 
 
 class LatentModel(nn.Module):
@@ -27,18 +27,18 @@ class LatentModel(nn.Module):
 
     @property
     def blank(self) -> float:
-        """The value that replaces a token that is not visible."""
+        """The value in place of a token that is not visible."""
         return float(self.tokens_given_latent.blank)
 
     def encode(
         self, x: Float[Tensor, "*rows D"]
     ) -> tuple[Float[Tensor, "*rows K"], Float[Tensor, "*rows K"]]:
-        """Mean and log scale of q(z | x)."""
+        """Mean and log standard deviation of q(z | x)."""
         mean, log_scale = encoded(self.encoder, x.reshape(-1, self.n_features), self.scale)
         return mean.reshape(*x.shape[:-1], -1), log_scale.reshape(*x.shape[:-1], -1)
 
     def decode(self, z: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows D"]:
-        """The decoder's answer: means in standard units, or logits."""
+        """The decoder's output: means in standard units, or logits."""
         answer: Tensor = self.decoder(z.reshape(-1, self.n_components))
         return answer.reshape(*z.shape[:-1], self.n_features)
 
@@ -49,21 +49,21 @@ class LatentModel(nn.Module):
         return self.tokens_given_latent.log_density(x, decoded)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """Draws x ~ p(x | z)."""
+        """Draw x ~ p(x | z)."""
         return self.tokens_given_latent.draw(decoded, noise)
 
 
 class StandardRows(NamedTuple):
-    """Rows in a model's standard units."""
+    """Rows in the model's standard units."""
 
-    values: Float[Tensor, "N D"]  # `blank` where a token is neither visible nor to be predicted
-    visible: Bool[Tensor, "N D"]  # the tokens that are conditioned on, or whose evidence is wanted
-    ids: Int64[Tensor, " N"]  # the observations' numbers, which key their draws
+    values: Float[Tensor, "N D"]  # `blank` where a token is neither visible nor predicted
+    visible: Bool[Tensor, "N D"]  # tokens to condition on, or to take the evidence of
+    ids: Int64[Tensor, " N"]  # observation ids, which seed the draws
 
     def batches(self, n_draws: int, seed: int) -> Iterator[tuple[Tensor, Tensor, KeyedNoise]]:
-        """Values, visible tokens and noise of some rows at a time.
+        """Split the rows into batches: values, visible tokens and noise.
 
-        The draws of a row are a function of (seed, observation id, visible tokens), not of its batch.
+        The draws of a row depend on (seed, observation id, visible tokens), not on the batch.
         """
         keys = row_keys(seed, self.ids.cpu().numpy(), self.visible.cpu().numpy())
         size = max(1, _MAX_ELEMENTS // (n_draws * max(64, self.values.shape[1])))

@@ -1,4 +1,4 @@
-"""p(x_j | z) of a VAE: a Gaussian with one noise variance, or 0/1."""
+"""Likelihoods p(x_j | z) of a VAE: a Gaussian with one noise variance, or Bernoulli."""
 
 import math
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from maskevidence.core.noise import Noise
 from maskevidence.tables.base import keeping_dtype
 from maskevidence.tables.normal import LOG_2PI, normal_log_cell
 
-_STRETCH = 10.0  # Adam moves all parameters at the same pace; log σ² itself would take thousands of steps
+_STRETCH = 10.0  # Adam moves all parameters at one pace; log σ² itself would take thousands of steps
 
 
 class GaussianTokens(nn.Module):
     """x_j = shift_j + scale · (decoder_j(z) + noise), noise ~ N(0, σ²).
 
-    The networks see standard units, (x - shift) / scale; densities are those of the data's units. All tokens
-    have one scale, so that the noise has one variance. Shift and scale are float64, whatever the dtype of the
-    networks, and rows are brought into standard units before they are cast.
+    The networks see standard units, (x - shift) / scale; densities are in the data's units. All tokens share
+    one scale, so that the noise has one variance. Shift and scale are float64 whatever the dtype of the
+    networks, and rows are standardised before they are cast.
 
     Attributes:
         blank: the value that replaces a token that is not visible: the mean, in standard units.
@@ -50,7 +50,7 @@ class GaussianTokens(nn.Module):
 
     @property
     def log_unit(self) -> Float[Tensor, ""]:
-        """The log density of a token in standard units minus that in the data's units, nats."""
+        """The log density in standard units minus the log density in the data's units, nats per token."""
         return torch.log(self.scale)
 
     def set_noise_variance(self, variance: float) -> None:
@@ -61,7 +61,7 @@ class GaussianTokens(nn.Module):
             self.noise.fill_(math.log(variance) / _STRETCH)
 
     def set_units(self, table: Float64[np.ndarray, "N D"]) -> None:
-        """Take shift and scale from rows with NaN where a value is missing, in place."""
+        """Set shift and scale from rows with NaN where a value is missing, in place."""
         shift = np.nanmean(table, axis=0)
         scale = math.sqrt(float(np.nanmean((table - shift) ** 2)))
         if not scale > 0:
@@ -71,29 +71,29 @@ class GaussianTokens(nn.Module):
             self.scale.fill_(scale)
 
     def standard(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Rows as the networks see them, in their dtype."""
+        """Rows in standard units, in the networks' dtype."""
         return ((x - self.shift) / self.scale).to(self.noise.dtype)
 
     def in_data_units(self, standard: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The inverse of `standard`."""
+        """Turn standard units back into the data's units."""
         return self.shift + self.scale * standard.to(self.shift.dtype)
 
     def log_density(
         self, x: Float[Tensor, "*rows_x D"], decoded: Float[Tensor, "*rows D"]
     ) -> Float[Tensor, "*rows D"]:
-        """log p of standard values given the decoder's answer, nats, in standard units."""
+        """log p of standard values given the decoder's output, nats, in standard units."""
         log_variance = self.log_variance
         return -0.5 * ((x - decoded).square() * torch.exp(-log_variance) + (LOG_2PI + log_variance))
 
     def log_cell(
         self, x: Float[Tensor, "B 1 D"], decoded: Float[Tensor, "B n D"], step: Float[Tensor, " D"]
     ) -> Float[Tensor, "B n D"]:
-        """The log mass of cells of the data about standard values, over their step in standard units."""
+        """The log mass of the data's cell around each standard value, over its width in standard units."""
         residual = x - decoded
         return normal_log_cell(residual, torch.exp(self.log_variance).expand_as(residual), step / self.scale)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """Draws x ~ p(x | z), in standard units."""
+        """Draw x ~ p(x | z), in standard units."""
         return decoded + torch.exp(0.5 * self.log_variance) * noise.normal(*decoded.shape[1:])
 
     def moments(self, decoded: Float[Tensor, "*rows D"]) -> tuple[Tensor, Tensor]:
@@ -101,7 +101,7 @@ class GaussianTokens(nn.Module):
         return decoded, torch.exp(self.log_variance).expand_as(decoded)
 
     def wrong(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """Where a value is outside the range of the likelihood."""
+        """Which values the likelihood cannot take."""
         return ~torch.isfinite(x)
 
 
@@ -129,11 +129,11 @@ class BernoulliTokens(nn.Module):
         return 0.0
 
     def standard(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Rows as the networks see them: unchanged."""
+        """The rows, unchanged."""
         return x
 
     def in_data_units(self, standard: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The inverse of `standard`."""
+        """The rows, unchanged."""
         return standard
 
     def log_density(
@@ -143,7 +143,7 @@ class BernoulliTokens(nn.Module):
         return logsigmoid((2 * x - 1) * decoded)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:
-        """Draws x ~ p(x | z)."""
+        """Draw x ~ p(x | z)."""
         return (noise.uniform(*decoded.shape[1:]) <= torch.sigmoid(decoded)).to(decoded.dtype)
 
     def moments(self, decoded: Float[Tensor, "*rows D"]) -> tuple[Tensor, Tensor]:
@@ -152,7 +152,7 @@ class BernoulliTokens(nn.Module):
         return mean, mean * (1 - mean)
 
     def wrong(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
-        """Where a value is outside the range of the likelihood."""
+        """Which values the likelihood cannot take."""
         return (x != 0) & (x != 1)
 
 

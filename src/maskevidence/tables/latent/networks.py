@@ -1,4 +1,4 @@
-"""Encoder and decoder networks: a default pair of perceptrons, and checks of any pair of torch modules."""
+"""Encoder and decoder networks: default perceptrons, and checks of a user's networks."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,11 +13,11 @@ from maskevidence.core.model import how_to_wrap
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.threads import seeded
 
-Spread = Literal["log_scale", "log_variance"]  # what an encoder gives beside the mean of z
+Spread = Literal["log_scale", "log_variance"]  # the encoder's second output
 
 
 def perceptron(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> nn.Sequential:
-    """Linear layers with tanh between them, initial weights by Glorot's rule and biases 0.
+    """Linear layers with tanh in between, Glorot-uniform weights and zero biases.
 
     Example:
         >>> perceptron((3, 4, 2), torch.Generator(), torch.float32)(torch.zeros(5, 3)).shape
@@ -25,7 +25,7 @@ def perceptron(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dt
     """
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(sizes):
-        with seeded(0):  # Linear draws weights, which are replaced below
+        with seeded(0):  # Linear draws weights; they are replaced below
             linear = nn.Linear(n_in, n_out, dtype=dtype)
         nn.init.xavier_uniform_(linear.weight, generator=generator)
         nn.init.zeros_(linear.bias)
@@ -44,7 +44,7 @@ def perceptrons(
 
 
 def width_of(encoder: nn.Module) -> int:
-    """The number of features that an encoder takes: that of its first linear layer."""
+    """The number of features an encoder takes, read from its first linear layer."""
     for module in encoder.modules():
         if isinstance(module, nn.Linear):
             return module.in_features
@@ -57,7 +57,7 @@ def width_of(encoder: nn.Module) -> int:
 def encoded(
     encoder: nn.Module, x: Float[Tensor, "B D"], spread: Spread = "log_scale"
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"]]:
-    """Mean and log scale of q(z | x), from a pair of tensors or one tensor of twice the width."""
+    """Mean and log scale of q(z | x); the encoder returns two tensors, or one of twice the width."""
     answer = encoder(x)
     halved = 0.5 if spread == "log_variance" else 1.0
     if isinstance(answer, Tensor) and answer.shape[:-1] == x.shape[:1] and answer.shape[-1] % 2 == 0:
@@ -75,7 +75,7 @@ def encoded(
 
 
 def one_network_alone(network: nn.Module | None) -> InputError:
-    """The error for one network; if it is a whole VAE, it says how to take its two parts.
+    """The error for a single network; for a whole VAE, it says how to pass the two parts.
 
     Example:
         >>> print(one_network_alone(nn.ModuleDict({"encoder": nn.Linear(3, 2), "decoder": nn.Linear(1, 3)})))
@@ -87,7 +87,7 @@ def one_network_alone(network: nn.Module | None) -> InputError:
 
 
 def check_logits(decoder: nn.Module) -> None:
-    """Refuse a decoder whose last layer is a sigmoid: a Bernoulli likelihood takes the logits before it."""
+    """Refuse a decoder that ends in a sigmoid, because a Bernoulli likelihood takes logits."""
     if isinstance([decoder, *decoder.modules()][-1], nn.Sigmoid):
         raise InputError(
             "the decoder ends with a sigmoid, but likelihood='bernoulli' takes logits; leave its last layer "
@@ -96,7 +96,7 @@ def check_logits(decoder: nn.Module) -> None:
 
 
 def check_pair(encoder: nn.Module, decoder: nn.Module, n_features: int, like: Tensor) -> int:
-    """The number K of latent dimensions, from one call of both networks."""
+    """Call both networks once; return K, the number of latent dimensions."""
     training = encoder.training, decoder.training
     encoder.eval(), decoder.eval()  # batch norm must not learn from a blank row
     try:

@@ -1,7 +1,7 @@
-"""Bernoulli tokens given latent nodes that differ between rows, by importance sampling from the posteriors.
+"""Bernoulli tokens given each row's own latent nodes, by importance sampling from the posteriors.
 
-This is for latent spaces that a grid cannot cover. The log posterior of z given visible tokens is concave (a
-logistic regression with a Gaussian prior), so that Newton steps find its one mode.
+For latent spaces that a grid cannot cover. The log posterior of z given visible tokens is concave (a logistic
+regression with a Gaussian prior), so Newton's method finds its only mode.
 """
 
 import math
@@ -19,8 +19,8 @@ from maskevidence.tables.latent.quadrature import Importance
 from maskevidence.tables.latent.shared_nodes import Decoder
 from maskevidence.tables.normal import cholesky
 
-_MAX_ELEMENTS = 2**19  # of an array over some rows, their nodes and all tokens
-_WIDER = 1.5  # the proposal's standard deviations over those of the curvature at the mode
+_MAX_ELEMENTS = 2**19  # of an array over a batch's rows, their nodes and all tokens
+_WIDER = 1.5  # the proposal's standard deviations, relative to the curvature's at the mode
 _MAX_STEPS = 100
 _TOLERANCE = 1e-8
 
@@ -28,9 +28,9 @@ _TOLERANCE = 1e-8
 def posterior_mode(
     decoder: Decoder, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K K"]]:
-    """The mode of log p(z | x_visible) of each row, and the Cholesky factor of its curvature there.
+    """The mode of each row's log p(z | x_visible), and the Cholesky factor of its curvature there.
 
-    Newton's method with step halving, until no step is longer than `_TOLERANCE`, relative to 1 + |z|.
+    Newton's method with step halving, until no step is longer than `_TOLERANCE` times 1 + |z|.
     """
     loadings, k = decoder.loadings, decoder.loadings.shape[1]
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
@@ -72,7 +72,7 @@ def posterior_mode(
 def _nodes(
     mode: Float[Tensor, "B K"], factor: Float[Tensor, "B K K"], points: Float[Tensor, "h K"]
 ) -> tuple[Tensor, Tensor]:
-    """Nodes z, shape (B, 2h, K), and log weights log φ(z)/q(z)/2h, shape (B, 2h), where q is the mixture."""
+    """Nodes z, shape (B, 2h, K), and log weights log φ(z)/q(z)/2h, shape (B, 2h), with q the mixture."""
     k = points.shape[1]
     # L Lᵀ = A: L⁻ᵀ ε has covariance A⁻¹
     around = torch.linalg.solve_triangular(factor.mT, points.T.expand(len(mode), -1, -1), upper=True)
@@ -92,12 +92,12 @@ def log_joints(
     values: Float[Tensor, "B D"],
     visible: Bool[Tensor, "B D"],
 ) -> tuple[Float[Tensor, "B Q K"], Float[Tensor, "B Q"]]:
-    """Nodes of every row, and log w_q p(x_visible | z_q) at them; the weights w_q sum to about 1.
+    """Each row's nodes, and log w_q p(x_visible | z_q) there; the weights w_q sum to about 1.
 
-    Gradients reach the parameters through the integrand alone; the nodes are held fixed.
+    Gradients flow through the integrand only; the nodes are fixed.
     """
     points = rule.normal_points(decoder.loadings.shape[1], torch.float64, values.device)
-    with torch.no_grad():  # in float64: in float32, Newton's steps do not settle
+    with torch.no_grad():  # float64, because Newton's steps do not converge in float32
         exact = Decoder(decoder.loadings.double(), decoder.bias.double())
         z, log_weights = _nodes(*posterior_mode(exact, values.double(), visible), points)
         z, log_weights = z.to(values.dtype), log_weights.to(values.dtype)
@@ -121,7 +121,8 @@ def log_conditionals(
 ) -> Float[Tensor, "B D"]:
     """log Σ_q r_q p(x_j | z_q) at each row's own nodes where masked, 0 elsewhere; nats, shape (B, D).
 
-    Nodes and weights depend on the visible tokens alone, so that the two probabilities of a token sum to 1.
+    Nodes and weights depend only on the visible tokens, so the probabilities of a token's two values sum to
+    1.
     """
     z, log_joint = log_joints(decoder, rule, values, visible)
     log_posterior = torch.log_softmax(log_joint, 1)
@@ -136,7 +137,7 @@ def log_conditionals(
 
 
 def _in_parts(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
-    """function(*arguments), whose large intermediates are computed again for the gradient, not kept."""
+    """Evaluate function(*arguments), recomputing its large intermediates for the gradient."""
     if not torch.is_grad_enabled():
         return function(*arguments)
     return cast(Tensor, checkpoint(function, *arguments, use_reentrant=False))

@@ -14,7 +14,7 @@ _MAX_NODES = 2**22
 
 
 class Nodes(NamedTuple):
-    """Points z_q and log weights of a quadrature, Σ_q w_q f(z_q) ≈ E f(z), z ~ N(0, I_K)."""
+    """Points z_q and log weights of a quadrature: Σ_q w_q f(z_q) ≈ E f(z), z ~ N(0, I_K)."""
 
     points: Float[Tensor, "Q K"]
     # shape (Q,); normalised, Σ_q w_q = 1, so that the quadrature is itself a density: a mixture of Q
@@ -24,11 +24,11 @@ class Nodes(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """Nodes that all observations share: evenly spaced on [-half_width, half_width] in each dimension.
+    """Nodes shared by all observations, evenly spaced on [-half_width, half_width] in each dimension.
 
-    The weights are those of the standard normal, normalised. Once the spacing is below the width of the
-    posteriors, the error falls faster than any power of the spacing, as that of the trapezoidal rule does for
-    a smooth integrand that vanishes at the ends.
+    The weights are the normalised density of the standard normal. Once the spacing is below the width of the
+    posteriors, the error falls faster than any power of the spacing: the integrand is smooth and vanishes at
+    the ends, as the trapezoidal rule needs.
 
     Args:
         per_axis: number of nodes in each dimension, 2 or more.
@@ -60,11 +60,11 @@ class Grid:
         return self.per_axis**n_components
 
     def finer(self) -> "Grid":
-        """Twice as many nodes in each dimension, up to half as wide again."""
+        """A grid with twice as many nodes in each dimension, up to 1.5 times as wide."""
         return Grid(2 * self.per_axis, min(1.5 * self.half_width, 10.0))
 
     def check(self, n_components: int) -> None:
-        """Raise an InputError for a grid over too many dimensions, or with too many nodes."""
+        """Refuse a grid with too many dimensions or nodes."""
         if n_components > MAX_AXES or self.n_nodes_over(n_components) > _MAX_NODES:
             raise InputError(
                 f"a grid of {self.per_axis} nodes per axis has {self.per_axis}^{n_components} nodes over "
@@ -88,11 +88,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Importance:
-    """Nodes for each observation and mask: importance sampling at quasi-Monte-Carlo points.
+    """Nodes for each observation and mask, by importance sampling at quasi-Monte-Carlo points.
 
     Half of the points come from the prior, half from a Gaussian at the mode of the posterior given the
-    visible tokens, with 1.5 times the standard deviations of the curvature. The weights are those of the
-    mixture of both, so that none exceeds twice its mean under the prior.
+    visible tokens, with 1.5 times the standard deviations of the curvature. The weights use the mixture of
+    both in the denominator, so that no weight exceeds twice the mean weight under the prior.
 
     Args:
         n_nodes: a power of two, 4 or more.
@@ -113,11 +113,11 @@ class Importance:
             raise InputError(f"n_nodes={self.n_nodes}; give a power of two from 4 on, such as 512")
 
     def n_nodes_over(self, n_components: int) -> int:
-        """The number of nodes, whatever the number of dimensions."""
+        """The number of nodes, the same in any number of dimensions."""
         return self.n_nodes
 
     def finer(self) -> "Importance":
-        """Twice as many nodes."""
+        """A rule with twice as many nodes."""
         return Importance(2 * self.n_nodes, self.seed)
 
     def normal_points(
@@ -134,7 +134,7 @@ Integration = Grid | Importance
 
 
 def integration_from(settings: dict[str, float | int]) -> Integration:
-    """The rule with these fields, as a saved model's config.json holds them.
+    """Build an integration rule from the fields in a saved model's config.json.
 
     Example:
         >>> integration_from({"per_axis": 20, "half_width": 5.0})

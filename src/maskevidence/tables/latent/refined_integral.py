@@ -1,4 +1,4 @@
-"""The log evidence of a Bernoulli model at given nodes, or at as many as a tolerance takes."""
+"""The log evidence of a Bernoulli model at given nodes, or refined to a tolerance."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,16 +19,16 @@ _MAX_ELEMENTS = 2**19  # of an array over rows and nodes
 
 @dataclass(frozen=True)
 class RefinedIntegral:
-    """Log evidences and their numerical error."""
+    """Log evidences with their numerical error."""
 
     log_evidence: Float[Tensor, " B"]  # nats per observation, float64
-    # nats: the largest difference to coarser nodes and, by importance sampling, to other points
+    # nats: the largest change from coarser nodes and, by importance sampling, from other points
     error: float
     n_nodes: int
 
 
 def log_evidence(decoder: Decoder, rule: Integration, tokens: Tokens) -> Float[Tensor, " B"]:
-    """log p(maskable tokens | context) at the nodes of a rule, nats, shape (B,)."""
+    """log p(maskable tokens | context) at the rule's nodes, nats, shape (B,)."""
     joint = _log_mass(decoder, rule, tokens.values, tokens.maskable | tokens.context)
     if not bool(tokens.context.any()):
         return joint
@@ -38,10 +38,10 @@ def log_evidence(decoder: Decoder, rule: Integration, tokens: Tokens) -> Float[T
 def integrate(
     decoder: Decoder, rule: Integration, tokens: Tokens, tolerance: float, most_nodes: int
 ) -> RefinedIntegral:
-    """Finer rules until no log evidence changes by more than the tolerance.
+    """Refine the rule until no log evidence changes by more than the tolerance.
 
-    The change is that from the rule before; by importance sampling, from the two rules before and from other
-    points: a single change was up to 200 times smaller than the error.
+    The change is measured against the last rule; with importance sampling, against the last two rules and
+    other points, because a single change was up to 200 times smaller than the error.
     """
     n_components, sampled = decoder.loadings.shape[1], isinstance(rule, Importance)
     earlier, reached = list[Tensor](), math.inf
@@ -63,7 +63,7 @@ def integrate(
 
 
 def _difference(evidence: Float[Tensor, " B"], others: list[Tensor]) -> float:
-    """The largest difference of a log evidence to those of other rules, nats."""
+    """The largest difference between the log evidences of this rule and the others, nats."""
     return max(float((evidence - other).abs().max()) for other in others)
 
 
@@ -77,7 +77,7 @@ def _log_mass(decoder: Decoder, rule: Integration, values: Tensor, visible: Tens
 def log_masses(
     decoder: Decoder, nodes: Nodes, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
 ) -> Float[Tensor, " B"]:
-    """log Σ_q w_q p(x_visible | z_q) at nodes that all rows share, some at a time; nats, shape (B,)."""
+    """log Σ_q w_q p(x_visible | z_q) at nodes shared by all rows, in chunks; nats, shape (B,)."""
     size = max(64, _MAX_ELEMENTS // len(values))
     parts = zip(torch.split(nodes.points, size), torch.split(nodes.log_weights, size), strict=True)
     masses = [

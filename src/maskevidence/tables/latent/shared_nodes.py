@@ -1,4 +1,4 @@
-"""Bernoulli tokens given latent nodes that all observations share, by matrix products.
+"""Bernoulli tokens given latent nodes shared by all observations, by matrix products.
 
 With logits η_qj = w_j·z_q + b_j, the visible tokens R of a row have
 
@@ -25,9 +25,9 @@ from torch.nn.functional import logsigmoid, softplus
 from maskevidence.core.noise import chosen
 from maskevidence.tables.latent.quadrature import Nodes
 
-_MAX_TABLE = 2**19  # elements of a table over some nodes and all tokens
-_MAX_POSTERIOR = 2**25  # elements of the posterior weights of some rows
-_MIN_ALIKE = 4  # rows per mask, on average, above which it pays to share its columns
+_MAX_TABLE = 2**19  # elements of a table of nodes and tokens
+_MAX_POSTERIOR = 2**25  # elements of the posterior weights of a batch
+_MIN_ALIKE = 4  # rows per mask, on average, from which sharing the mask's columns pays
 
 
 class Decoder(NamedTuple):
@@ -37,11 +37,11 @@ class Decoder(NamedTuple):
     bias: Float[Tensor, " D"]  # b, shape (D,)
 
     def logits(self, points: Float[Tensor, "*Q K"]) -> Float[Tensor, "*Q D"]:
-        """η at every point and token."""
+        """The logits η at every point and token."""
         return points @ self.loadings.T + self.bias
 
     def of(self, tokens: Int64[Tensor, " d"]) -> "Decoder":
-        """The decoder of these tokens alone."""
+        """The decoder of a subset of tokens."""
         return Decoder(self.loadings[tokens], self.bias[tokens])
 
 
@@ -96,7 +96,7 @@ def drawn_nodes(
     visible: Bool[Tensor, "B D"],
     uniform: Float[Tensor, " B"],
 ) -> Int64[Tensor, " B"]:
-    """A node of each row, with probability r_q ∝ w_q p(x_visible | z_q)."""
+    """Draw a node for each row, with probability r_q ∝ w_q p(x_visible | z_q)."""
     at_once = max(1, _MAX_POSTERIOR // len(nodes.points))
     drawn = []
     for some, seen, u in zip(
@@ -125,7 +125,7 @@ def _of_tokens(
     tokens: Int64[Tensor, " d"],
     to_answer: Bool[Tensor, "b D"] | None = None,
 ) -> Float[Tensor, "b d"]:
-    """log p(x_j | x_visible) of some tokens; entries where `to_answer` is False are undefined."""
+    """log p(x_j | x_visible) of selected tokens; undefined where `to_answer` is False."""
     log_joint = nodes.log_weights + log_likelihoods(decoder, values, visible, nodes.points)
     posterior = torch.softmax(log_joint, 1)
     hidden = decoder.of(tokens)
@@ -164,8 +164,8 @@ def score_one_order(
 ) -> Float[Tensor, " n"]:
     """Scores at sizes n, n - 1, ..., 1 of the nested masks of one row and order, nats, shape (n,).
 
-    log p(x_seen | z_q) for every prefix of the order is a cumulative sum of log p(x_j | z_q) along it. What
-    remains is the product of the posteriors of the prefixes with the probabilities of the tokens.
+    log p(x_seen | z_q) for every prefix of the order is a cumulative sum of log p(x_j | z_q) along it;
+    multiplying the prefixes' posteriors by the tokens' probabilities gives the scores.
 
     Args:
         decoder: of the tokens to hide, in the order in which they become visible.

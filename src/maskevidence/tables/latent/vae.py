@@ -1,4 +1,4 @@
-"""Variational autoencoders: any decoder of a Gaussian latent space, with an encoder."""
+"""Variational autoencoders with any encoder and decoder networks."""
 
 import copy
 import math
@@ -45,19 +45,18 @@ from maskevidence.tables.latent.networks import (
 )
 from maskevidence.tables.normal import divergence_from_prior
 
-# Models whose conditionals were seen to rest on one draw each: a run has thousands of calls, one warning.
+# Models already warned about conditionals that rest on one draw: one warning per model, not per call.
 _WARNED: WeakSet[nn.Module] = WeakSet()
-_IN_TRAINING = ImportanceSampling(8, steps=0, prior_draws=1)  # in place of the default
+_IN_TRAINING = ImportanceSampling(8, steps=0, prior_draws=1)  # replaces the default in training
 
 
 class VAE(LatentModel, TableModel):
     """z ~ N(0, I_K), x_j ~ p(x_j | decoder_j(z)) independent given z, with an encoder q(z | x).
 
     q(z | x) is a Gaussian with the encoder's mean and log scale, or log variance. Conditionals are computed
-    by importance sampling given the visible tokens. The draws of a conditional are functions of (seed,
-    observation id, visible tokens), so that scores do not depend on the batch. In training mode with
-    gradients they come from torch's random state instead, as those of dropout do; `fit` sets that state at
-    every step.
+    by importance sampling given the visible tokens. The draws of a conditional depend on (seed, observation
+    id, visible tokens), so that scores do not depend on the batch. In training mode with gradients, the draws
+    come from torch's random state instead, as in dropout; `fit` sets that state at every step.
 
     A saved model with your own networks needs them again, built in the same shapes:
     `me.models.load(folder, encoder=..., decoder=...)`.
@@ -67,8 +66,8 @@ class VAE(LatentModel, TableModel):
             and absent tokens are blank in its input. By default a perceptron.
         decoder: a module from (B, K) to (B, D): means in standard units, or logits. By default a perceptron.
         likelihood: "gaussian", with one noise variance that is a parameter, or "bernoulli" for 0 and 1.
-        scale: what your encoder gives beside the mean: "log_scale", log σ, or "log_variance", log σ².
-        n_features: D; by default that of the encoder's first linear layer.
+        scale: the second output of your encoder: "log_scale", log σ, or "log_variance", log σ².
+        n_features: D; by default the inputs of the encoder's first linear layer.
         n_components: K, for the default networks.
         hidden: widths of the default networks' hidden layers, from the encoder's input on.
         conditioning: how conditionals are computed; by default `ImportanceSampling()`, and by 8 draws in
@@ -162,7 +161,7 @@ class VAE(LatentModel, TableModel):
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False.
 
-        It is log Σ_s w_s p(x_j | z_s) over the draws of z that `conditioning` makes from the visible tokens.
+        log Σ_s w_s p(x_j | z_s), where `conditioning` draws the z_s given the visible tokens.
 
         Warns:
             CollapsedWeightsWarning: the weights of half of the observations rest on one draw; once per model.
@@ -172,7 +171,9 @@ class VAE(LatentModel, TableModel):
     def log_cells(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
     ) -> Float[Tensor, "B D"]:
-        """The log mass of the cell of width `step` about each masked value, over the step; see `CellMass`."""
+        """The log mass of the cell of width `step` around each masked value, over the step; see
+        `CellMass`.
+        """
         return self._log_answers(tokens, masked, step)
 
     def _log_answers(
@@ -205,7 +206,7 @@ class VAE(LatentModel, TableModel):
     def _predict(
         self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise, step: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """log p(x_j | x_visible) of every token, shape (B, D), and the effective sample sizes, shape (B,)."""
+        """log p(x_j | x_visible) of every token, shape (B, D), and effective sample sizes, shape (B,)."""
         decoded, log_likelihood, log_weights = self._posterior_draws(values, visible, rule, noise)
         if step is not None:
             log_likelihood = self.tokens_given_latent.log_cell(values[:, None], decoded, step)
@@ -215,7 +216,7 @@ class VAE(LatentModel, TableModel):
     def _posterior_draws(
         self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise
     ) -> WeightedDraws:
-        """Draws of z given the visible tokens, with weights that sum to 1 over the draws of a row."""
+        """Draw z given the visible tokens; the weights sum to 1 over a row's draws."""
         draws = rule.weighted_draws(self, values, visible, noise)
         return draws._replace(log_weights=torch.log_softmax(draws.log_weights, 1))
 
@@ -298,7 +299,7 @@ class VAE(LatentModel, TableModel):
     def importance_evidence(
         self, x: object, *, samples: int = 1024, seed: int | None = None
     ) -> EvidenceBound:
-        """The log evidence by the importance-weighted bound, with its standard errors.
+        """The importance-weighted bound of the log evidence, with its standard errors.
 
         Args:
             x: `Tokens` without context, or an (N, D) table with NaN where a value is missing.
@@ -344,7 +345,7 @@ class VAE(LatentModel, TableModel):
         return bound
 
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """The importance-weighted bound of log p of each row with 1,024 draws, nats. Shape (N,)."""
+        """The importance-weighted bound of each row's log p from 1,024 draws, nats, shape (N,)."""
         return self.importance_evidence(x).log_evidence
 
     # Training and use
@@ -358,7 +359,7 @@ class VAE(LatentModel, TableModel):
         learning_rate: float = learning_rate,
         seed: int = 0,
     ) -> "VAE":
-        """Train by the evidence lower bound with Adam, in place; `me.fit` trains by other objectives.
+        """Train by the evidence lower bound with Adam, in place; for other objectives use `me.fit`.
 
         Args:
             x: shape (N, D), NaN where a value is missing; a Gaussian's units are taken from it, too.
@@ -386,7 +387,7 @@ class VAE(LatentModel, TableModel):
         return self
 
     def set_units(self, x: object) -> None:
-        """Take shift and scale from rows, in place, before training; only a Gaussian likelihood has them."""
+        """Set a Gaussian likelihood's shift and scale from rows, in place, before training."""
         if self.likelihood == "gaussian":
             self.tokens_given_latent.set_units(self._table(self._own_columns(x)))
 
@@ -403,7 +404,7 @@ class VAE(LatentModel, TableModel):
     # Rows in standard units
 
     def _complete_rows(self, tokens: Tokens) -> StandardRows:
-        """All present tokens of rows whose evidence is wanted."""
+        """Rows with all present tokens visible, for the evidence."""
         self._refuse_context(tokens)
         return self._rows(tokens, tokens.maskable, tokens.maskable)
 
@@ -415,7 +416,7 @@ class VAE(LatentModel, TableModel):
         return row, column, self.tokens_given_latent.domain
 
     def _rows(self, tokens: Tokens, visible: Bool[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> StandardRows:
-        """Rows with standard values where they are `known`, and blanks elsewhere."""
+        """Rows in standard units where `known`, blank elsewhere."""
         self.check_width(tokens.width)
         self.refuse_strange_cells(tokens, known)
         values = tokens.values.double()

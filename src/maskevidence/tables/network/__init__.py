@@ -1,1 +1,1 @@
-"""A network that sees some cells of a row and answers a distribution for every hidden cell."""
+"""Masked networks: a distribution for every hidden cell given the visible cells of its row."""

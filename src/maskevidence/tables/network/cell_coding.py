@@ -1,4 +1,4 @@
-"""What a masked network takes in for the cells of a row, and the distributions that it answers for them."""
+"""Encode the cells of a row as a masked network's inputs, and read its outputs as distributions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,26 +12,27 @@ from torch.nn.functional import logsigmoid
 from maskevidence.tables.base import keeping_dtype
 from maskevidence.tables.network.columns import Column
 
-N_LOGISTICS = 8  # in the mixture of a number
-_LOG_SCALES = (-7.0, 0.0)  # of a logistic, in units of asinh((x - centre) / scale)
-_NODES = torch.linspace(-18.0, 18.0, 73, dtype=torch.float64)  # of a standard logistic, for moments
-_FAR = 1e5  # scales
-_TINY = -13.0  # log t from which 1 - exp(-t) is t in float32
-_SMALLEST = 2.0**-33  # below every uniform draw
-_NEAR, _FAR_STEPS = 256, 128  # edges of cells next to the median, all of them, and on each side beyond
-_ELEMENTS = 2**22  # of an array over some rows, logistics and edges: 32 MiB
-_NEVER = -1e4  # the logit of what a column does not have
-_OF_ATOMS = 0.9  # of the cells with an atom beyond those of the mixture, its probability before training
-_FEWEST = 0.1  # cells, in place of none
+N_LOGISTICS = 8  # per number
+_LOG_SCALES = (-7.0, 0.0)  # range for a logistic, in units of asinh((x - centre) / scale)
+_NODES = torch.linspace(-18.0, 18.0, 73, dtype=torch.float64)  # nodes of a standard logistic, for moments
+_FAR = 1e5  # scales; farther out, the slope gives a cell's width
+_TINY = -13.0  # below this log t, 1 - exp(-t) equals t in float32
+_SMALLEST = 2.0**-33  # smaller than every uniform draw
+_NEAR, _FAR_STEPS = 256, 128  # edges near the median, all of them; and edges farther away, per side
+_ELEMENTS = 2**22  # of an array of rows, logistics and edges: 32 MiB
+_NEVER = -1e4  # the logit of an outcome that the column lacks
+_OF_ATOMS = 0.9  # an atom's initial share of the cells beyond those expected from the mixture
+_FEWEST = 0.1  # added to counts of cells, to avoid log 0
 
 
 class ColumnHeads(nn.Module):
     """The inputs and outputs of a network for the columns of a table.
 
     A visible yes/no cell is -1 or 1, a category a vector of 0 and 1, and a number u = asinh((x - centre) /
-    scale), each with 1 for "visible"; a hidden or absent cell is 0 throughout. The answer for a yes/no column
+    scale), each with 1 for "visible"; a hidden or absent cell is 0 throughout. The output for a yes/no column
     is a logit, for a category logits, and for a number the weights, means and log scales of a mixture of
-    logistic distributions of u, whose mass over a cell of width δ about x, divided by δ, is the density.
+    logistic distributions of u; the mass of this mixture on a cell of width δ around x, divided by δ, is the
+    density.
 
     Args:
         density: whether yes/no columns count as densities per unit, too; False for a table without numbers.
@@ -46,10 +47,10 @@ class ColumnHeads(nn.Module):
     no: Tensor
     yes: Tensor
     on_grid: Tensor
-    atoms: Tensor  # of each number, NaN beyond them
-    share_of: Tensor  # the position of the logits of each number's mixture and atoms
+    atoms: Tensor  # each number's atoms, padded with NaN
+    share_of: Tensor  # positions of the logits of each number's mixture and atoms
     of_input: Tensor  # the column of each encoded input
-    widening: Tensor  # what is added to the log scales of all numbers
+    widening: Tensor  # added to the log scales of all numbers
 
     def __init__(self, columns: Sequence[Column], *, density: bool) -> None:
         super().__init__()
@@ -92,9 +93,9 @@ class ColumnHeads(nn.Module):
         )
 
     def _place_atoms(self, atoms: Sequence[Sequence[float]]) -> int:
-        """Keep atoms and the positions of their logits, and give the number of these logits.
+        """Store the atoms and the positions of their logits; return the number of these logits.
 
-        A column with atoms has a logit for its mixture and one for each; beyond them stand `_NEVER` and 0.
+        A column with atoms has a logit for its mixture and one per atom; the padding points to `_NEVER` or 0.
         """
         most = max(map(len, atoms), default=0)
         n_logits = sum(len(each) + 1 for each in atoms if each)
@@ -110,7 +111,7 @@ class ColumnHeads(nn.Module):
         return n_logits
 
     def spread(self, shifts: Float[Tensor, "B S"]) -> Float[Tensor, "B O"]:
-        """Outputs with a shift for every logit but those of atoms, and for all centres of each number."""
+        """Expand shifts to outputs: one for each logit except the atoms', one for all centres of a number."""
         logits, centres = torch.split(shifts, [self.n_shifts - len(self.number), len(self.number)], 1)
         zero = torch.zeros_like(centres)
         mixtures = torch.stack([zero, centres, zero], 2)[:, :, None].expand(-1, -1, N_LOGISTICS, -1)
@@ -118,23 +119,23 @@ class ColumnHeads(nn.Module):
         return torch.cat([logits, mixtures.reshape(len(shifts), -1), shares], 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ColumnHeads":
-        """Centres, scales and steps stay in float64 in a network of any dtype."""
+        """Keep centres, scales and steps in float64 when the network changes dtype."""
         super()._apply(keeping_dtype(fn, list(self.buffers())), recurse)  # type: ignore[no-untyped-call]
         return self
 
     def encoded(self, values: Float64[Tensor, "B D"]) -> Float64[Tensor, "B E"]:
-        """Every cell as numbers of about one size; `of_input` says which column each belongs to."""
+        """Encode every cell as numbers of about unit size; `of_input` gives the column of each."""
         number = torch.asinh((values[:, self.number] - self.centre) / self.scale)
         yes_no = torch.where(values[:, self.yes_no] == self.yes, 1.0, -1.0)
         return torch.cat([number, yes_no, *(self._indicator(k, values) for k in self.category)], 1)
 
     def inputs(self, values: Float64[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Float64[Tensor, "B I"]:
-        """The input of the network, 0 for cells that are not visible."""
+        """The network's input; cells that are not visible are 0."""
         seen = visible.double()
         return torch.cat([2 * seen - 1, self.encoded(values) * seen[:, self.of_input]], 1)
 
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
-        """All values of a yes/no column, or of a category with one that training has not seen; or None."""
+        """The values of a discrete column, plus one for unseen categories; None for a number."""
         values = list(self.columns[column].values)
         if self.columns[column].kind == "category":
             values.append(max(values) + 1)
@@ -143,7 +144,7 @@ class ColumnHeads(nn.Module):
     def third_value(
         self, values: Float64[Tensor, "B D"], present: Bool[Tensor, "B D"]
     ) -> tuple[int, int] | None:
-        """Row and column of the first present yes/no cell with a third value; None if there is none."""
+        """Row and column of the first present yes/no cell that has a third value, or None."""
         cells = values[:, self.yes_no]
         wrong = present[:, self.yes_no] & (cells != self.no) & (cells != self.yes)
         if not bool(wrong.any()):
@@ -169,7 +170,7 @@ class ColumnHeads(nn.Module):
         return answer
 
     def marginals(self, table: Float64[np.ndarray, "N D"]) -> Float[Tensor, " O"]:
-        """Outputs that answer every cell of the training rows by the distribution of its column alone."""
+        """Outputs that give each cell its column's marginal distribution in the training rows."""
         outputs = [np.zeros(0)]
         for kind in (self.yes_no, self.category):
             for k in kind:
@@ -195,7 +196,7 @@ class ColumnHeads(nn.Module):
         return torch.from_numpy(np.concatenate([*outputs, *shares])).to(torch.float32)
 
     def log_probabilities(self, outputs: Float[Tensor, "B O"], column: int) -> Float[Tensor, "B V"]:
-        """Log-probabilities of the values of a yes/no column or a category, then of "unseen"; nats."""
+        """Log-probabilities of a discrete column's values, then of "unseen" for a category; nats."""
         logits, categories, *_ = self._parts(outputs)
         if self.columns[column].kind == "yes/no":
             logit = logits[:, self.yes_no.index(column)]
@@ -205,9 +206,9 @@ class ColumnHeads(nn.Module):
         return torch.cat([seen, torch.full_like(seen[:, :1], math.log(unseen))], 1)
 
     def moments(self, outputs: Float[Tensor, "B O"]) -> tuple[Float64[Tensor, "B D"], Float64[Tensor, "B D"]]:
-        """Mean and variance of every cell; of a category the most probable value and 1 - its probability.
+        """Mean and variance of every cell; for a category, the most probable value and 1 - its probability.
 
-        They are those of `draw`: of a number on a grid sums over its cells.
+        The moments match `draw`: for a number on a grid they are sums over its cells.
         """
         mean = torch.zeros(len(outputs), len(self.columns), dtype=torch.float64, device=outputs.device)
         variance = torch.zeros_like(mean)
@@ -226,10 +227,10 @@ class ColumnHeads(nn.Module):
         return mean, variance
 
     def draw(self, outputs: Float[Tensor, "B O"], uniform: Float[Tensor, "B D 2"]) -> Float64[Tensor, "B D"]:
-        """A draw of every cell from its own distribution.
+        """Draw every cell from its own distribution.
 
-        A number on the grid of its column stays between the lowest and the highest training value, another
-        one is at most a range of the training values away from them.
+        A number on a grid stays between the lowest and the highest training value; other numbers stay within
+        one range of the training values of them.
         """
         drawn = torch.zeros(uniform.shape[:2], dtype=torch.float64, device=outputs.device)
         for k in (*self.yes_no, *self.category):
@@ -257,12 +258,12 @@ class ColumnHeads(nn.Module):
 
     @property
     def _ends(self) -> tuple[Float64[Tensor, " n"], Float64[Tensor, " n"]]:
-        """The lowest and the highest number that is drawn, or counted in a mean."""
+        """The lowest and highest number that can be drawn or counted in a mean."""
         margin = torch.where(self.on_grid, 0.0, self.high - self.low + self.step)
         return self.low - margin, self.high + margin
 
     def _rounded(self, number: Float64[Tensor, "B n"]) -> Float64[Tensor, "B n"]:
-        """Numbers within their ends, and on the grid of their column, if it has one, as decimals write it."""
+        """Clamp numbers to their ends, and round them to the column's grid if it has one."""
         number = torch.clamp(number, *self._ends)
         value = self.centre + self.step * torch.round((number - self.centre) / self.step)
         return torch.where(self.on_grid, torch.round(value * self.power) / self.power, number)
@@ -272,7 +273,9 @@ class ColumnHeads(nn.Module):
     ) -> tuple[
         Float[Tensor, "B b"], list[Float[Tensor, "B V"]], Float[Tensor, "B n K 3"], Float[Tensor, "B n S"]
     ]:
-        """Logits of yes/no columns, of each category, mixtures of numbers, log shares of them and atoms."""
+        """Split the outputs: yes/no logits, categories' logits, mixtures of numbers, log shares of mixtures
+        and atoms.
+        """
         logits, *categories, mixtures, shares = torch.split(
             outputs,
             [len(self.yes_no), *self.sizes, 3 * N_LOGISTICS * len(self.number), self.n_shares],
@@ -286,14 +289,14 @@ class ColumnHeads(nn.Module):
         return logits, categories, mixtures, torch.log_softmax(shares, 2)
 
     def _indicator(self, column: int, values: Float64[Tensor, "B D"]) -> Float64[Tensor, "B V"]:
-        """1 for the category of each row; 0 throughout for a category that training has not seen."""
+        """A one-hot vector for each row's category; all 0 for an unseen category."""
         seen = torch.tensor(self.columns[column].values, dtype=values.dtype, device=values.device)
         return (values[:, [column]] == seen).double()
 
     def _log_category(
         self, column: int, logits: Float[Tensor, "B V"], values: Float64[Tensor, "B D"]
     ) -> Float[Tensor, " B"]:
-        """The log-probability of each row's category, all unseen ones together."""
+        """The log-probability of each row's category; unseen categories share one probability."""
         unseen = self.columns[column].unseen
         indicator = self._indicator(column, values).to(logits.dtype)
         seen = (torch.log_softmax(logits, 1) * indicator).sum(1) + math.log1p(-unseen)
@@ -305,12 +308,12 @@ class ColumnHeads(nn.Module):
         shares: Float[Tensor, "B n S"],
         values: Float64[Tensor, "B n"],
     ) -> Float[Tensor, "B n"]:
-        """log p(x), with σ(b) - σ(a) = σ(b) σ(-a) (1 - exp(a - b)) in the mass of a logistic."""
+        """log p(x), with the mass of a logistic as σ(b) - σ(a) = σ(b) σ(-a) (1 - exp(a - b))."""
         logits, centre, log_scale = mixtures.unbind(3)
         z = (values - self.centre) / self.scale
         half = 0.5 * self.step / self.scale
         below, above = torch.asinh(z - half), torch.asinh(z + half)
-        slope = 2 * half / torch.hypot(z, torch.ones_like(z))  # as exact where the difference is not
+        slope = 2 * half / torch.hypot(z, torch.ones_like(z))  # as exact where the difference loses digits
         log_width = torch.log(torch.where(z.abs() > _FAR, slope, above - below)).to(logits.dtype)
         below, above = (edge.to(logits.dtype)[:, :, None] for edge in (below, above))
         sharpness = torch.exp(-log_scale)
@@ -326,7 +329,7 @@ class ColumnHeads(nn.Module):
     def _number_moments(
         self, mixtures: Float[Tensor, "B n K 3"], shares: Float[Tensor, "B n S"]
     ) -> tuple[Float64[Tensor, "B n"], Float64[Tensor, "B n"]]:
-        """Mean and variance of the mixtures together with the atoms."""
+        """Mean and variance of the mixtures with their atoms."""
         of_mixture, variance = self._mixture_moments(mixtures)
         share = shares.double().exp()
         beyond = torch.nan_to_num(self.atoms - of_mixture[:, :, None])
@@ -338,7 +341,7 @@ class ColumnHeads(nn.Module):
     def _mixture_moments(
         self, mixtures: Float[Tensor, "B n K 3"]
     ) -> tuple[Float64[Tensor, "B n"], Float64[Tensor, "B n"]]:
-        """Mean and variance, by the trapezoidal rule for each logistic; as sums over the cells of a grid."""
+        """Mean and variance of the mixtures: by the trapezoidal rule, or summed over the cells of a grid."""
         logits, centre, log_scale = mixtures.double().unbind(3)
         weight, scale = torch.softmax(logits, 2), log_scale.exp()
         nodes = _NODES.to(logits.device)
@@ -363,9 +366,9 @@ class ColumnHeads(nn.Module):
         centre: Float64[Tensor, "B K"],
         scale: Float64[Tensor, "B K"],
     ) -> Float64[Tensor, "2 B"]:
-        """Mean and variance of low + δ·N, where N edges lie below the number: E N = Σ_j P(X > edge_j).
+        """Mean and variance of low + δ·N, where N counts the edges below the number: E N = Σ_j P(X > edge_j).
 
-        E N² = Σ_j (2j + 1) P(X > edge_j). Far from the median, an edge stands for those next to it.
+        E N² = Σ_j (2j + 1) P(X > edge_j). Far from the median, an edge also stands for its neighbours.
         """
         rank, stands_for, middle = (torch.from_numpy(part).to(weight) for part in self.edges[k])
         u = torch.asinh((self.low[k] + (rank + 0.5) * self.step[k] - self.centre[k]) / self.scale[k])
@@ -376,12 +379,12 @@ class ColumnHeads(nn.Module):
         return torch.stack([self.low[k] + self.step[k] * first, spread])
 
     def _rows(self, k: int) -> int:
-        """How many rows are taken at a time."""
+        """The number of rows per chunk."""
         return max(1, _ELEMENTS // (N_LOGISTICS * max(1, len(self.edges[k][0]))))
 
 
 def _edges(column: Column) -> tuple[Float64[np.ndarray, " E"], ...]:
-    """Edges between the cells of a grid, from 0: their ranks, how many each stands for, and those' mean rank.
+    """Edges between a grid's cells: ranks from 0, the number of edges each stands for, and their mean rank.
 
     Example:
         >>> [part.tolist() for part in _edges(Column(low=0.0, high=3.0, step=1.0))]
@@ -397,12 +400,12 @@ def _edges(column: Column) -> tuple[Float64[np.ndarray, " E"], ...]:
 
 
 def _log_1_minus_exp(log_t: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """log (1 - exp(-t)), also of t too small for its dtype."""
+    """log (1 - exp(-t)), also where t underflows."""
     return torch.where(log_t < _TINY, log_t, torch.log(-torch.expm1(-torch.exp(log_t.clamp(min=_TINY)))))
 
 
 def _pick(weights: Float64[Tensor, "*B V"], uniform: Float64[Tensor, "*B"]) -> Tensor:
-    """The number of a choice for each row, with probabilities in proportion to its weights."""
+    """Sample an index for each row with probability proportional to its weights."""
     sums = weights.cumsum(-1)
     below = (sums < uniform[..., None] * sums[..., -1:]).sum(-1)
     return below.clamp(max=weights.shape[-1] - 1)

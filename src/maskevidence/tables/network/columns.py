@@ -1,4 +1,4 @@
-"""The columns of a table as a masked network sees them: yes/no, categories, and numbers with a resolution."""
+"""Columns of a table: yes/no, categories, and numbers with a resolution."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,23 +15,23 @@ from maskevidence.core.tokens import called, column_names
 
 ColumnKind = Literal["yes/no", "category", "number"]
 MIXED = f"{CELLS}, mass of each category"
-FINEST = 1e-3  # the resolution of a column of numbers without steps, in units of its scale
+FINEST = 1e-3  # the smallest resolution of a number, in units of the column's scale
 _MOST_DECIMALS = 6
-_MOST_SHOWN = 100  # characters of words in a note
-_SAME = 1e-9  # relative distance from a multiple of 10^-k
+_MOST_SHOWN = 100  # characters of unseen words listed in a note
+_SAME = 1e-9  # relative tolerance for multiples of 10^-k
 _LISTED = ("values", "atoms")
-_MOST_ATOMS = 24  # values of a column of numbers with a probability of their own
-_FEWEST_OF_ATOM = 3  # cells that hold such a value, and at least
-_SHARE_OF_ATOM = 0.004  # of all cells
+_MOST_ATOMS = 24  # values of a number that may have their own probability
+_FEWEST_OF_ATOM = 3  # an atom needs at least this many cells,
+_SHARE_OF_ATOM = 0.004  # and this share of all cells
 
 
 @dataclass(frozen=True)
 class Column:
-    """How a network reads a column and what it answers for a hidden cell of it.
+    """How a network encodes a column and predicts its hidden cells.
 
     A number x has the density P(x - δ/2 < X < x + δ/2) / δ, with δ the `step`: per unit of the column, and
-    never above 1/δ. Where all values are multiples of the step, as whole numbers are, it is the probability
-    of the value, divided by the step.
+    never above 1/δ. Where all values are multiples of the step, such as whole numbers, it is the probability
+    of the value divided by the step.
 
     Attributes:
         kind: "yes/no" for two numbers, "category", or "number".
@@ -66,7 +66,7 @@ class Column:
 
     @property
     def decimals(self) -> int:
-        """The decimals that write every number of the grid, at most 6."""
+        """The number of decimals needed to write the numbers of the grid, at most 6."""
         both = np.array([self.step, self.centre])
         exact = (np.abs(np.round(both, d) - both).max() <= _SAME * self.step for d in range(_MOST_DECIMALS))
         return next((d for d, fits in enumerate(exact) if fits), _MOST_DECIMALS)
@@ -84,7 +84,7 @@ class Column:
 def column_from(
     values: Float64[np.ndarray, " N"], kind: str | None = None, name: str | None = None
 ) -> Column:
-    """A column from its values in the training rows.
+    """Describe a column by its values in the training rows.
 
     Args:
         kind: by default "yes/no" for two different values, otherwise "number".
@@ -112,7 +112,7 @@ def column_from(
 
 
 def base_measure(columns: Sequence[Column]) -> str:
-    """What the log-probability of all columns together is relative to.
+    """The base measure of the joint log-probability of all columns.
 
     Example:
         >>> base_measure([Column("yes/no", (0, 1))]), base_measure([Column("yes/no", (0, 1)), Column()])
@@ -130,13 +130,13 @@ def declared_columns(
     kinds: Mapping[Any, str] | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Column]:
-    """The columns of all rows, before a model is fitted to some of them.
+    """Determine the columns from all rows, before a model is fitted to some of them.
 
     Args:
         x: the rows; of a `Table`, columns of words are categories, and it may name kinds itself.
         table: the rows as numbers.
         kinds: of some columns, by name or position; the others are guessed.
-        names: of the columns; by default those of x.
+        names: of the columns; by default the names in x.
 
     Raises:
         InputError: a column without a value, a kind that does not suit its values, or an unknown column.
@@ -159,7 +159,7 @@ def declared_columns(
 def columns_of(
     table: Float64[np.ndarray, "N D"], declared: Sequence[Column] | None = None
 ) -> tuple[Column, ...]:
-    """The columns of training rows, with the steps of their values and, if they were declared, their kinds.
+    """Describe the columns of training rows, with declared kinds if given.
 
     Example:
         >>> columns_of(np.array([[1.0, 0.5], [3.0, 0.25], [9.0, 1.0]]))[1].step
@@ -167,12 +167,12 @@ def columns_of(
     """
     if declared is None:
         return tuple(map(column_from, table.T))
-    columns = zip(table.T, declared, strict=True)  # of a yes/no column, some rows may lack a value
+    columns = zip(table.T, declared, strict=True)  # some rows may lack one of a yes/no column's values
     return tuple(of if of.kind == "yes/no" else column_from(values, of.kind) for values, of in columns)
 
 
 def column_settings(columns: Sequence[Column]) -> list[dict[str, object]]:
-    """Columns as JSON values.
+    """The columns' settings as JSON values.
 
     Example:
         >>> column_settings([Column("yes/no", (0.0, 1.0))])[0]
@@ -194,7 +194,7 @@ def column_settings(columns: Sequence[Column]) -> list[dict[str, object]]:
 
 
 def columns_from(settings: Sequence[Mapping[str, object]]) -> list[Column]:
-    """Columns from their settings."""
+    """Build columns from their settings."""
     try:
         return [
             Column(**{**setting, **{name: tuple(map(float, setting.get(name, ()))) for name in _LISTED}})  # type: ignore
@@ -207,7 +207,7 @@ def columns_from(settings: Sequence[Mapping[str, object]]) -> list[Column]:
 def note_on_unseen(
     name: str, column: Column, codes: Float64[np.ndarray, " n"], words: Sequence[str] | None
 ) -> list[str]:
-    """A sentence on the cells of a category that training has not seen; none if there are none.
+    """A note on cells with categories unseen in training; an empty list if there are none.
 
     Args:
         words: of the codes 0, 1, ..., the last one of all further words together, "" if they are not known;
@@ -252,7 +252,7 @@ def _number(
 
 
 def _step(different: Float64[np.ndarray, " m"]) -> float:
-    """The largest step of which all values are multiples, up to a shift; 0 if it has many decimals."""
+    """The largest step that divides all differences between values; 0 if it has too many decimals."""
     for decimals in range(_MOST_DECIMALS + 1):
         multiples = different * 10.0**decimals
         whole = np.round(multiples)

@@ -1,4 +1,4 @@
-"""What a Gaussian of the encoded cells answers for hidden ones, as inputs of a masked network."""
+"""Conditional means and deviations under a Gaussian, as extra inputs of a masked network."""
 
 import numpy as np
 import torch
@@ -11,19 +11,19 @@ from maskevidence.tables.gaussian.kernel_choice import SHRINKAGES, best_shrinkag
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
 
 _N_FOLDS = 10
-_MOST_ROWS = 5_000  # that it is fitted to
-_ELEMENTS = 2**22  # of the matrices of rows that are inverted together
-_FARTHEST = 8.0  # standard deviations
+_MOST_ROWS = 5_000  # rows in the fit
+_ELEMENTS = 2**22  # of the matrices inverted in one batch
+_FARTHEST = 8.0  # means are clamped to this, in standard deviations
 
 
 class GaussianAnswer(nn.Module):
     """The conditional mean and standard deviation of every hidden input given the visible ones.
 
-    With Λ the inverse of a covariance whose correlations are shrunk, in units of the inputs,
+    Λ is the inverse of a covariance with shrunk correlations, in units of the inputs:
 
         x_H | x_R ~ N(μ_H - Λ_HH⁻¹ Λ_HR (x_R - μ_R), Λ_HH⁻¹).
 
-    A row in training gets the answer of a fit without its fold of the rows, which does not know the row.
+    In training, a row is predicted by the fit without the row's fold.
 
     Args:
         n_inputs: E, the number of encoded inputs.
@@ -43,8 +43,8 @@ class GaussianAnswer(nn.Module):
         self.register_buffer("scale", torch.ones(n_inputs))
         self.register_buffer("mean", torch.zeros(n_inputs))
         self.register_buffer("precision", torch.eye(n_inputs))
-        self.fold_of = dict[int, int]()  # of the ids, in training alone
-        self.of_folds: tuple[Tensor, Tensor] | None = None  # means and precisions, in training alone
+        self.fold_of = dict[int, int]()  # the fold of each id, in training only
+        self.of_folds: tuple[Tensor, Tensor] | None = None  # means and precisions, in training only
 
     def fit(
         self,
@@ -53,7 +53,7 @@ class GaussianAnswer(nn.Module):
         seed: int,
         first: Int64[np.ndarray, " N"] | None = None,
     ) -> None:
-        """Fit it to rows with NaN for what is missing, and once without each fold of them.
+        """Fit to all rows and once without each fold; NaN marks a missing value.
 
         Args:
             first: the id of the first copy of each row, which decides its fold; by default its own.
@@ -81,7 +81,7 @@ class GaussianAnswer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B E"], visible: Bool[Tensor, "B E"], ids: Int64[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B F"]:
-        """Means in units of the inputs, then standard deviations; of visible inputs themselves and 0.
+        """Conditional means in standard units, then standard deviations; the value and 0 for visible inputs.
 
         Args:
             ids: of training rows, which get the answers of the fits without them.
@@ -106,7 +106,7 @@ def _answer(
     x: Float[Tensor, "B E"],
     visible: Bool[Tensor, "B E"],
 ) -> Float[Tensor, "B F"]:
-    """By the Cholesky factor of Λ_HH, completed by ones: var = diag((L Lᵀ)⁻¹)."""
+    """Solve with the Cholesky factor of Λ_HH, padded by the identity: var = diag((L Lᵀ)⁻¹)."""
     centred = torch.where(visible, x - mean, 0.0)
     pull = torch.where(visible, 0.0, (precision @ centred[:, :, None])[:, :, 0])
     both_hidden = ~(visible[:, :, None] | visible[:, None, :])

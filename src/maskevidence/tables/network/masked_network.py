@@ -1,4 +1,4 @@
-"""A network trained by masked prediction: the model of rows for tables of any columns."""
+"""A network trained by masked prediction: the model of rows for tables with columns of any kind."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,29 +39,29 @@ from maskevidence.tables.network.columns import (
 )
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 
-_ORDERS = 16  # of `score_samples`, as in the evaluation of EoNADE
-_ROWS = 8_192  # of one call
+_ORDERS = 16  # for `score_samples`, as in the evaluation of EoNADE
+_ROWS = 8_192  # rows per call
 _STEPS = 4_000
-_BATCHES = (32, 128)  # rows of a step, with two masks each
-_LOOKS = (20, 100)  # steps between two looks at the held-out rows
-_WARM_UP_STEPS, _END = 25, 0.25  # the learning rate rises first, and falls in the last part of all steps
+_BATCHES = (32, 128)  # rows per step, with two masks each
+_LOOKS = (20, 100)  # steps between evaluations on the held-out rows
+_WARM_UP_STEPS, _END = 25, 0.25  # the learning rate rises at first, and falls in the last quarter
 _PACE = (2, 0.25, 0.05)
-_WORK = 3e11  # products of a weight and a number, about a minute on two cores
+_WORK = 3e11  # multiplications in training, about a minute on two cores
 _FEWEST_HELD_OUT, _MOST_HELD_OUT = 20, 10_000
 _WIDENING_ROWS = 1_000
-_MOST_OF_GAUSSIAN = 60  # encoded inputs: its matrices cost their third power
-_WARM_UP = 0.05  # of the steps
-_SHRINKAGE = 0.5  # of a step, times the square root of the share of the rows in a batch
+_MOST_OF_GAUSSIAN = 60  # encoded inputs; the cost of its matrices grows with the third power
+_WARM_UP = 0.05  # share of the training
+_SHRINKAGE = 0.5  # per step, times the square root of a batch's share of the rows
 
 
 class MaskedNetwork(TableModel):
-    """A network that sees the visible cells of a row and answers a distribution for every hidden cell.
+    """A network that predicts a distribution for every hidden cell from the visible cells of its row.
 
-    The columns may be numbers, counts, yes/no and categories, with missing cells, which the network treats
-    as hidden ones: `Column` says how each kind is read and answered. The network is a residual multilayer
-    perceptron beside a linear map. Its loss in training is minus the area under the score curve of uniform
-    sizes, which bounds the log evidence of the mixture over all orders from below; `me.order_mixture` and
-    `Orderings(16, bound="importance")` estimate that mixture.
+    The columns may be numbers, counts, yes/no and categories. Missing cells are treated as hidden. `Column`
+    describes how each kind is encoded and predicted. The network is a residual multilayer perceptron plus a
+    linear map. Its training loss is minus the area under the score curve with uniform sizes, which bounds the
+    log evidence of the mixture over all orders from below; `me.order_mixture` and `Orderings(16,
+    bound="importance")` estimate that mixture.
 
     Args:
         n_features: D.
@@ -135,7 +135,7 @@ class MaskedNetwork(TableModel):
             raise InputError(f"{len(columns)} columns are described, the model has {n_features} features")
 
     def _build(self, columns: Sequence[Column], n_rows: int = 0) -> None:
-        """Make the network for these columns and this number of training rows, with new weights."""
+        """Build the network with new weights for these columns and number of training rows."""
         by_rows = min(0.5, 12 * self.n_features / n_rows) if n_rows else 0.5
         dropout = by_rows if self.dropout is None else self.dropout
         self.base_measure = base_measure(columns)
@@ -181,7 +181,7 @@ class MaskedNetwork(TableModel):
         return torch.where(masked, self.cells.log_density(answer, values), 0.0)
 
     def _values(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float64[Tensor, "B D"]:
-        """The cells that are read, and 0 in place of the others; a yes/no cell has one of its two values."""
+        """Check the cells that are read and set the others to 0."""
         self.refuse_strange_cells(tokens, read)
         return torch.where(read, tokens.values.double(), 0.0)
 
@@ -197,11 +197,11 @@ class MaskedNetwork(TableModel):
         )
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """A note if the model was fitted to these rows, and one on each column with unseen categories."""
+        """Notes if the model was fitted to these rows, or columns have unseen categories."""
         return (*super().notes_on(tokens), *self.notes_on_unseen(tokens, data))
 
     def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
-        """A note on each column with categories that training has not seen."""
+        """A note for each column with categories unseen in training."""
         notes = []
         given = None if not self.levels or column_names(data) is None else self.table(data)
         for k in self.cells.category:
@@ -214,11 +214,13 @@ class MaskedNetwork(TableModel):
         return notes
 
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
-        """All values that a column can have, shape (V,), an unseen category last; None for a number."""
+        """All values of a column, shape (V,), an unseen category last; None for a number."""
         return self.cells.values_of(column)
 
     def _log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x_visible) of the values v = 0, 1, ... of every masked cell; the last v is "unseen"."""
+        """log p(v | x_visible) of the values v = 0, 1, ... of every masked cell; the last entry is
+        "unseen".
+        """
         visible = tokens.visible(masked)
         answer = self._answer(self._values(tokens, visible), visible)
         largest = max(max(column.values) for column in self.cells.columns)
@@ -236,7 +238,9 @@ class MaskedNetwork(TableModel):
         visible: Bool[Tensor, "B D"],
         ids: Int64[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B O"]:
-        """The network's output for every row, from its visible cells; in training the ids of rows count."""
+        """The network's output for every row given its visible cells; `ids` select Gaussian fits in
+        training.
+        """
         if not self.training and len(values) > _ROWS:
             parts = zip(torch.split(values, _ROWS), torch.split(visible, _ROWS), strict=True)
             return torch.cat([self._answer(*part) for part in parts])
@@ -248,7 +252,9 @@ class MaskedNetwork(TableModel):
         return self.network(inputs)
 
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """The importance bound of 16 random orders, below each row's log evidence, in nats. Shape (N,)."""
+        """The importance bound over 16 random orders, a lower bound of each row's log evidence, nats, shape
+        (N,).
+        """
         design, tokens = Orderings(_ORDERS, bound="importance"), self.tokens(x)
         parts = [
             estimate_evidence(self, tokens[rows], design, seed=self.seed).per_observation
@@ -274,12 +280,12 @@ class MaskedNetwork(TableModel):
     ) -> "MaskedNetwork":
         """Train by masked prediction with masks of uniform size, in place.
 
-        AdamW takes the steps, each on two masks for each of its rows, which together hide every cell. After
-        20 to 100 steps comes a look at the held-out rows, always under the same masks. Where their area
-        stands still, training goes on from the best weights at a quarter of the learning rate, and ends at
-        the third time, or after 4,000 steps and fewer for wide tables; the best weights are kept. With fewer
-        rows than inputs, most weights into the outputs are kept at 0 (an L1 penalty). Then the scales of all
-        numbers are multiplied by the factor with the highest area of the same rows.
+        Each step of AdamW uses two masks per row, which together hide every cell. After every 20 to 100 steps
+        the held-out rows are scored, always under the same masks. When their area stops rising, training
+        continues from the best weights at a quarter of the learning rate; it ends when this happens a third
+        time, or after 4,000 steps (fewer for wide tables). The best weights are kept. With fewer rows than
+        inputs, an L1 penalty keeps most weights into the outputs at 0. Finally, the scales of all numbers are
+        multiplied by the factor with the highest area on the same held-out rows.
 
         Args:
             x: shape (N, D), NaN where a value is missing; a `Table`, a data frame or an array. Columns of
@@ -329,7 +335,7 @@ class MaskedNetwork(TableModel):
         return self
 
     def _length(self, n_rows: int, epochs: int | None, batch_size: int | None) -> dict[str, Any]:
-        """How many steps of how many rows: a number of passes that was given, or a pace."""
+        """The training schedule: a given number of epochs, or steps at a pace set by the held-out rows."""
         if epochs is not None:
             batch = batch_size or min(max(n_rows // 16, 32), 256)
             patience = max(5, epochs // 4)
@@ -350,7 +356,9 @@ class MaskedNetwork(TableModel):
         }
 
     def _optimizer(self, n_rows: int, batch_size: int, rate: float, decay: float) -> torch.optim.AdamW:
-        """AdamW; with fewer rows than inputs, most weights into the outputs stay 0, as in the lasso."""
+        """AdamW; with fewer rows than inputs, an L1 penalty shrinks the weights into the outputs, as in the
+        lasso.
+        """
         groups: list[dict[str, Any]] = [{"params": list(self.parameters())}]
         if n_rows < self.cells.n_encoded:
             shrunk = {id(layer.weight): layer.weight for layer in (self.network.skip, self.network.deep[-1])}
@@ -364,7 +372,7 @@ class MaskedNetwork(TableModel):
         return _ShrinkingAdamW(groups, lr=rate, weight_decay=decay, fused=True)
 
     def _fit_gaussian(self, train: Tokens, seed: int) -> None:
-        """Fit the Gaussian whose answers are inputs."""
+        """Fit the Gaussian whose conditional moments are inputs."""
         assert self.gaussian is not None
         encoded = self.cells.encoded(self._values(train, train.maskable))
         encoded = torch.where(train.maskable[:, self.cells.of_input], encoded, math.nan)
@@ -372,7 +380,7 @@ class MaskedNetwork(TableModel):
         self.gaussian.fit(encoded.cpu().numpy(), ids, seed, ids[first_copies(_table(train))])
 
     def _beside_independent_columns(self, train: Tokens, held_out: Tokens) -> list[str]:
-        """A note if the network is not above the distributions of its columns alone on the held-out rows."""
+        """A note if the network does not beat independent columns on the held-out rows."""
         assert self.history is not None
         outputs = self.cells.marginals(_table(train)).to(self._like()).expand(len(held_out), -1)
         alone = self.cells.log_density(outputs, self._values(held_out, held_out.maskable))
@@ -382,13 +390,13 @@ class MaskedNetwork(TableModel):
         if reached > independent:
             return []
         return [
-            f"the network is not above independent columns on held-out rows ({reached:.4g} and "
-            f"{independent:.4g} nats): it learned nothing that columns tell of each other; a lower learning "
-            "rate or more rows may help"
+            f"the network does not beat independent columns on held-out rows ({reached:.4g} and "
+            f"{independent:.4g} nats): it learned no dependence between columns; a lower learning rate "
+            "or more rows may help"
         ]
 
     def _widen(self, held_out: Tokens, seed: int) -> None:
-        """Widen or narrow the distributions of numbers in steps of 10 % while the held-out area rises."""
+        """Rescale the distributions of numbers in steps of 10 % as long as the held-out area rises."""
 
         def area(widening: float) -> float:
             self.cells.widening.fill_(widening)
@@ -401,7 +409,7 @@ class MaskedNetwork(TableModel):
         self.cells.widening.fill_(best)
 
     def declare(self, x: object, kinds: Mapping[Any, str] | None = None) -> None:
-        """Take the kind of every column and the words of its categories from all rows, before a fit to some.
+        """Determine every column's kind and words from all rows, before a fit to some of them.
 
         Args:
             x: shape (N, D), as for `fit`; a `Table` may name kinds itself.
@@ -417,9 +425,9 @@ class MaskedNetwork(TableModel):
         self.base_measure = base_measure(self._declared)
 
     def set_units(self, x: object) -> None:
-        """Take the scales and categories of the columns from rows, and make a new network for them.
+        """Set the columns' scales and categories from rows, and build a new network for them.
 
-        The kinds of the columns are those of `declare` if it was called, otherwise they are taken from x.
+        If `declare` was called, the kinds are already known; otherwise they are guessed from x.
 
         Args:
             x: shape (N, D), NaN where a value is missing.
@@ -451,7 +459,7 @@ class MaskedNetwork(TableModel):
         return torch.cat(means), torch.cat(variances)
 
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
-        """One cell after another in a random order of the row's own, each given those drawn before."""
+        """Draw the missing cells one by one in a random order per row, each given the earlier ones."""
         values, seen = self._values(tokens, tokens.maskable), tokens.maskable.clone()
         noise = KeyedNoise(row_keys(seed, tokens.ids.cpu().numpy(), seen.cpu().numpy()), values)
         turn = noise.uniform(self.n_features).masked_fill(seen, 2.0).argsort(1)
@@ -473,7 +481,7 @@ class MaskedNetwork(TableModel):
 
 
 def one_cycle(progress: float) -> float:
-    """The learning rate at a share of the training, as a part of the highest: a rise, then half a cosine.
+    """Learning rate relative to its peak: a linear rise, then half a cosine; `progress` is in [0, 1].
 
     Example:
         >>> one_cycle(0.05), round(one_cycle(1.0), 6)
@@ -485,7 +493,7 @@ def one_cycle(progress: float) -> float:
 
 
 class _Complements(RandomSize):
-    """Two masks for each row: of M random tokens, and of the D - M others and one of these.
+    """Two masks for each row: M random tokens; and the other D - M plus one of the first M.
 
     Both sizes are uniform, and together the masks hide every token.
     """
@@ -512,10 +520,10 @@ class _Complements(RandomSize):
 
 
 class _Network(nn.Module):
-    """A residual multilayer perceptron beside a linear map, whose outputs are added.
+    """The sum of a residual multilayer perceptron and a linear map.
 
-    The linear map alone is a logistic regression of every column on the others, which few rows suffice for.
-    Its answer for a number is a shift of all centres of the mixture.
+    The linear map alone is a logistic regression of every column on the others and can be fitted to few rows.
+    For a number, it shifts all centres of the mixture.
     """
 
     def __init__(self, cells: ColumnHeads, n_inputs: int, width: int, layers: int, dropout: float) -> None:
@@ -536,7 +544,7 @@ class _Network(nn.Module):
 
 
 class _ShrinkingAdamW(torch.optim.AdamW):
-    """AdamW that moves the weights of a group towards 0 by its `shrinkage` times the rate, and not past 0."""
+    """AdamW with an L1 proximal step: weights of a group shrink by rate times `shrinkage`, but not past 0."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -563,7 +571,7 @@ class _Block(nn.Module):
 
 
 class _Dropout(nn.Module):
-    """Dropout by 16 random bits for each unit, three times as fast on a CPU as torch's."""
+    """Dropout from 16 random bits per unit, three times as fast on a CPU as torch's."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -579,17 +587,17 @@ class _Dropout(nn.Module):
 
 
 def _random_rows(tokens: Tokens, seed: int) -> Int64[Tensor, " B"]:
-    """The positions of the rows in a random order."""
+    """A random permutation of the rows."""
     return torch.from_numpy(np.argsort(keyed_bits(seed, tokens.ids.cpu().numpy()))).to(tokens.ids.device)
 
 
 def _table(tokens: Tokens) -> Float64[np.ndarray, "N D"]:
-    """The values of tokens, NaN where one is missing."""
+    """The tokens' values, NaN where a value is missing."""
     return torch.where(tokens.maskable, tokens.values.double(), math.nan).cpu().numpy()
 
 
 def _split(tokens: Tokens, seed: int) -> tuple[Tokens, Tokens]:
-    """A training part of the rows and the rows by which the epoch is chosen; of one row, the row for both."""
+    """Split the rows into training and held-out rows; a single row is used for both."""
     n = min(max(round(0.1 * len(tokens)), _FEWEST_HELD_OUT), len(tokens) // 2, _MOST_HELD_OUT)
     if not n:
         return tokens, tokens

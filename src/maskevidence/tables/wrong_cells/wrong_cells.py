@@ -11,16 +11,18 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.fingerprints import share_fitted
-from maskevidence.core.model import DENSITY
+from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
+from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.wrong_cells.cell_search import (
@@ -36,6 +38,7 @@ from maskevidence.tables.wrong_cells.cell_search import (
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
 
+_MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
@@ -206,6 +209,7 @@ _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
     """The table as a fitted model reads it, which judges all rows."""
+    check_conditionals(model)
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
     coded = with_levels_of(rows, levels)
@@ -258,10 +262,8 @@ def _by_word(
 
     def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
         """A judge that was fitted to all rows but these."""
-        model, train = build(len(kept)), np.delete(base.values, out, axis=0)
-        model.columns = kept
-        model.declare(base)
-        filled = train[~np.isnan(train).all(axis=1)]
+        model, train = declared(build(len(kept)), base, kept), np.delete(base.values, out, axis=0)
+        filled = train[with_values(train)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
         fitted = Reshaped(model, filled) if reshapes else model.fit(filled)
         advance(1)
@@ -375,7 +377,8 @@ def _described(
     blank = np.where(hidden, np.nan, rows)
     blank[np.arange(len(row)), column] = np.nan
     drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
-    suggestions = [""] * len(row)
+    suggestions, width = [""] * len(row), len(coded.columns)
+    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
     for each in sittings:
         of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
         is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
@@ -385,9 +388,10 @@ def _described(
                 of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
                 drawn[these] = of_cells.reshape(-1, _DRAWS)
             these = these[is_number[these]]
-            made = _suggested(each.judge, rows[these], hidden[these], column[these], coded.columns)
-            for k, suggestion in zip(these.tolist(), made, strict=True):
-                suggestions[k] = suggestion
+            for some in np.split(these, range(n_tried, len(these), n_tried)):
+                made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
+                for k, suggestion in zip(some.tolist(), made, strict=True):
+                    suggestions[k] = suggestion
     cells, table = [], found.table
     sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
     for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
