@@ -44,7 +44,7 @@ def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> t
     y, d = rows.copy(), rows.shape[1]
     sizes = 1 / np.arange(1, max(1, int(_MOST_IN_ROW * d)) + 1)
     n_cells = 1 + rng.choice(len(sizes), size=len(rows), p=sizes / sizes.sum())
-    kind, far = rng.integers(len(KINDS), size=len(rows)), rng.uniform(2, 6, size=len(rows))
+    kind = rng.integers(len(KINDS), size=len(rows))
     seen = [column[~np.isnan(column)] for column in pool.T]
     listed = [
         np.unique(column) if values is None else values
@@ -52,7 +52,7 @@ def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> t
     ]
     number = np.array([len(each) > _FEW for each in listed]) & facts.numbers
     for i, row in enumerate(y):
-        there = rng.permutation(np.flatnonzero(~np.isnan(row)))
+        there, steps = rng.permutation(np.flatnonzero(~np.isnan(row))), 0.0
         for j in there[: n_cells[i]].tolist():
             how = KINDS[kind[i]]
             partners = there[number[there] & (there != j)]
@@ -62,7 +62,7 @@ def planted(rng: np.random.Generator, rows: Rows, pool: Rows, facts: Facts) -> t
             elif how == "shift" or how == "unit":
                 new = row[j] * rng.choice(_FACTORS)
                 if how == "shift":
-                    steps = far[i] if n_cells[i] >= _MANY else rng.uniform(2, 6)
+                    steps = steps if steps and n_cells[i] >= _MANY else rng.uniform(2, 6)
                     new = row[j] + facts.scale[j] * steps * rng.choice((-1, 1))
                 places = facts.decimals[j]
                 row[j] = new if places is None else np.round(new, places)
