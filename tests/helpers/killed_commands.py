@@ -86,7 +86,7 @@ def prepare() -> None:
     from maskevidence.command import scoring
     from maskevidence.core.show import draw
     from maskevidence.huggingface import word_pieces
-    from maskevidence.huggingface.train_masked_lm import train_texts
+    from maskevidence.huggingface.masked_lm_training import train_texts
     from maskevidence.tables import train_rows
     from paper.vit_mae import random_vit_mae
 

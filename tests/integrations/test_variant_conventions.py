@@ -226,7 +226,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mutants": ["S2A:"]}, r"'' is not a substitution; write A1P"),
     ({"mutants": [""]}, r"row 0 \(from 0\), '': there is no mutant"),
     ({"mutants": []}, r"no list of mutants"),
-    ({"mutants": "S2A"}, r"no list of mutants"),
+    ({"mutants": "S2A"}, r"give a list of str"),
     (
         {"mutants": ["S2A", WILD_TYPE[:-1]]},
         r"row 1 \(from 0\), .* is an insertion or deletion, and wild-type-fill compares",

@@ -294,7 +294,7 @@ def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp
 
 
 def test_the_same_command_resumes_after_a_kill(run: CommandLine, text: Path, tmp_path: Path) -> None:
-    from maskevidence.huggingface import train_masked_lm as module
+    from maskevidence.huggingface import masked_lm_training as module
 
     command = ["train", "masked-lm", text, *OPTIONS, "--checkpoint-every", 2, "--out"]
     assert run(*command, tmp_path / "whole").code == 0

@@ -160,7 +160,7 @@ def test_a_row_has_the_same_masks_in_any_batch(example: tuple[me.models.PPCA, To
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m, x: me.MaskedObjective("every-size"), "is not a mask design"),
+        (lambda m, x: me.MaskedObjective("every-size"), "give a MaskDesign"),
         (lambda m, x: me.MaskedObjective(me.EverySize())(torch.nn.Linear(1, 1), x), "Linear lacks"),
         (
             lambda m, x: me.MaskedObjective(me.EverySize())(m, me.GaussianMoments.from_rows(x)),

@@ -21,12 +21,12 @@ class MaskedLMTraining(Kind):
         return word.text == MASKED_LM
 
     def train(self, model: str, data: str, options: Any) -> Any:
-        from maskevidence.huggingface.train_masked_lm import train_texts
+        from maskevidence.huggingface.masked_lm_training import train_texts
 
         return train_texts(data, options)
 
     def training_page(self, content: Mapping[str, Any]) -> Any:
-        from maskevidence.huggingface.train_masked_lm import page_of_text_training
+        from maskevidence.huggingface.masked_lm_training import page_of_text_training
 
         return page_of_text_training(content)
 

@@ -254,7 +254,7 @@ INPUT, NUMERICAL = me.InputError, me.NumericalError
         ),
         (lambda: me.models.Gaussian(), INPUT, "needs a mean, or n_features of 1 or more"),
         (lambda: me.models.Gaussian(n_features=0), INPUT, "n_features of 1 or more"),
-        (lambda: me.models.Gaussian(3), INPUT, r"shape \(D,\), not 3; n_features= gives D"),  # type: ignore[arg-type]
+        (lambda: me.models.Gaussian(3), INPUT, r"mean=3; give a Tensor of floats, shape \(D\)"),  # type: ignore[arg-type]
         (
             lambda: _fitted(DEPENDENT),
             NUMERICAL,

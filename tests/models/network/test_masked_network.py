@@ -505,7 +505,7 @@ def test_it_learns_what_columns_tell_of_each_other() -> None:
 def test_a_fit_says_where_it_is_not_above_independent_columns(network: MaskedNetwork) -> None:
     x = (np.random.default_rng(0).random((300, 30)) < 0.3).astype(float)
     model = me.models.MaskedNetwork(30, 16, 1).fit(x[:60], held_out=x[60:], epochs=12, learning_rate=0.03)
-    words = r"not above independent columns on held-out rows \((-[\d.]+) and (-[\d.]+) nats\)"
+    words = r"does not beat independent columns on held-out rows \((-[\d.]+) and (-[\d.]+) nats\)"
     reached, independent = map(float, re.search(words, " ".join(model.fit_notes)).groups())
     assert reached <= independent
     share, test = (x[:60].sum(0) + 0.5) / 61, x[60:]

@@ -115,7 +115,7 @@ def test_temperatures_rise_from_0_to_1() -> None:
     [
         ({"chains": 0}, "chains=0"),
         ({"temperatures": 0}, "temperatures=0"),
-        ({"start": "posterior"}, "'prior' or"),
+        ({"start": "posterior"}, "did you mean 'prior'"),
     ],
 )
 def test_bad_settings_get_one_line(unchecked: None, settings: dict[str, object], message: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.support.checks import in_short, whole_number
 
 _Found = TypeVar("_Found")
@@ -47,12 +47,15 @@ def checked(found: _Found) -> _Found:
             if isinstance(method, FunctionType) and (name == "__init__" or not name.startswith("_")):
                 is_rare = _is_plain if name != "__init__" else _is_no_array
                 if any(is_rare(hint) for hint in _hints(method).values()):
-                    setattr(part, name, _checked_function(method))
+                    setattr(part, name, _checked_function(method, only_plain=name != "__init__"))
     return found
 
 
-def _checked_function(function: Any) -> Any:
-    """The function with a check before it; annotations are read at the first call."""
+def _checked_function(function: Any, *, only_plain: bool = False) -> Any:
+    """The function with a check before it; annotations are read at the first call.
+
+    With `only_plain`, results may be of another class than annotated, as long as they have what is read.
+    """
     if hasattr(function, "checks_arguments"):
         return function
     hints: dict[str, tuple[Any, bool]] = {}
@@ -62,7 +65,13 @@ def _checked_function(function: Any) -> Any:
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
         if not hints:
-            hints.update({name: (hint, _is_plain(hint)) for name, hint in _hints(function).items()})
+            plain = {name: (hint, _is_plain(hint)) for name, hint in _hints(function).items()}
+            hints.update(
+                {
+                    name: (hint if is_plain or not only_plain else Any, is_plain)
+                    for name, (hint, is_plain) in plain.items()
+                }
+            )
         values = [fitting(name, value, *hints[name]) for name, value in zip(positional, given, strict=False)]
         for name in named:
             if name in hints:
@@ -118,11 +127,14 @@ def fitting(name: str, value: Any, hint: Any, is_plain: bool = True) -> Any:
     is_endless = is_plain and isinstance(value, float) and not math.isfinite(value)
     is_endless = is_endless and get_origin(hint) is not Annotated
     if is_endless or not _takes(hint, value):
+        if isinstance(value, str) and get_origin(hint) is Literal:
+            raise unknown_name(name, value, get_args(hint))
         raise InputError(f"{name}={in_short(value)}; give {_needed(hint)}")
     if not is_plain or isinstance(value, str | bool | float | NoneType | Sequence | Mapping):
         return value
     if hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0:
-        return whole_number(name, value, 0 if name == "seed" else -_LARGEST, _LARGEST)
+        bounds = (0, 2**64 - 1) if name == "seed" else (-_LARGEST, _LARGEST)  # of keys, and of arrays
+        return whole_number(name, value, *bounds)
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, Collection) else value
@@ -174,6 +186,9 @@ def _needed(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, inner))
     if hasattr(hint, "dtypes"):
-        kind = f" of {hint.dtypes[0]}" if isinstance(hint.dtypes, tuple) else ""
+        kinds = hint.dtypes if isinstance(hint.dtypes, tuple) else ()
+        kind = " of floats" if "float32" in kinds else f" of {kinds[0]}" if kinds else ""
         return f"a {hint.array_type.__name__}{kind}, shape ({', '.join(hint.dim_str.split())})"
+    if inner[:1] == (str,):
+        return "a list of str"
     return f"a list, each {_needed(inner[0])}" if inner else f"a {getattr(origin, '__name__', origin)}"

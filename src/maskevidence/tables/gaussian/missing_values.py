@@ -408,12 +408,15 @@ def _climb_by_em(
     with progress("fit", most) as advance:
         for step in range(1, most + 1):
             mean, new = objective.em(mean, covariance)
-            change, covariance = float(np.abs(new - covariance).max()), new
+            before, covariance = covariance, new
+            change = float(np.abs(new - before).max())
             _refuse_singular(covariance, names)
             rate, last = min(change / last, 1.0) if last else 0.0, change
             left = change * rate / (1.0 - rate) if rate < 1.0 else np.inf
             if step > 1 and left <= aim:
-                return mean, covariance, step
+                # A determinant that still falls has no end: the ascent follows it, and refuses it.
+                smallest = [smallest_correlation_eigenvalue(each) for each in (before, covariance)]
+                return (mean, covariance, step) if smallest[1] > 0.999 * smallest[0] else None
             if step >= _TRIED and left * rate ** (most - step) > aim:
                 return None
             advance(1)
