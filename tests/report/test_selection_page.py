@@ -12,6 +12,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.show.parts import Table
 from maskevidence.data import read_table
+from maskevidence.runs.folder import read_sealed, write_sealed
 from maskevidence.tables.selection_page import read_selection
 
 pytest.importorskip("matplotlib", reason="the extra plots is not installed")
@@ -101,3 +102,13 @@ def test_what_cannot_be_shown_is_one_line(chosen: Path, run: CommandLine) -> Non
     Path("t.csv").unlink()  # the page needs no data
     assert run("report", chosen, "--out", "page.html").code == 0
     assert not Path("report.html").exists()
+
+
+def test_a_selection_of_another_version_is_one_line(chosen: Path, run: CommandLine) -> None:
+    content = read_sealed(chosen / "selection.json", "")
+    del content["fills"]
+    write_sealed(chosen / "selection.json", content)
+    error = run("report", chosen, "--out", "page.html").error
+    assert (
+        error == "'chosen' is a selection of another version, without 'fills'; select again with --overwrite"
+    )

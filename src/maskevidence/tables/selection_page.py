@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from maskevidence.core.errors import InputError
 from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.pictures import Lines
 from maskevidence.core.show.words import count, typeset
@@ -18,8 +19,14 @@ from maskevidence.tables.choosing.selection import (
 
 def read_selection(folder: Path) -> Page:
     """Build the page of a folder that `select --out` wrote."""
-    result = read_sealed(folder / SELECTION, "select again with --overwrite")
-    page, (picture, _) = page_of_selection(result), picture_of_selection(result)
+    remedy = "select again with --overwrite"
+    result = read_sealed(folder / SELECTION, remedy)
+    try:
+        page, (picture, _) = page_of_selection(result), picture_of_selection(result)
+    except KeyError as error:
+        raise InputError(
+            f"{str(folder)!r} is a selection of another version, without {error}; {remedy}"
+        ) from error
     parts: list[Part] = [*page.parts, picture]
     if isinstance(picture, Lines) and (below := below_picture(result)):
         listed = ", ".join(f"{each['name']} ({typeset(each['log_evidence'])})" for each in below)

@@ -74,6 +74,8 @@ def read_back(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | 
     data = manifest.data
     if data.name == IN_PYTHON:
         return "The run was saved in Python without its data: me.save_run(..., data=table)."
+    if data.kind is None:
+        return "The run is of an earlier version, which did not record how its data are read; score it again."
     try:
         contents = kind_named(data.kind).read_again(manifest, ids)
     except (MaskEvidenceError, OSError) as error:
