@@ -335,7 +335,7 @@ def test_the_error_of_a_paired_difference_of_bounds_is_the_jackknife_of_it() -> 
     [
         (lambda: me.Exhaustive(blocks=4), "add order_mixture=True"),
         (lambda: me.Exhaustive(order_mixture=True, blocks=21), "up to 20"),
-        (lambda: me.Orderings(4, bound="tight"), "'area' or 'importance'"),  # type: ignore[arg-type]
+        (lambda: me.Orderings(4, bound="tight"), "Known: area, importance"),  # type: ignore[arg-type]
         (lambda: me.Orderings(8, bound="importance").in_training(), "for scoring only"),
         (lambda: me.Exhaustive(order_mixture=True).in_training(), "for scoring only"),
         (lambda: me.MaskedObjective(me.Policy()), "for scoring only"),

@@ -87,7 +87,7 @@ def kind_of_model(word: str) -> Kind:
 
 
 def _claimed(word: ModelWord, command: str) -> Kind:
-    """The last declared kind that claims a word; other packages' kinds come first, rows last."""
+    """The kind of highest precedence that claims a word."""
     return next(kind for kind in reversed(kinds()) if command in kind.options and kind.claims(word))
 
 

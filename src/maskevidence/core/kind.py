@@ -59,6 +59,7 @@ class Kind:
         folders: what `report` reads: the file by which a folder is known, its noun, and "module:function",
             which reads the folder and gives a `Page`.
         engines: engines that score blocks of a run, by the first part of the word, as "module:function".
+        precedence: kinds with a higher one are asked first whether a MODEL word is theirs, and listed last.
         tells_tokens: whether `leave-one-out:per-token` reports the scores of single tokens.
     """
 
@@ -77,10 +78,11 @@ class Kind:
     commands: Mapping[str, str] = {}
     folders: Mapping[str, tuple[str, str]] = {}
     engines: Mapping[str, str] = {}
+    precedence: int = 9
     tells_tokens: bool = False
 
     def claims(self, word: ModelWord) -> bool:
-        """Whether a MODEL word belongs to this kind; kinds declared later are asked first."""
+        """Whether a MODEL word belongs to this kind; kinds of higher `precedence` are asked first."""
         return word.text.partition(":")[0] in {model.partition(":")[0] for model in self.models}
 
     def check_words(self, model: str | None, data: str) -> None:
@@ -161,9 +163,9 @@ class Kind:
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """All installed kinds: first the kinds of this package in their declared order, then others."""
-    found = sorted(entry_points(group=GROUP), key=lambda each: _package(each) != "maskevidence")
-    return tuple(map(_loaded, found))
+    """All installed kinds, in the order of their precedence and names."""
+    found = sorted(entry_points(group=GROUP), key=lambda each: each.name)  # installers sort them, or not
+    return tuple(sorted(map(_loaded, found), key=lambda kind: kind.precedence))
 
 
 def _package(point: EntryPoint) -> str:

@@ -14,6 +14,7 @@ class ImageKind(Kind):
 
     name = "images"
     nouns = "masked image models"
+    precedence = 2
     data = ("mnist:test",)
     data_sets = ("mnist", "fashion-mnist", "cifar100", "tiny-imagenet")
     files = ("a folder of images",)

@@ -30,6 +30,7 @@ class Rows(Kind):
     options: Mapping[str, type] = {"score": ScoredRowOptions, "check": RowOptions, "train": RowTraining}
     design = "every-size"
     may_race = True
+    precedence = 0  # after all others: it takes every word, and says what the words are
     commands: Mapping[str, str] = {
         "select": "maskevidence.tables.select:select_command",
         "impute": "maskevidence.tables.impute:impute_command",
@@ -41,7 +42,7 @@ class Rows(Kind):
     }
 
     def claims(self, word: ModelWord) -> bool:
-        return True  # asked last, so that its errors explain the words
+        return True
 
     def check_words(self, model: str | None, data: str) -> None:
         from maskevidence.tables.by_name import parse_model

@@ -23,6 +23,7 @@ class TextKind(Kind):
     }
     options: Mapping[str, type] = {"score": ScoredTextOptions, "check": TextOptions}
     tells_tokens = True
+    precedence = 1
     designs: Mapping[str, str] = {
         "random-time": "maskevidence.texts.published:RandomTime",
         "llada": "maskevidence.texts.published:LLaDA",
