@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import maskevidence as me
+from forked import exit_code, fork
 from maskevidence.core.errors import UnknownTokensWarning
 from maskevidence.texts.encoding import Encoding, encode_texts
 from maskevidence.texts.vocabulary import pattern_tokenizer
@@ -96,6 +98,11 @@ WRAPPERS: dict[str, Wrap] = {
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_wrapped_networks_have_the_numbers_of_a_plain_loop(wrap: Wrap) -> None:
+    """In a process of its own: torch.compile starts threads, after which no test of the process may fork."""
+    assert exit_code(fork(partial(_compare_with_a_plain_loop, wrap))) == 0
+
+
+def _compare_with_a_plain_loop(wrap: Wrap) -> None:
     tokenizer = small_tokenizer()
     network = wrap(small_bert(tokenizer))
     model = me.models.MaskedLM(network, tokenizer)
