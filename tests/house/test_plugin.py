@@ -26,6 +26,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+def test_a_package_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
+    about = tmp_path / "broken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[maskevidence.kinds]\nbad = no_such_module:kind\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [*PROGRAM, "score", "ppca:1", "x.npy"],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the kind 'bad' of the package 'broken' cannot be loaded (")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.slow
 def test_a_kind_and_a_design_of_another_package(site: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

@@ -131,15 +131,19 @@ add_command(app, shown(summarize))
 add_command(app, shown(compare_command), "compare")
 add_command(app, shown(report))
 add_command(app, shown(train), models=Models("train", kind_of_training))
-for kind in kinds():
-    for name, place in kind.commands.items():
-        function = named(place)
-        if "context" in inspect.signature(function).parameters:  # passes all words to another program
-            app.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-                function
-            )
-        else:
-            add_command(app, shown(function), name)
+_broken: InputError | None = None  # a package that brings a kind, which `main` refuses in one line
+try:
+    for kind in kinds():
+        for name, place in kind.commands.items():
+            function = named(place)
+            if "context" in inspect.signature(function).parameters:  # passes all words to another program
+                app.command(
+                    name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+                )(function)
+            else:
+                add_command(app, shown(function), name)
+except InputError as error:
+    _broken = error
 
 
 @app.callback(invoke_without_command=True)
@@ -172,6 +176,8 @@ def main() -> None:
     warnings.showwarning = _with_notes(warnings.showwarning)
     words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # options of the app precede the command
     try:
+        if _broken is not None:
+            raise _broken
         _check_words(words)
         code = app(words, prog_name="maskevidence", standalone_mode=False)
         sys.stdout.flush()  # a full output fails here rather than when Python exits
