@@ -125,14 +125,14 @@ def show(result: Result, json: str | None) -> None:
         files.write_json(json, result.content)
 
 
-add_command(app, shown(score), models=Models("score", kind_of_model))
-add_command(app, shown(check_command), "check", models=Models("check", kind_of_model))
-add_command(app, shown(summarize))
-add_command(app, shown(compare_command), "compare")
-add_command(app, shown(report))
-add_command(app, shown(train), models=Models("train", kind_of_training))
 _broken: InputError | None = None  # a package that brings a kind, which `main` refuses in one line
 try:
+    add_command(app, shown(score), models=Models("score", kind_of_model))
+    add_command(app, shown(check_command), "check", models=Models("check", kind_of_model))
+    add_command(app, shown(summarize))
+    add_command(app, shown(compare_command), "compare")
+    add_command(app, shown(report))
+    add_command(app, shown(train), models=Models("train", kind_of_training))
     for kind in kinds():
         for name, place in kind.commands.items():
             function = named(place)
