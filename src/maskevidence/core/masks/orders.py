@@ -116,7 +116,7 @@ class Orderings(MaskDesign):
 
 @dataclass(frozen=True)
 class LogSizes(MaskDesign):
-    """Random orders scored at a few sizes each, for models that are fitted anew for each mask.
+    """Random orders scored at a few sizes each, for models that are refitted for each mask.
 
     An order shows its tokens one by one. It has a mask at n = 0, 1, 2, ... visible tokens, which later grow
     by a constant factor: `fits` masks, or one for each token if there are no more. The score of a mask is the
