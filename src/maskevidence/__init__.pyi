@@ -62,6 +62,8 @@ from maskevidence.tables.imputation import Pooled as Pooled
 from maskevidence.tables.imputation import draw_missing as draw_missing
 from maskevidence.tables.imputation import impute as impute
 from maskevidence.tables.imputation import pool as pool
+from maskevidence.tables.looking.looked import Look as Look
+from maskevidence.tables.looking.looking import look as look
 from maskevidence.tables.wrong_cells.found_cells import WrongCells as WrongCells
 from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells as wrong_cells
 

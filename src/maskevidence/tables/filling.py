@@ -27,6 +27,7 @@ from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
 from maskevidence.tables.rows import (
+    decided,
     is_table_file,
     model_on,
     note_on_pairs,
@@ -83,6 +84,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     """
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
+    options = replace(options, table=decided(options.table))
     check_ending(options.out)
     check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)

@@ -18,6 +18,7 @@ from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_
 from maskevidence.core.show.words import MINUS
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.files import read_json
 from maskevidence.core.support.sources import is_remote
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
@@ -298,6 +299,20 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
         for name in ("drop", "one_hot", "missing", "categories", "numbers")
     )
     return ColumnSelection(columns, drop, options.id_column, one_hot, missing, words, categories, numbers)
+
+
+def decided(options: TableOptions) -> TableOptions:
+    """The options, completed by those of a table.json of `look` if --columns names one."""
+    if options.columns is None or not (options.columns.endswith(".json") and Path(options.columns).is_file()):
+        return options
+    remedy = "give names of columns, or the table.json that `maskevidence look` wrote"
+    content = read_json(options.columns, remedy)
+    known = content.get("options") if isinstance(content, dict) else None
+    names = {field.name for field in fields(TableOptions)}
+    if not isinstance(known, dict) or not {*known} <= names:
+        raise InputError(f"--columns {options.columns}: the file is no table.json of `maskevidence look`; {remedy}")
+    given = {name: value for name, value in vars(options).items() if value is not None and name != "columns"}
+    return TableOptions(**known | given)
 
 
 def raw_table(data: str, options: TableOptions) -> RawTable:

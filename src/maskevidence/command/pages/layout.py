@@ -11,8 +11,8 @@ from datetime import datetime
 from importlib import resources
 from itertools import groupby
 
-from maskevidence.core.show.draw import svg
 from maskevidence.core.show.cell_map import cell_map_svg
+from maskevidence.core.show.draw import svg
 from maskevidence.core.show.html import answers, table, text
 from maskevidence.core.show.parts import Answers, Picture, Table
 from maskevidence.core.show.pictures import CellMap, ColourGrid
@@ -52,9 +52,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 _ABOUT = "Log evidence by masking"
-_NATS = (
-    " All numbers are in nats unless another unit is named. Log-probabilities keep their sign: higher is better."
-)
+_NATS = " All numbers are in nats unless another unit is named. Log-probabilities keep their sign: higher is better."
 
 
 def document(title: str, sections: Sequence[Section], about: str = "") -> str:

@@ -12,9 +12,9 @@ import numpy as np
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.show.parts import Picture, Values
 from maskevidence.core.show.pictures import (
-    CellMap,
     FEWEST_IN_A_BAND,
     Band,
+    CellMap,
     ColourGrid,
     Histogram,
     Line,

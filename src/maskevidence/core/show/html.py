@@ -67,7 +67,9 @@ def table(part: Table, label: str = "") -> str:
 
     def line(tag: str, cells: Sequence[str], row: int) -> str:
         more = ' class="more"' if part.sortable and row >= _PRINTED else ""
-        return f"<tr{more}>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
+        return (
+            f"<tr{more}>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
+        )
 
     body = "".join(line("td", cells, row) for row, cells in enumerate(part.rows))
     head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
@@ -110,7 +112,7 @@ def _part(part: Part, summary: str) -> str:
         return answers(part)
     if isinstance(part, Group):
         inner = "".join(_part(each, part.title) for each in part.parts)
-        return f"<div style=\"margin-top:1em\"><strong>{text(part.title)}</strong></div>{inner}"
+        return f'<div style="margin-top:1em"><strong>{text(part.title)}</strong></div>{inner}'
     if isinstance(part, CellMap):
         return cell_map_svg(part, summary)
     try:
