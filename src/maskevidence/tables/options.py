@@ -29,7 +29,10 @@ class TableOptions:
 
     id_column: IdColumn = None
     columns: Annotated[
-        str | None, Option("Use only these columns, in this order; or those of a table.json of look.", "COLUMN[,COLUMN...]")
+        str | None,
+        Option(
+            "Use only these columns, in this order; or those of a table.json of look.", "COLUMN[,COLUMN...]"
+        ),
     ] = None
     drop: Annotated[str | None, Option("Leave these columns of the table out.", "COLUMN[,COLUMN...]")] = None
     one_hot: Annotated[

@@ -310,7 +310,9 @@ def decided(options: TableOptions) -> TableOptions:
     known = content.get("options") if isinstance(content, dict) else None
     names = {field.name for field in fields(TableOptions)}
     if not isinstance(known, dict) or not {*known} <= names:
-        raise InputError(f"--columns {options.columns}: the file is no table.json of `maskevidence look`; {remedy}")
+        raise InputError(
+            f"--columns {options.columns}: the file is no table.json of `maskevidence look`; {remedy}"
+        )
     given = {name: value for name, value in vars(options).items() if value is not None and name != "columns"}
     return TableOptions(**known | given)
 

@@ -52,7 +52,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 _ABOUT = "Log evidence by masking"
-_NATS = " All numbers are in nats unless another unit is named. Log-probabilities keep their sign: higher is better."
+_NATS = (
+    " All numbers are in nats unless another unit is named. Log-probabilities keep their sign: higher is "
+    "better."
+)
 
 
 def document(title: str, sections: Sequence[Section], about: str = "") -> str:
@@ -83,7 +86,8 @@ def document(title: str, sections: Sequence[Section], about: str = "") -> str:
         f'<nav aria-label="Parts of this page">{links}</nav>' if links else "",
         "</header>\n<main>",
         *map(_section, sections),
-        f'</main>\n<footer class="note">{generator}.{"" if about else _NATS}</footer>\n{script}</body>\n</html>\n',
+        f'</main>\n<footer class="note">{generator}.{"" if about else _NATS}</footer>',
+        f"{script}</body>\n</html>\n",
     ]
     return "\n".join(lines)
 

@@ -2,6 +2,8 @@
 
 from html import escape
 
+import numpy as np
+
 from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import plain
 
@@ -16,6 +18,7 @@ _MOST_LINES, _HEIGHT, _WIDTH = 360, 330.0, 640.0  # the sizes are those of a pag
 _LEAST_MARK = 2.4  # height of a cell of the last state
 _LEFT, _LETTER = 44.0, 6.2  # room for numbers of rows; width of a letter
 _MOST_LETTERS = 16
+_LEAST_WIDTH = 420.0  # of the legend
 
 
 def cell_map_svg(picture: CellMap, summary: str) -> str:
@@ -49,11 +52,12 @@ def cell_map_svg(picture: CellMap, summary: str) -> str:
         )
         parts.append(f'<path d="{outline}" {style}/>')
     parts.append(_legend(picture, below + 22))
-    size = _LEFT + n_columns * width + right, below + 32
+    across = max(_LEFT + n_columns * width + right, _LEAST_WIDTH)
+    style = f"display:block;width:100%;max-width:{across / 14:.0f}em;height:auto"
     return (
-        f'<svg viewBox="0 0 {max(size[0], 420):.0f} {size[1]:.0f}" style="display:block;width:100%;'
-        f'max-width:{max(size[0], 420) / 14:.0f}em;height:auto" role="img" aria-label="{escape(plain(summary))}" '
-        f'fill="currentColor" font-family="sans-serif" shape-rendering="crispEdges">{"".join(parts)}</svg>'
+        f'<svg class="map" viewBox="0 0 {across:.0f} {below + 32:.0f}" style="{style}" role="img" '
+        f'aria-label="{escape(plain(summary))}" fill="currentColor" font-family="sans-serif" '
+        f'shape-rendering="crispEdges">{"".join(parts)}</svg>'
     )
 
 
@@ -62,11 +66,9 @@ def _styles(picture: CellMap) -> tuple[str, ...]:
     return (*STYLES[: len(picture.names) - 1], STYLES[-1])
 
 
-def _runs(here: object, top: float, height: float, least: float) -> list[tuple[float, float]]:
+def _runs(here: np.ndarray, top: float, height: float, least: float) -> list[tuple[float, float]]:
     """Top and height of each run of lines that are `here`."""
-    import numpy as np
-
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(here, dtype=np.int8), [0]])))
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], here.astype(np.int8), [0]])))
     runs = []
     for start, end in edges.reshape(-1, 2).tolist():
         tall = max(least, (end - start) * height)

@@ -14,6 +14,7 @@ from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import plain
 
 _SMALL = "font-size:90%;opacity:0.85"
+_LARGE = "font-size:190%;font-weight:650;line-height:1.2"
 _BAR, _TALL = 7, 22  # width and height of a bar chart in a cell
 _PRINTED = 12  # rows of a sortable table on paper
 
@@ -54,6 +55,8 @@ def table(part: Table, label: str = "") -> str:
             style += ";white-space:nowrap"
         elif len(content) > 40:
             style += ";min-width:16em"
+        elif part.sortable:
+            style += ";white-space:nowrap"
         if (row, column) in part.bold:
             content = f"<strong>{content}</strong>"
         if (row, column) in part.marked:
@@ -75,18 +78,26 @@ def table(part: Table, label: str = "") -> str:
     head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
     title = f"<div>{text(part.title)}</div>" if part.title else ""
     sortable = ' class="sortable"' if part.sortable else ""
+    n_more = len(part.rows) - _PRINTED if part.sortable else 0
+    rest = (
+        f'<div class="rest" style="display:none">{n_more:,} more rows on the screen</div>'
+        if n_more > 0
+        else ""
+    )
     named = f' class="scroll" role="region" tabindex="0" aria-label="{text(label)}"' if label else ""
-    return f'{title}<div style="overflow-x:auto"{named}><table{sortable}>{head}<tbody>{body}</tbody></table></div>'
+    grid = f"<table{sortable}>{head}<tbody>{body}</tbody></table>"
+    return f'{title}<div style="overflow-x:auto"{named}>{grid}</div>{rest}'
 
 
 def answers(part: Answers) -> str:
     """Numbers in large letters side by side."""
     items = "".join(
-        f'<div style="flex:1 1 11em"><div style="font-size:190%;font-weight:650;line-height:1.2">{text(number)}'
-        f'</div><div>{text(words)}</div><div style="{_SMALL}">{text(remark)}</div></div>'
+        f'<div style="flex:1 1 11em"><div style="{_LARGE}">{text(number)}</div><div>{text(words)}</div>'
+        f'<div style="{_SMALL}">{text(remark)}</div></div>'
         for number, words, remark in part.items
     )
-    return f'<div class="answers" style="display:flex;flex-wrap:wrap;gap:0.8em 1.6em;margin:0.8em 0">{items}</div>'
+    style = "display:flex;flex-wrap:wrap;gap:0.8em 1.6em;margin:0.8em 0"
+    return f'<div class="answers" style="{style}">{items}</div>'
 
 
 def _bars(chart: Bars) -> str:

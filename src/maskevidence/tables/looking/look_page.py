@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +45,7 @@ def page_of_look(look: "Look") -> Page:
     made |= {"Work": f"{look.seconds:.0f} seconds (--minutes)", "Command": origin()["command"]}
     made["Versions"] = ", ".join(f"{name} {version}" for name, version in origin()["versions"].items())
     parts: list[Part] = [Answers(_answers(look)), *kept]
-    about = f"A look at {look.description.name}"
+    about = f"A look at {PurePath(look.description.name).name}"
     return Page(line, _headline(look), "", parts, look.notes, made, about)
 
 
