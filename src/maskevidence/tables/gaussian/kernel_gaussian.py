@@ -206,6 +206,30 @@ class KernelGaussian(TableModel):
         log_density = torch.logsumexp(joint, 2) - torch.logsumexp(log_kernels, 2) + shared
         return torch.where(wanted, log_density, 0.0)
 
+    def answers(
+        self,
+        values: Float[Tensor, "B D"],
+        visible: Bool[Tensor, "B D"],
+        wanted: Bool[Tensor, "B D"] | None = None,
+        step: Float[Tensor, " D"] | None = None,
+        own: Int64[Tensor, " B"] | None = None,
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """The conditional mean of every hidden token, and the log mass of the wanted ones' cells, else 0.
+
+        Args:
+            own: a kernel of each row that is left out.
+        """
+        mean, log_mass = values.to(self.centres), self.centres.new_zeros(values.shape)
+        for part in self._kernels.parts(values, visible):
+            log_kernels, cells = part.log_kernels(self.bandwidth), (part.rows[:, None], part.hidden)
+            if own is not None:
+                log_kernels[torch.arange(len(part.rows)), own[part.rows]] = -torch.inf
+            expected = part.expected(torch.softmax(log_kernels, 1), self.bandwidth)
+            mean = mean.index_put(cells, self.gaussian.mean[part.hidden].to(mean) + expected)
+            if wanted is not None:
+                log_mass = log_mass.index_put(cells, self._log_densities(part, values, wanted, step))
+        return mean, log_mass
+
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context), nats per observation, shape (B,)."""
         self.check_width(tokens.width)
