@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
+import maskevidence
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
 from maskevidence.core.noise import KeyedNoise, chosen, row_keys
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.gaussian.full_covariance import Gaussian
@@ -89,6 +91,12 @@ class KernelGaussian(TableModel):
 
     def arguments(self) -> dict[str, Any]:
         return {"n_features": self.n_features, "n_centres": len(self.centres)}
+
+    def for_table(self, table: Table) -> TableModel:
+        if not table.levels:
+            return self
+        like = self._like()
+        return maskevidence.models.MixedKernelGaussian(self.n_features).to(like.device, like.dtype)
 
     def fit(
         self,

@@ -48,8 +48,8 @@ class MixedKernelGaussian(TableModel):
 
         p(v | visible) = (1 - u) [(1 - ε) (m_v)₊ / (Σ_w (m_w)₊ + r) + ε n_v/n],
 
-    with ε of the column by EM on training rows that are predicted without their own kernel, and u = (n₁ + ½) /
-    (n + 1) for all words that training has not seen. This is a regression on indicators, not a joint
+    with ε of the column by EM on training rows that are predicted without their own kernel, and u = (n₁ + ½)
+    / (n + 1) for all words that training has not seen. This is a regression on indicators, not a joint
     density: the area is a lower bound. A number is scored by the kernels' mass of its cell over its step, as
     by `CellMass`. A hole of words or yes/no is filled by its most probable value.
 
@@ -177,7 +177,7 @@ class MixedKernelGaussian(TableModel):
         return self
 
     def _mixed(self, seed: int) -> Float64[Tensor, " D"]:
-        """The share ε of each column's marginal, by EM on cells of rows predicted without their own kernel."""
+        """The share ε of each column's marginal, by EM on rows predicted without their own kernel."""
         n_rows = min(_MIXING_ROWS, len(self.kernels.centres))
         rng, own = np.random.default_rng(seed), torch.arange(n_rows)
         values = (self.kernels.centres + self.kernels.gaussian.mean)[:n_rows].detach()
@@ -226,7 +226,7 @@ class MixedKernelGaussian(TableModel):
                 return log_mass[:, places[0]]
             one = torch.ones_like(x)
             return normal_log_cell(x - column.centre, one * column.scale**2, one * column.step)
-        code = torch.bucketize(x, x.new_tensor(column.values)).clamp(max=len(column.values) - 1)
+        code = torch.bucketize(x.contiguous(), x.new_tensor(column.values)).clamp(max=len(column.values) - 1)
         seen = x.new_tensor(column.values)[code] == x
         log_p = self._log_probabilities(k, mean, code)
         if column.kind == "yes/no":
@@ -322,11 +322,10 @@ class MixedKernelGaussian(TableModel):
         return torch.where(read, tokens.values.double(), 0.0)
 
     def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
+        values = tokens.values.double()
         for k, column in enumerate(self.described):
             if column.kind == "yes/no":
-                known = torch.isin(
-                    tokens.values[:, k].double(), tokens.values.new_tensor(column.values).double()
-                )
+                known = torch.isin(values[:, k], values.new_tensor(column.values))
                 rows = torch.nonzero(read[:, k] & ~known)
                 if len(rows):
                     no, yes = column.values
@@ -335,7 +334,11 @@ class MixedKernelGaussian(TableModel):
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """Notes if the model was fitted to these rows, or columns have unseen categories."""
-        return (*super().notes_on(tokens), *notes_on_unseen(self, self.described, tokens, data))
+        return (*super().notes_on(tokens), *self.notes_on_unseen(tokens, data))
+
+    def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
+        """A note for each column with categories unseen in training."""
+        return notes_on_unseen(self, self.described, tokens, data)
 
     # Missing values and samples
 
