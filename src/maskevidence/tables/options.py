@@ -158,8 +158,8 @@ class LookOptions:
     ] = None
     minutes: Annotated[float, Option("About how long to work; with less time, fewer fits.")] = 2.0
     model: Annotated[
-        str | None, Option("A MODEL word such as kernel-gaussian; by default chosen for the table.", "MODEL")
-    ] = None
+        str, Option("A MODEL word such as kernel-gaussian; auto takes the best for the table.", "MODEL")
+    ] = "auto"
     seed: Annotated[int, Option("Random seed of the folds and draws.", min=0, max=2**63 - 1)] = 0
     limit: Limit = None
     overwrite: Annotated[bool, Option("Replace another look in --out, and the file of --json.")] = False

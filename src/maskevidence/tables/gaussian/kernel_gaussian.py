@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
+import maskevidence
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
 from maskevidence.core.noise import KeyedNoise, chosen, row_keys
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.gaussian.full_covariance import Gaussian
@@ -89,6 +91,12 @@ class KernelGaussian(TableModel):
 
     def arguments(self) -> dict[str, Any]:
         return {"n_features": self.n_features, "n_centres": len(self.centres)}
+
+    def for_table(self, table: Table) -> TableModel:
+        if not table.levels:
+            return self
+        like = self._like()
+        return maskevidence.models.MixedKernelGaussian(self.n_features).to(like.device, like.dtype)
 
     def fit(
         self,
@@ -205,6 +213,30 @@ class KernelGaussian(TableModel):
             shared = torch.zeros_like(variance)
         log_density = torch.logsumexp(joint, 2) - torch.logsumexp(log_kernels, 2) + shared
         return torch.where(wanted, log_density, 0.0)
+
+    def answers(
+        self,
+        values: Float[Tensor, "B D"],
+        visible: Bool[Tensor, "B D"],
+        wanted: Bool[Tensor, "B D"] | None = None,
+        step: Float[Tensor, " D"] | None = None,
+        own: Int64[Tensor, " B"] | None = None,
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """The conditional mean of every hidden token, and the log mass of the wanted ones' cells, else 0.
+
+        Args:
+            own: a kernel of each row that is left out.
+        """
+        mean, log_mass = values.to(self.centres), self.centres.new_zeros(values.shape)
+        for part in self._kernels.parts(values, visible):
+            log_kernels, cells = part.log_kernels(self.bandwidth), (part.rows[:, None], part.hidden)
+            if own is not None:
+                log_kernels[torch.arange(len(part.rows)), own[part.rows]] = -torch.inf
+            expected = part.expected(torch.softmax(log_kernels, 1), self.bandwidth)
+            mean = mean.index_put(cells, self.gaussian.mean[part.hidden].to(mean) + expected)
+            if wanted is not None:
+                log_mass = log_mass.index_put(cells, self._log_densities(part, values, wanted, step))
+        return mean, log_mass
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context), nats per observation, shape (B,)."""

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.files import read_json, write_json
 from maskevidence.core.support.progress import Course
 from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table
@@ -20,6 +21,7 @@ from maskevidence.tables.wrong_cells.found_cells import WrongCells
 from maskevidence.tables.wrong_cells.wrong_cells import cells_by_folds
 
 FOLDS = 5
+_CHOSEN = "chosen.json"
 _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
 
 
@@ -44,13 +46,24 @@ class Kept:
         if self.folder is not None:
             model.save(self.folder / name)
 
+    def word(self) -> list[str] | None:
+        """The MODEL word that was chosen before, and why."""
+        if self.folder is None or not (self.folder / _CHOSEN).exists():
+            return None
+        return list(map(str, read_json(self.folder / _CHOSEN)))
+
+    def put_word(self, chosen: list[str]) -> None:
+        """Keep the MODEL word that was chosen, and why."""
+        if self.folder is not None:
+            write_json(self.folder / _CHOSEN, chosen)
+
 
 @dataclass(frozen=True)
 class Folds:
     """A table and its division into folds.
 
     Attributes:
-        word: the MODEL word.
+        word: the MODEL word; "" before one is chosen.
         table: the columns that the model takes, in all rows with a value.
         parts: the positions of the rows of each fold.
     """
@@ -102,7 +115,7 @@ class Searched:
     values: Float64[np.ndarray, "N D"]
 
 
-def folds_for(word: str, table: Table, seed: int, kept: Kept) -> Folds | None:
+def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:
     """Divide the rows of a table, without columns that do not vary in every fold; None if too few are left."""
     n = min(FOLDS, len(table) // 2)
     if n < 2:
@@ -117,4 +130,4 @@ def folds_for(word: str, table: Table, seed: int, kept: Kept) -> Folds | None:
     if empty.any():  # rows whose values stand in other columns
         table = table.take(np.flatnonzero(~empty))
         parts = folds_of(table.values, n, np.random.default_rng(seed))
-    return Folds(word, replace(table, labels=None), tuple(map(np.sort, parts)), kept)
+    return Folds("", replace(table, labels=None), tuple(map(np.sort, parts)), kept)

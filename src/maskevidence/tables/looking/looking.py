@@ -12,6 +12,8 @@ from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import join_words, whole_number
 from maskevidence.core.support.progress import Course, course
 from maskevidence.core.table import Table
+from maskevidence.tables.by_name import AUTO
+from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.looking.as_written import as_written
@@ -24,13 +26,14 @@ from maskevidence.tables.options import TableOptions
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
+_MOST_CELLS_OF_NETWORK = 300  # of a table whose network is fitted 15 times, per second of the time
 _ROUNDS = 2  # searches for wrong cells: the second one by models that have not seen suspicious cells
 
 
 class Budget(NamedTuple):
     """How long to look, and by which model."""
 
-    word: str | None  # a MODEL word; None to choose one
+    word: str  # a MODEL word
     seconds: float
     seed: int
 
@@ -38,7 +41,7 @@ class Budget(NamedTuple):
 def look(
     table: object,
     *,
-    model: str | None = None,
+    model: str = AUTO,
     minutes: float = MINUTES,
     seed: int = 0,
     **reading: Any,
@@ -53,7 +56,7 @@ def look(
 
     Args:
         table: a file or address as `me.data.read_table` takes it, a data frame, or a `Table`.
-        model: a MODEL word such as "kernel-gaussian"; by default chosen.
+        model: a MODEL word such as "kernel-gaussian"; by default the table decides.
         minutes: about how long to work, above 0; with less time, fewer rounds.
         seed: of folds and draws.
         reading: options of `me.data.read_table`, such as missing=["-999"] or drop=["note"].
@@ -96,15 +99,14 @@ def look_at(
     if limit is not None:
         table = table.head(limit)
     modelled, notes = None, list(table.notes)
-    word = word_for(table, budget)
-    folds = folds_for(word, table, budget.seed, kept)
-    if folds is None:
-        notes.append("no model: fewer than two columns or four rows that vary")
-    else:
-        try:
+    try:
+        folds = folds_for(table, budget.seed, kept)
+        if folds is None:
+            notes.append("no model: fewer than two columns or four rows that vary")
+        else:
             modelled = _modelled(folds, description, budget)
-        except (InputError, NumericalError) as error:
-            notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
+    except (InputError, NumericalError) as error:
+        notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
     if modelled is not None:
         notes += [*modelled.found.notes, *modelled.notes]
     return Look(
@@ -119,19 +121,14 @@ def look_at(
     )
 
 
-def word_for(table: Table, budget: Budget) -> str:
-    """The MODEL word: the one given, or that for the kinds of the columns."""
-    if budget.word is not None:
-        return budget.word
-    return "masked-net" if table.levels else "kernel-gaussian"
-
-
 def _modelled(folds: Folds, description: TableDescription, budget: Budget) -> Modelled:
     """Fit by folds, search, measure, fit to all rows and fill, within the time."""
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * table.values.size
-    expected = {"fit": (n + 1, guess), "cells": (1, guess), "measure": (1, guess), "fill": (1, guess)}
-    with course("looking", expected) as plan:
+    steps = {"choose": 1, "fit": n + 1, "cells": 1, "measure": 1, "fill": 1}
+    with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
+        with plan.step("choose", "choosing a model"):
+            folds, chosen = with_word(folds, budget)
         searched, notes = _rounds(folds, plan, budget)
         values = searched.values
         cleaned = replace(table, values=values)
@@ -157,8 +154,20 @@ def _modelled(folds: Folds, description: TableDescription, budget: Budget) -> Mo
         found=searched.found,
         links=links,
         folds=n,
-        notes=(*notes, *changed),
+        notes=(*chosen, *notes, *changed),
     )
+
+
+def with_word(folds: Folds, budget: Budget) -> tuple[Folds, tuple[str, ...]]:
+    """The folds with the MODEL word that was given, or the one of highest held-out evidence, and why."""
+    if budget.word != AUTO:
+        return replace(folds, word=budget.word), ()
+    if (before := folds.kept.word()) is not None:
+        return replace(folds, word=before[0]), tuple(before[1:])
+    few = folds.table.values.size <= _MOST_CELLS_OF_NETWORK * budget.seconds
+    word, why = auto_word(folds.table, network=few, seed=budget.seed)
+    folds.kept.put_word([word, *why])
+    return replace(folds, word=word), why
 
 
 def _rounds(folds: Folds, plan: Course, budget: Budget) -> tuple[Searched, list[str]]:

@@ -20,7 +20,8 @@ from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model
+from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
@@ -79,8 +80,8 @@ def wrong_cells(
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
-            such as "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold, and
-            judges that fold and a part of the table; without trusted rows, to all rows but a fold.
+            such as "auto", "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold,
+            and judges that fold and a part of the table; without trusted rows, to all rows but a fold.
         table: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Holes are never
             called wrong.
         rate: the share of the calls that may be false on average, in (0, 1).
@@ -109,12 +110,17 @@ def wrong_cells(
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
     seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
+    notes = list[str]()
+    if model == AUTO:
+        model, of_auto = auto_word(as_table(table if trusted is None else trusted), seed=seed)
+        notes += of_auto
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        given, coded, sittings, notes = _by_model(fitted, table, trusted, batch_size)
+        given, coded, sittings, noted = _by_model(fitted, table, trusted, batch_size)
     else:
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
-        given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
+        given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
+    notes += noted
     return _as_given(_found(given, coded, sittings, notes, rate, seed, without=trusted is None), table)
 
 
@@ -278,11 +284,11 @@ def _by_word(
             f"the trusted rows have the columns {', '.join(base.columns)}, the table has "
             f"{', '.join(table.columns)}; give rows with the same columns, or drop the others"
         )
-    example = build(len(base.columns))
+    example = build(len(base.columns)).for_table(base)
     if base.levels and not example.takes_words:
         raise InputError(
             f"column {next(iter(base.levels))!r} holds words, which {type(example).__name__} cannot take; "
-            "give masked-net, or leave such columns out"
+            f"give {AUTO}, {' or '.join(TAKE_WORDS)}, or leave such columns out"
         )
     if len(base) < folds:
         raise InputError(
