@@ -1,5 +1,6 @@
 """Look at a table: read it, choose and fit a model, fill the holes and find the cells to look at."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -12,7 +13,7 @@ from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import join_words, whole_number
 from maskevidence.core.support.progress import Course, course
 from maskevidence.core.table import Table
-from maskevidence.tables.by_name import AUTO
+from maskevidence.tables.by_name import AUTO, KERNELS
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill
@@ -26,8 +27,7 @@ from maskevidence.tables.options import TableOptions
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
-_MOST_CELLS_OF_NETWORK = 300  # of a table whose network is fitted 15 times, per second of the time
-_ROUNDS = 2  # searches for wrong cells: the second one by models that have not seen suspicious cells
+_CELLS_OF_NETWORK = 100  # of a table that a network is fitted to ten times, per second of the time
 
 
 class Budget(NamedTuple):
@@ -125,11 +125,9 @@ def _modelled(folds: Folds, description: TableDescription, budget: Budget) -> Mo
     """Fit by folds, search, measure, fit to all rows and fill, within the time."""
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * table.values.size
-    steps = {"choose": 1, "fit": n + 1, "cells": 1, "measure": 1, "fill": 1}
+    steps = {"choose": 1, "fit": 2 * n + 1, "cells": 2, "measure": 1, "fill": 1}
     with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
-        with plan.step("choose", "choosing a model"):
-            folds, chosen = with_word(folds, budget)
-        searched, notes = _rounds(folds, plan, budget)
+        folds, searched, notes = _searched(folds, plan, budget)
         values = searched.values
         cleaned = replace(table, values=values)
         with plan.step("measure", "filling hidden cells"):
@@ -154,36 +152,44 @@ def _modelled(folds: Folds, description: TableDescription, budget: Budget) -> Mo
         found=searched.found,
         links=links,
         folds=n,
-        notes=(*chosen, *notes, *changed),
+        notes=(*notes, *changed),
     )
 
 
-def with_word(folds: Folds, budget: Budget) -> tuple[Folds, tuple[str, ...]]:
-    """The folds with the MODEL word that was given, or the one of highest held-out evidence, and why."""
-    if budget.word != AUTO:
-        return replace(folds, word=budget.word), ()
+def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Searched, list[str]]:
+    """Search for wrong cells, choose a model without the suspicious ones, and search again with it.
+
+    Wrong cells are so improbable that the evidence of all cells would choose the model with the widest tails.
+    """
+    first = replace(folds, word=KERNELS if budget.word == AUTO else budget.word)
+    searched = first.search(folds.table.values, plan, 1, budget.seed)
+    chosen, notes = first, list[str]()
+    if budget.word == AUTO:
+        with plan.step("choose", "choosing a model"):
+            word, why = _chosen(first, searched, budget)
+            chosen, notes = replace(folds, word=word), [*why]
+    plan.left["choose"] = 0
+    suspicious = (np.isnan(searched.values) & ~np.isnan(folds.table.values)).any()
+    if chosen.word == first.word and not suspicious:
+        return first, searched, notes
+    if chosen.word == first.word and plan.spent + plan.forecast > budget.seconds:
+        minutes = math.ceil((plan.spent + plan.forecast) / 60)
+        return (
+            first,
+            searched,
+            [*notes, f"suspicious cells had a part in the fits: --minutes {minutes} hides them"],
+        )
+    return chosen, chosen.search(searched.values, plan, 2, budget.seed), notes
+
+
+def _chosen(folds: Folds, searched: Searched, budget: Budget) -> tuple[str, tuple[str, ...]]:
+    """The MODEL word of highest evidence of the cells that are not suspicious, and why."""
     if (before := folds.kept.word()) is not None:
-        return replace(folds, word=before[0]), tuple(before[1:])
-    few = folds.table.values.size <= _MOST_CELLS_OF_NETWORK * budget.seconds
-    word, why = auto_word(folds.table, network=few, seed=budget.seed)
+        return before[0], tuple(before[1:])
+    network = folds.table.values.size <= _CELLS_OF_NETWORK * budget.seconds
+    word, why = auto_word(replace(folds.table, values=searched.values), network=network, seed=budget.seed)
     folds.kept.put_word([word, *why])
-    return replace(folds, word=word), why
-
-
-def _rounds(folds: Folds, plan: Course, budget: Budget) -> tuple[Searched, list[str]]:
-    """Search for wrong cells, and again by models that have not seen the suspicious ones, if time allows."""
-    searched = folds.search(folds.table.values, plan, 1, budget.seed)
-    n = len(folds.parts)
-    for number in range(2, _ROUNDS + 1):
-        if not (np.isnan(searched.values) & ~np.isnan(folds.table.values)).any():
-            break
-        again = n * plan.seconds["fit"] + plan.seconds["cells"]
-        if plan.spent + again + plan.forecast > budget.seconds:
-            minutes = (plan.spent + again + plan.forecast) / 60
-            return searched, [f"suspicious cells had a part in the fits: --minutes {minutes:.0f} hides them"]
-        plan.left["fit"], plan.left["cells"] = plan.left["fit"] + n, plan.left["cells"] + 1
-        searched = folds.search(searched.values, plan, number, budget.seed)
-    return searched, []
+    return word, why
 
 
 def _pairs(table: Table) -> list[str]:
