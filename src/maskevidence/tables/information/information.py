@@ -12,6 +12,7 @@ from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, each_fold, fitted, gains
 from maskevidence.tables.information.result import (
     MUTUAL,
+    NOT_CAUSE,
     Errors,
     Information,
     entropy,
@@ -222,7 +223,7 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
 
 def _notes(errors: Errors, nats: float, zero: tuple[float, float] | None, bound: float | None) -> list[str]:
     """What a reader needs to know besides the numbers."""
-    notes = ["information says how well one group predicts another, not that it is its cause"]
+    notes = [NOT_CAUSE]
     if nats < 0:
         notes.append(
             "the number is below 0, which the truth is not: the model has learned nothing of the kind"

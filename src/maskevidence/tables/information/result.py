@@ -200,6 +200,7 @@ class Information(Shown):
 
 
 MUTUAL = "mutual information"
+NOT_CAUSE = "information says how well columns predict each other, not that one causes the other"
 
 
 def share_present(present: Any, groups: Sequence[Sequence[int]], rows: Int64[np.ndarray, " n"]) -> float:
