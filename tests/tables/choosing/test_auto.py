@@ -82,6 +82,7 @@ def test_candidates_that_cannot_take_words_are_left_out_with_a_note() -> None:
     assert len(selection.candidates) == 1
     assert selection.notes[0] == "column 'ward' holds words: left out gaussian, ppca, which cannot take words"
     with pytest.raises(
-        me.InputError, match="which gaussian, ppca cannot take; kernel-gaussian, masked-net can"
+        me.InputError,
+        match="which gaussian, ppca cannot take; mixture-transition, kernel-gaussian, masked-net can",
     ):
         me.select(WORDS, "gaussian,ppca")
