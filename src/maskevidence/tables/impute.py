@@ -30,8 +30,8 @@ def impute_command(
 
     Every missing value is replaced by its mean given the observed values of its row, and a column NAME_sd
     gives its standard deviation. With a model of words, a missing word or yes/no becomes the most probable
-    one, and a column NAME_p has its probability. With --draws, the missing values of a row are drawn jointly given the
-    observed ones, several times, for multiple imputation. Unused columns stay as they are.
+    one, and a column NAME_p has its probability. With --draws, the missing values of a row are drawn jointly
+    given the observed ones, several times, for multiple imputation. Unused columns stay as they are.
 
     Examples:
 
