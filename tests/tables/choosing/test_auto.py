@@ -29,11 +29,10 @@ def test_numbers_alone_get_the_kernels() -> None:
     assert "all columns are numbers" in notes[0]
 
 
-def test_with_words_the_highest_held_out_evidence_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "TAKE_WORDS", ("kernel-gaussian", "masked-net:4x1"))
+def test_with_words_the_highest_held_out_evidence_decides() -> None:
     word, notes = auto_word(as_table(WORDS))
     best, other = me.select(
-        as_table(WORDS), "kernel-gaussian,masked-net:4x1", folds=3, design="random-size:4"
+        as_table(WORDS), "mixture-transition,kernel-gaussian", folds=3, design="random-size:4"
     ).candidates
     assert word == best.name
     assert "the highest held-out evidence of 90 rows; nats per row behind it: " in notes[0]
@@ -74,6 +73,12 @@ def test_the_commands_take_it(run: CommandLine, tmp_path: Path) -> None:
 
 def test_python_takes_it() -> None:
     assert me.wrong_cells("auto", WORDS).notes[0].startswith("auto: ")
+    holed = WORDS.assign(ward=WORDS["ward"].where(WORDS.index > 9), one=1.0)
+    filled = me.impute("auto", holed).to_frame()
+    assert (filled["ward"] == WORDS["ward"]).mean() > 0.95
+    numbers = WORDS[["fever", "n"]].to_numpy(dtype=float)
+    numbers[:5, 1] = np.nan
+    assert np.isfinite(me.impute("auto", numbers).values).all()
 
 
 def test_candidates_that_cannot_take_words_are_left_out_with_a_note() -> None:
