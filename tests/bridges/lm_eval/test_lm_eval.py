@@ -512,7 +512,7 @@ def test_the_example_of_the_docs_runs(
 ) -> None:
     import lm_eval
 
-    page = (Path(__file__).parents[2] / "docs" / "lm_eval.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "lm_eval.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     masked_lm.save(tmp_path / "model")
     task = harness_tasks.choice_task(tmp_path, SENTENCES, ["acc", "acc_norm"])

@@ -139,7 +139,7 @@ def test_it_says_its_base_measure(model: torch.nn.Module) -> None:
 
 @pytest.mark.filterwarnings("ignore::maskevidence.core.errors.CollapsedWeightsWarning")  # values far out
 def test_the_referee_finds_no_fault(model, batch) -> None:
-    """The package's own checks, up to rounding in double precision; `tests/check` shows what they catch."""
+    """The package's own checks, up to rounding in float64; `tests/core/check` shows what they catch."""
     tokens, _ = batch
     report = me.check_model(model, tokens, tolerance=1e-11)
     assert report.ok, report

@@ -12,7 +12,7 @@ PAGES = Path(__file__).parent / "help"
 
 @pytest.mark.parametrize("file", sorted(PAGES.iterdir()), ids=lambda file: file.stem)
 def test_the_page_is_as_it_was(file: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`REWRITE_HELP=1 python -m pytest tests/tasks/test_help.py` writes the pages anew."""
+    """`REWRITE_HELP=1 python -m pytest tests/command/test_help.py` writes the pages anew."""
     command, _, model = file.stem.replace("a-lab-a-", "a-lab/a-").replace("ppca-8", "ppca:8").partition("_")
     for name, value in {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)

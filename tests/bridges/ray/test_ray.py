@@ -61,7 +61,7 @@ def cluster() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")
-        helpers = str(Path(__file__).parents[1] / "helpers")  # for the models below
+        helpers = str(Path(__file__).parents[2] / "helpers")  # for the models below
         patch.setenv("PYTHONPATH", helpers, prepend=os.pathsep)
         ray.init(address="local", num_cpus=4, **options)
         yield ray.get_runtime_context().gcs_address
