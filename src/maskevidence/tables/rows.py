@@ -158,6 +158,17 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
     return replace(reading, table=table), note
 
 
+def reading_like(reading: RowReading, table: Table) -> RowReading:
+    """Options to read other rows as a table was read: its columns, of its kinds."""
+    if reading.table.one_hot is not None:
+        return reading
+    of_words = [name for name in table.columns if name in table.levels]
+    numbers = [name for name in table.columns if name not in of_words]
+    kinds = {"categories": join_words(of_words) or None, "numbers": join_words(numbers) or None}
+    columns = join_words(table.columns)
+    return replace(reading, table=replace(reading.table, columns=columns, drop=None, **kinds))
+
+
 def read_with(reading: RowReading) -> dict[str, str]:
     """The options of a table that a model saves for `reading_for`."""
     return {name: word for name, word in vars(reading.table).items() if word and name not in _OF_ONE_FILE}

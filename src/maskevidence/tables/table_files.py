@@ -504,7 +504,7 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
     findings = [*raw.findings, *found.findings]
     if raw.foot:
         at = [CellAt(-1, line, row[0]) for line, row in raw.foot]
-        note = f"{count(len(at), 'line')} below the table: {'a footnote' if len(at) == 1 else 'footnotes'}, no data"
+        note = f"{count(len(at), 'line')} below the table {'is' if len(at) == 1 else 'are'} no row of data"
         findings.append(finding("totals", None, at, note, "", LOOK))
     n_head, n_foot = len(found.head), len(found.foot)
     raw = replace(raw, head=found.head, foot=(*found.foot, *raw.foot), findings=tuple(findings))
@@ -935,7 +935,8 @@ def _refusal(file: str, columns: list[ReadColumn], selection: ColumnSelection, r
     if len(columns) == 1:
         cause = f"text in column {names[0]!r}, {where[names[0]]}"
     else:
-        cause = f"text in {len(columns)} columns ({some_of([f'{name!r}, {where[name]}' for name in names], between='; ')})"
+        each = [f"{name!r}, {where[name]}" for name in names]
+        cause = f"text in {len(columns)} columns ({some_of(each, between='; ')})"
     if {*names} <= {*selection.numbers}:
         return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
     remedies = []

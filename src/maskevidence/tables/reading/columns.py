@@ -172,7 +172,8 @@ def read_columns(
             read[name] = _typed(name, column, choices)
             continue
         n_holes, fast, point = _plain(name, column, choices)
-        signs = Signs(signs.point + point, *signs[1:])
+        of_commas = fast is not None and isinstance(fast.form, NumberForm)
+        signs = Signs(signs.point + point, signs.comma + of_commas)
         if fast is not None:
             read[name] = fast
             continue
@@ -192,7 +193,7 @@ def read_columns(
 def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
     """A column that the file itself gives a type: numbers, dates, truth values."""
     import pyarrow as pa
-    from pyarrow import compute, types
+    from pyarrow import types
 
     kind, n = column.type, len(column)
     if types.is_null(kind):
@@ -209,7 +210,6 @@ def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
         return ReadColumn(described, refusal=f"values of type {kind}")
     values = _floats(column.cast(pa.float64(), safe=False))
     _mark_missing(values, choices.missing)
-    del compute
     return ReadColumn(_numbers_described(name, "number", values), values)
 
 
@@ -294,7 +294,9 @@ def _as_commas(name: str, cells: Any, choices: Choices) -> ReadColumn | None:
         return None
     _mark_missing(values, choices.missing)
     form = NumberForm(",")
-    return ReadColumn(_numbers_described(name, "number", values, form.said()), values, form)
+    found = finding("decimal", name, [], "numbers are read with a decimal comma", "", RECORD, len(values))
+    described = _numbers_described(name, "number", values, form.said())
+    return ReadColumn(described, values, form, findings=(found,))
 
 
 def _has_leading_zeros(cells: Any) -> bool:
@@ -444,14 +446,12 @@ def _others(
     often = sorted(words, key=lambda k: -cells.counts[k])[:_MOST_CODES]
     n_others = sum(cells.counts[k] for k in rest)
     repeated = sum(cells.counts[k] for k in often)
-    n_written = n_fit + sum(cells.counts[k] for k in other_writing)
     if not n_fit or 2 * n_fit < n_all:
         return None
     if n_others and not said and n_others - repeated > (1 - _NUMBERS) * (n_all - repeated):
         return None
     if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
         often = []  # typing errors that repeat
-    del n_written
     odd = [k for k in rest if k not in often] + list(other_writing)
     return _Others(holes, often, odd)
 
@@ -493,10 +493,12 @@ def _as_numbers(
         return None
     by_cell = np.append(values, np.nan)
     limits = {}
+    known = np.delete(values, [*read.limits])
+    least = 0.0 if not (known < 0).any() else -np.inf  # a column that never falls below 0
     for k, side in read.limits.items():
-        ends = (-np.inf, values[k]) if side < 0 else (values[k], np.inf)
+        at = float(values[k])
         by_cell[k] = np.nan
-        limits |= dict.fromkeys(cells.rows_of([k]), ends)
+        limits |= dict.fromkeys(cells.rows_of([k]), (min(least, at), at) if side < 0 else (at, np.inf))
     column = by_cell[cells.codes]
     _mark_missing(column, choices.missing)
     described = _counted(base, "number", column, cells, others, lines, limits)
@@ -513,7 +515,8 @@ def _as_numbers(
         at = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]
         what = "percent" if unit in "%‰" else "currency" if read.form.prefix else "unit"
         few = read.n_units < described.n_numbers
-        note = f"{read.n_units:,} of {described.n_numbers + described.n_limits:,} numbers have the unit {unit}, which is taken off"
+        n = described.n_numbers + described.n_limits
+        note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
         findings.append(
             finding(
                 what,
@@ -528,14 +531,12 @@ def _as_numbers(
     if read.form.thousands:
         at = [k for k, cell in enumerate(taken) if cell is not None and read.form.thousands in cell.body]
         rows = _at(cells, at, lines)
-        other = "," if decimal == "." else "."
         hint = (
             f"--decimal '{read.form.thousands}'"
             if read.form.thousands in ".," and not signs.point and not signs.comma
             else ""
         )
         note = f"{read.form.thousands!r} is taken for the separator of thousands"
-        del other
         findings.append(finding("thousands", name, rows, note, hint, LOOK))
     if decimal == ",":
         note = "numbers are read with a decimal comma"
@@ -639,7 +640,8 @@ def _findings(
         is_none = f"is no {noun}" if len(at) == 1 else f"are no {noun}s"
         if all(cell_of(cell.text.strip()) for cell in at):
             is_none = f"{'has' if len(at) == 1 else 'have'} another unit or sign than the others"
-        note = f"{count(len(at), 'cell')} {is_none}: kept as {'it is' if len(at) == 1 else 'they are'}, hidden from the model"
+        they = "it is" if len(at) == 1 else "they are"
+        note = f"{count(len(at), 'cell')} {is_none}: kept as {they}, hidden from the model"
         first = list(dict.fromkeys(cell.text.strip() for cell in at))
         hint = f"--missing {_as_typed(first[:1])}" if len(first) == 1 else f"--categories {typed([name])}"
         found.append(finding("odd cells", name, at, note, hint, DECIDE))
@@ -675,15 +677,16 @@ def _two_readings(cells: _Cells, taken: Sequence[Any], lines: Sequence[int] | No
 
     comma, point = first(",", "."), first(".", ",")
     if comma is not None and point is not None:
-        return f"numbers with a decimal comma ({comma}) and others with a decimal point ({point}); write all in one way"
+        both = f"numbers with a decimal comma ({comma}) and others with a decimal point ({point})"
+        return f"{both}; write all in one way"
     cell = comma or point
     assert cell is not None
     body = next(one.body for one in taken if one is not None and one.body in cell.text)
     mark = "," if comma is not None else "."
     fraction, whole = body.replace(mark, "."), body.replace(mark, "")
-    return (
-        f"{quoted(cell.text)} ({cell}) may be {fraction} or {whole}: give --decimal '{mark}' or --thousands '{mark}'"
-    ).replace(f"({cell})", f"in {'line ' + str(cell.line) if cell.line else 'row ' + str(cell.row)}")
+    line = f"row {cell.row} (from 0)" if cell.line is None else f"line {cell.line}"
+    options = f"--decimal '{mark}' or --thousands '{mark}'"
+    return f"{quoted(cell.text)} in {line} may be {fraction} or {whole}: give {options}"
 
 
 def _of_words(

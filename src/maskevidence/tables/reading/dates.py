@@ -25,7 +25,10 @@ _MONTHS = [
     "November",
     "December",
 ]
-_TIME = r"(?P<between>[ T]\s*)?(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?P<part>\.[0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?(?P<zone>Z|[+-]00:?00)?"
+_TIME = (
+    r"(?P<between>[ T]\s*)?(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
+    r"(?::(?P<second>[0-9]{2})(?P<part>\.[0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?(?P<zone>Z|[+-]00:?00)?"
+)
 _NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
     r"(?:(?P<month_first>[A-Za-z]{3,9})\.?\s+)?(?P<a>[0-9]{1,2})(?:st|nd|rd|th)?[.,]?"

@@ -240,8 +240,8 @@ def describe(table: object, **options: Any) -> TableDescription:
         The columns and the findings, the worst first.
 
     Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "flats.csv"
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "flats.csv"
         >>> rows = "".join(f"{40 + k},5 m²;{k % 4}\\n" for k in range(30))
         >>> _ = path.write_text("area;rooms\\n" + rows + "5o,5;2\\n")
         >>> found = describe(path)

@@ -154,9 +154,9 @@ class TableDescription(HasPage):
 
     def page(self) -> Page:
         """The columns, then the findings."""
-        line = f"TableDescription({self.name!r}: {count(self.n_rows, 'row')}, {count(len(self.columns), 'column')})"
-        n = sum(each.weight == DECIDE for each in self.findings)
         headline = f"{count(self.n_rows, 'row')}, {count(len(self.columns), 'column')}"
+        line = f"TableDescription({self.name!r}: {headline})"
+        n = sum(each.weight == DECIDE for each in self.findings)
         aside = f"{count(n, 'finding')} {'needs' if n == 1 else 'need'} a decision" if n else ""
         rows = []
         for column in self.columns:

@@ -20,7 +20,8 @@ _MOST_ABOVE = 20  # lines above the names of the columns
 _ENOUGH = 3  # fewest rows of data to tell other rows from
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _TOTAL = re.compile(
-    r"(?i)((grand|sub|over-?all)[ -]?)?(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
+    r"(?i)((grand|sub|over-?all)[ -]?)?"
+    r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
 )
 
 Row = tuple[int, tuple[str, ...]]  # a row's line, and its cells
@@ -131,7 +132,9 @@ def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
 
     def is_title(row: Sequence[str]) -> bool:
         n_full = sum(bool(cell.strip()) for cell in row)
-        return len(row) < width - 1 or (len(row) < width and width == 2) or (width > 2 and n_full < 2)
+        if len(row) < width:
+            return len(row) < width - 1 or width == 2
+        return width > 2 and n_full < 2 and len(rows) > 2 * _ENOUGH
 
     place = next((k for k, row in enumerate(rows[: _MOST_ABOVE + 1]) if not is_title(row)), 0)
     if len(rows) < place + 1 + _ENOUGH:
@@ -227,7 +230,8 @@ def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], fi
             findings.append(finding(what, None, at, note, "", LOOK))
     if again:
         at = [CellAt(-1, lines[k], _shown(names)) for k in again]
-        note = f"{count(len(at), 'row')} {'repeats' if len(at) == 1 else 'repeat'} the names of the columns: left out"
+        verb = "repeats" if len(at) == 1 else "repeat"
+        note = f"{count(len(at), 'row')} {verb} the names of the columns: left out"
         findings.append(finding("header", None, at, note, "", LOOK))
     return Apart(head, foot, again, tuple(findings))
 

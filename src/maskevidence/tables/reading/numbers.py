@@ -20,113 +20,19 @@ _CELL = re.compile(
     rf"(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*(?P<prefix>{_CURRENCY})?\s*"
     rf"(?P<after>[{_MINUS}])?(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
     rf"(?P<exponent>[eE][+{_MINUS}]?[0-9]+)?"
-    rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?"
+    rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
+    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?"
 )
 _MOST_UNIT = 24  # characters of a unit
 _SCALES = {"%", "‰", "k", "m", "b", "bn", "mn", "mio", "mrd", "tsd", "t", "million", "billion", "thousand"}
 _ALONE = set("mgshlVWNJtKCFL°")  # units of one letter that may stand beside numbers without a unit
-_KNOWN = set(
-    [
-        "kg",
-        "g",
-        "mg",
-        "µg",
-        "ng",
-        "t",
-        "lb",
-        "lbs",
-        "oz",
-        "m",
-        "cm",
-        "mm",
-        "km",
-        "nm",
-        "µm",
-        "in",
-        "ft",
-        "yd",
-        "mi",
-        "mile",
-        "miles",
-        "m2",
-        "m²",
-        "m3",
-        "m³",
-        "cm2",
-        "cm²",
-        "km2",
-        "km²",
-        "ha",
-        "l",
-        "ml",
-        "dl",
-        "cl",
-        "h",
-        "hr",
-        "hrs",
-        "min",
-        "s",
-        "sec",
-        "ms",
-        "d",
-        "day",
-        "days",
-        "yr",
-        "yrs",
-        "year",
-        "years",
-        "month",
-        "months",
-        "week",
-        "weeks",
-        "j",
-        "kj",
-        "kcal",
-        "cal",
-        "w",
-        "kw",
-        "mw",
-        "kwh",
-        "v",
-        "mv",
-        "a",
-        "ma",
-        "hz",
-        "khz",
-        "mhz",
-        "ghz",
-        "pa",
-        "hpa",
-        "kpa",
-        "bar",
-        "psi",
-        "mmhg",
-        "mol",
-        "mmol",
-        "k",
-        "c",
-        "f",
-        "px",
-        "pt",
-        "pcs",
-        "db",
-        "rpm",
-        "kmh",
-        "km/h",
-        "mph",
-        "m/s",
-        "mg/l",
-        "mg/dl",
-        "mmol/l",
-        "g/l",
-        "kg/m2",
-        "kg/m²",
-        "eur",
-        "usd",
-        "chf",
-        "gbp",
-    ]
+_USUAL = (
+    "kg g mg µg ng t lb lbs oz m cm mm km nm µm in ft yd mi mile miles m2 m² m3 m³ cm2 cm² km2 km² ha l ml dl "
+    "cl h hr hrs min s sec ms d day days yr yrs y year years month months week weeks j kj kcal cal w kw mw kwh "
+    "v mv a ma hz khz mhz ghz pa hpa kpa bar psi mmhg mol mmol k c f px pt pcs db rpm kmh km/h mph m/s mg/l "
+    "mg/dl mmol/l g/l kg/m2 kg/m² eur usd chf gbp"
 )
+_KNOWN = frozenset(_USUAL.split(" "))  # units that may be glued to a few numbers
 _GLUED = 0.05  # share of cells that makes letters behind a number a unit
 _MIXED_SHARE = 0.1  # cells of the rarer of two writings, at most
 
@@ -295,10 +201,9 @@ def decimal_of(signs: Signs, file: Choice | None, delimiter: str) -> Choice | No
         file: the decimal sign of the file's other columns, if they say one.
 
     Example:
-        >>> decimal_of(signs_of({"1,417": 9, "907": 4}), None, ";"), decimal_of(signs_of({"1,417": 9}), None, ";")
-        ('.', None)
-        >>> decimal_of(signs_of({"1,417": 9}), ".", ";"), decimal_of(signs_of({"1.417": 9}), None, ",")
-        ('.', '.')
+        >>> alone, beside = signs_of({"1,417": 9}), signs_of({"1,417": 9, "907": 4})
+        >>> decimal_of(beside, None, ";"), decimal_of(alone, None, ";"), decimal_of(alone, ".", ";")
+        ('.', None, '.')
     """
     if signs.point or signs.comma:
         fewer, more = sorted([signs.point, signs.comma])
@@ -311,7 +216,7 @@ def decimal_of(signs: Signs, file: Choice | None, delimiter: str) -> Choice | No
     if not points and not commas:
         return file or "."
     mark, other = (".", ",") if points else (",", ".")
-    few = points + commas < 3 or signs.below < 1
+    few = points + commas < 2 or signs.below < 1
     thousands = not few and not signs.above
     if file is not None:
         return None if thousands and file == mark and mark == "," else file  # type: ignore[return-value]
@@ -328,8 +233,8 @@ def number_of(cell: Cell, decimal: str, thousands: str = "") -> float | None:
         thousands: the mark between thousands; by default any other one.
 
     Example:
-        >>> number_of(cell_of("(1.417,5)"), ","), number_of(cell_of("1.5"), ","), number_of(cell_of("1 000"), ".")
-        (-1417.5, None, 1000.0)
+        >>> number_of(cell_of("(1.417,5)"), ","), number_of(cell_of("1.5"), ",")
+        (-1417.5, None)
     """
     whole, _, behind = cell.body.partition(decimal)
     between = {*whole} - {*"0123456789"}

@@ -34,8 +34,8 @@ class WrongCell:
         p_value: the share of clean cells that are as suspicious.
         called: whether it is called wrong, it alone.
         one_of: of a cell of a call that names several, their columns, of which one is wrong; "" for others.
-        fault: of its form: "not a number" among numbers, "unknown word", "beyond the range" or "off the grid" of
-            the column; "" for none.
+        fault: of its form: "not a number" among numbers, "unknown word", "beyond the range" or "off the
+            grid" of the column; "" for none.
         suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
     """
 
