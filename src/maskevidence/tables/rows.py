@@ -138,7 +138,9 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
     if means_images(data, reading.table) and (are_pixels(saved.columns) or not Path(data).is_file()):
         return reading, []
     given = vars(reading.table)
-    known = {name: word for name, word in saved.read_with.items() if name in given and not given[name]}
+    known: dict[str, Any] = {
+        name: word for name, word in saved.read_with.items() if name in given and not given[name]
+    }
     table = replace(reading.table, **known)
     categories = [name for name in saved.columns if name in saved.levels]
     numbers = [name for name in saved.columns if name not in categories]
@@ -164,7 +166,10 @@ def reading_like(reading: RowReading, table: Table) -> RowReading:
         return reading
     of_words = [name for name in table.columns if name in table.levels]
     numbers = [name for name in table.columns if name not in of_words]
-    kinds = {"categories": join_words(of_words) or None, "numbers": join_words(numbers) or None}
+    kinds: dict[str, Any] = {
+        "categories": join_words(of_words) or None,
+        "numbers": join_words(numbers) or None,
+    }
     columns = join_words(table.columns)
     return replace(reading, table=replace(reading.table, columns=columns, drop=None, **kinds))
 

@@ -23,6 +23,7 @@ from maskevidence.core.support.checks import (
     MAX_WHOLE,
     MISSING,
     check_memory,
+    in_short,
     is_number,
     some_of,
     typed,
@@ -231,7 +232,12 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
     elif hasattr(table, "to_arrow"):
         return RawTable(name, table.to_arrow())
     else:
-        values = np.asarray(table, dtype=np.float64)
+        try:
+            values = np.asarray(table, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"the data are {in_short(table)}; give a file, a data frame or (N, D) numbers"
+            ) from error
         if values.ndim != 2:
             raise InputError(
                 f"the data have the shape {values.shape}; give (N, D) rows, a data frame or a file"

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -25,8 +25,10 @@ from maskevidence.tables.reading.description import (
     some_texts,
 )
 from maskevidence.tables.reading.numbers import (
+    Cell,
     Choice,
     NumberForm,
+    Numbers,
     Signs,
     cell_of,
     decimal_of,
@@ -87,16 +89,6 @@ NAMED_CODE = re.compile(
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
 
 
-class Form(Protocol):
-    """How a column writes its numbers or dates."""
-
-    decimals: int | None
-
-    def write(self, value: float) -> str:
-        """Write a value as the column does."""
-        ...
-
-
 @dataclass(frozen=True)
 class Choices:
     """What the user said about the columns of a file."""
@@ -127,7 +119,7 @@ class ReadColumn:
 
     described: ColumnDescription
     values: Float64[np.ndarray, " N"] | None = None
-    form: Form | None = None
+    form: NumberForm | DateForm | None = None
     odd: Mapping[int, str] = field(default_factory=dict)
     codes: Mapping[int, str] = field(default_factory=dict)
     limits: Mapping[int, tuple[float, float]] = field(default_factory=dict)
@@ -142,6 +134,11 @@ class _Cells(NamedTuple):
     counts: list[int]
     codes: Int64[np.ndarray, " N"]  # each row's place among them; -1 for holes
     given: Any  # the column as it stands
+    lines: Sequence[int] | None  # of the rows
+
+    def at(self, row: int) -> CellAt:
+        """A cell with its line."""
+        return CellAt(row, None if self.lines is None else self.lines[row], self.given[row].as_py())
 
     def rows_of(self, places: Collection[int]) -> list[int]:
         """The rows whose cell is one of the different ones."""
@@ -163,7 +160,7 @@ def read_columns(
     """
     import pyarrow as pa
 
-    read, later, signs = dict[str, ReadColumn](), dict[str, tuple[_Cells, int]](), Signs()
+    read, later, signs = dict[str, ReadColumn](), dict[str, _Cells](), Signs()
     for name, column in columns.items():
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if pa.types.is_dictionary(column.type):
@@ -171,22 +168,22 @@ def read_columns(
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             read[name] = _typed(name, column, choices)
             continue
-        n_holes, fast, point = _plain(name, column, choices)
+        fast, point = _plain(name, column, choices)
         of_commas = fast is not None and isinstance(fast.form, NumberForm)
         signs = Signs(signs.point + point, signs.comma + of_commas)
         if fast is not None:
             read[name] = fast
             continue
-        cells = _different(column, choices)
-        later[name] = cells, n_holes
+        cells = _different(column, lines, choices)
+        later[name] = cells
         found = _signs(cells)
         if name not in choices.words:
             signs = Signs(signs.point + found.point, signs.comma + found.comma)
     file: Choice | None = choices.decimal
     if file is None and (signs.point == 0) != (signs.comma == 0):
         file = "." if signs.point else ","
-    for name, (cells, n_holes) in later.items():
-        read[name] = _decided(name, cells, n_holes, lines, choices, file, delimiter)
+    for name, cells in later.items():
+        read[name] = _decided(name, cells, choices, file, delimiter)
     return {name: read[name] for name in columns}
 
 
@@ -218,31 +215,30 @@ def _empty(name: str, n: int) -> ReadColumn:
     return ReadColumn(described, np.full(n, np.nan))
 
 
-def _plain(name: str, column: Any, choices: Choices) -> tuple[int, ReadColumn | None, int]:
-    """Read a column that is written as Python writes numbers, fast: holes, the column, decimal points."""
+def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
+    """Read a column that is written as Python writes numbers, fast: the column, and decimal points."""
     import pyarrow as pa
     from pyarrow import compute
 
     cells = compute.utf8_trim_whitespace(column)
     absent = compute.is_in(cells, texts(sorted({*MISSING, *choices.missing}), column.type))
     cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
-    n_holes = cells.null_count
     if name in choices.words:
-        return n_holes, None, 0
-    if n_holes == len(cells):
-        return n_holes, _empty(name, len(cells)), 0
+        return None, 0
+    if cells.null_count == len(cells):
+        return _empty(name, len(cells)), 0
     if name in choices.numbers or choices.decimal != ",":
         read, points = _as_points(name, cells, choices)
         if read is not None:
-            return n_holes, read, points
+            return read, points
     truth = texts(TRUE + FALSE, column.type)
     if compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
         true = compute.is_in(cells, texts(TRUE, column.type)).cast(pa.float64())
         values = _floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
-        return n_holes, ReadColumn(_numbers_described(name, "yes/no", values), values), 0
+        return ReadColumn(_numbers_described(name, "yes/no", values), values), 0
     if choices.decimal != ".":
-        return n_holes, _as_commas(name, cells, choices), 0
-    return n_holes, None, 0
+        return _as_commas(name, cells, choices), 0
+    return None, 0
 
 
 def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
@@ -351,7 +347,7 @@ def texts(words: Sequence[str], kind: Any) -> Any:
     return pa.Array.from_buffers(pa.large_string(), len(words), buffers).cast(kind)
 
 
-def _different(column: Any, choices: Choices) -> _Cells:
+def _different(column: Any, lines: Sequence[int] | None, choices: Choices) -> _Cells:
     """The different cells of a column of text, trimmed; holes are none."""
     from pyarrow import compute
 
@@ -365,7 +361,7 @@ def _different(column: Any, choices: Choices) -> _Cells:
     place[kept] = np.arange(len(kept))
     codes = place[codes]
     counts = np.bincount(codes[codes >= 0], minlength=len(kept))
-    return _Cells([every[k] for k in kept], counts.tolist(), codes, column)
+    return _Cells([every[k] for k in kept], counts.tolist(), codes, column, lines)
 
 
 def _is_marked(text: str, missing: Sequence[str]) -> bool:
@@ -386,8 +382,6 @@ def _signs(cells: _Cells) -> Signs:
 def _decided(
     name: str,
     cells: _Cells,
-    n_holes: int,
-    lines: Sequence[int] | None,
     choices: Choices,
     file: Choice | None,
     delimiter: str,
@@ -406,23 +400,20 @@ def _decided(
             and any(re.fullmatch("0[0-9]+", text) for text in cells.texts)
         ):
             rows = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
-            at = _at(cells, rows, lines)
+            at = _at(cells, rows)
             note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
             found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
-            return _of_words(
-                replace(base, why="leading zeros: codes, not numbers"), cells, lines, choices, [found]
-            )
+            return _of_words(replace(base, why=note), cells, choices, [found])
         for reader in (_as_numbers, _as_dates):
-            read = reader(base, cells, lines, choices, file, delimiter)
+            read = reader(base, cells, choices, file, delimiter)
             if read is not None:
                 return read
-    return _of_words(base, cells, lines, choices, [])
+    return _of_words(base, cells, choices, [])
 
 
-def _at(cells: _Cells, places: Collection[int], lines: Sequence[int] | None) -> list[CellAt]:
+def _at(cells: _Cells, places: Collection[int]) -> list[CellAt]:
     """The cells of a column that are one of the different ones, as they stand."""
-    rows = cells.rows_of(places)
-    return [CellAt(row, None if lines is None else lines[row], cells.given[row].as_py()) for row in rows]
+    return [cells.at(row) for row in cells.rows_of(places)]
 
 
 class _Others(NamedTuple):
@@ -459,13 +450,12 @@ def _others(
 def _as_numbers(
     base: ColumnDescription,
     cells: _Cells,
-    lines: Sequence[int] | None,
     choices: Choices,
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn | None:
     """Read a column of numbers in any writing; None if it is none."""
-    name, said = base.name, base.name in choices.numbers
+    said = base.name in choices.numbers
     taken = [cell_of(text) for text in cells.texts]
     may_be = [cell is not None or plain(text) for cell, text in zip(taken, cells.texts, strict=True)]
     if _others(cells, may_be, said) is None:
@@ -477,7 +467,7 @@ def _as_numbers(
     signs = signs_of(bodies)
     decimal = choices.decimal or _without(choices.thousands) or decimal_of(signs, file, delimiter)
     if decimal is None:
-        return replace(_refused(base, cells, lines), refusal=_two_readings(cells, taken, lines, signs))
+        return replace(_refused(base), refusal=_two_readings(cells, taken, signs))
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.array(read.values)
     for k, text in enumerate(cells.texts):
@@ -491,65 +481,69 @@ def _as_numbers(
     others = _others(cells, (~np.isnan(values)).tolist(), said, read.other_writing)
     if others is None:
         return None
-    by_cell = np.append(values, np.nan)
-    limits = {}
-    known = np.delete(values, [*read.limits])
-    least = 0.0 if not (known < 0).any() else -np.inf  # a column that never falls below 0
-    for k, side in read.limits.items():
-        at = float(values[k])
-        by_cell[k] = np.nan
-        limits |= dict.fromkeys(cells.rows_of([k]), (min(least, at), at) if side < 0 else (at, np.inf))
+    limits, by_cell = _limits(cells, read, values)
     column = by_cell[cells.codes]
     _mark_missing(column, choices.missing)
-    described = _counted(base, "number", column, cells, others, lines, limits)
+    described = _counted(base, "number", column, cells, others, limits)
     described = replace(described, writing=read.form.said())
-    findings = _findings(described, cells, others, lines)
-    if limits:
-        at = _at(cells, [*read.limits], lines)
-        verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
-        findings.append(
-            finding("limits", name, at, f"{count(len(at), 'cell')} {verb}: filled within", "", LOOK)
-        )
-    if read.n_units:
-        unit = (read.form.prefix or read.form.suffix).strip() or _unit_of(taken)
-        at = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]
-        what = "percent" if unit in "%‰" else "currency" if read.form.prefix else "unit"
-        few = read.n_units < described.n_numbers
-        n = described.n_numbers + described.n_limits
-        note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
-        findings.append(
-            finding(
-                what,
-                name,
-                _at(cells, at, lines) if few else [],
-                note,
-                "",
-                LOOK if few else RECORD,
-                read.n_units,
-            )
-        )
-    if read.form.thousands:
-        at = [k for k, cell in enumerate(taken) if cell is not None and read.form.thousands in cell.body]
-        rows = _at(cells, at, lines)
-        hint = (
-            f"--decimal '{read.form.thousands}'"
-            if read.form.thousands in ".," and not signs.point and not signs.comma
-            else ""
-        )
-        note = f"{read.form.thousands!r} is taken for the separator of thousands"
-        findings.append(finding("thousands", name, rows, note, hint, LOOK))
-    if decimal == ",":
-        note = "numbers are read with a decimal comma"
-        findings.append(finding("decimal", name, [], note, "", RECORD, described.n_numbers))
-    return ReadColumn(
-        described,
-        column,
-        read.form,
-        {at.row: at.text for at in _at(cells, others.odd, lines)},
-        {at.row: at.text for at in _at(cells, others.codes, lines)},
-        limits,
-        tuple(findings),
+    may_be_fraction = not signs.point and not signs.comma and choices.decimal is None
+    findings = _findings(described, cells, others) + _on_writing(
+        described, cells, taken, read, may_be_fraction
     )
+    odd, codes = ({at.row: at.text for at in _at(cells, places)} for places in (others.odd, others.codes))
+    return ReadColumn(described, column, read.form, odd, codes, limits, tuple(findings))
+
+
+def _limits(
+    cells: _Cells, read: Numbers, values: Float64[np.ndarray, " K"]
+) -> tuple[dict[int, tuple[float, float]], Float64[np.ndarray, " K+1"]]:
+    """The intervals of limits such as <0.5, by row; and the values without them, NaN for holes at the end."""
+    by_cell, limits = np.append(values, np.nan), dict[int, tuple[float, float]]()
+    least = (
+        -np.inf if (np.delete(values, [*read.limits]) < 0).any() else 0.0
+    )  # a column that is never below 0
+    for k, side in read.limits.items():
+        end = float(values[k])
+        by_cell[k] = np.nan
+        ends = (min(least, end), end) if side < 0 else (end, np.inf)
+        limits |= dict.fromkeys(cells.rows_of([k]), ends)
+    return limits, by_cell
+
+
+def _on_writing(
+    described: ColumnDescription,
+    cells: _Cells,
+    taken: Sequence[Cell | None],
+    read: Numbers,
+    may_be_fraction: bool,
+) -> list[Finding]:
+    """Findings on limits, units, separators of thousands and decimal commas."""
+    found, name, form = list[Finding](), described.name, read.form
+    if read.limits:
+        at = _at(cells, [*read.limits])
+        verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
+        note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from the fit"
+        found.append(finding("limits", name, at, note, f"--missing {_as_typed([at[0].text.strip()])}", LOOK))
+    if read.n_units:
+        with_unit = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]
+        first = Counter((taken[k].prefix or taken[k].suffix).strip() for k in with_unit)  # type: ignore[union-attr]
+        unit = (form.prefix or form.suffix).strip() or first.most_common(1)[0][0]
+        what = "percent" if unit in "%‰" else "currency" if form.prefix else "unit"
+        n, few = described.n_numbers + described.n_limits, read.n_units < described.n_numbers
+        note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
+        at, weight = (_at(cells, with_unit), LOOK) if few else ([], RECORD)
+        found.append(finding(what, name, at, note, "", weight, read.n_units))
+    if form.thousands:
+        at = _at(
+            cells, [k for k, cell in enumerate(taken) if cell is not None and form.thousands in cell.body]
+        )
+        hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
+        note = f"{form.thousands!r} is taken for the separator of thousands"
+        found.append(finding("thousands", name, at, note, hint, LOOK))
+    if form.decimal == ",":
+        note = "numbers are read with a decimal comma"
+        found.append(finding("decimal", name, [], note, "", RECORD, described.n_numbers))
+    return found
 
 
 def _without(thousands: str) -> Choice | None:
@@ -557,19 +551,9 @@ def _without(thousands: str) -> Choice | None:
     return {".": ",", ",": "."}.get(thousands)  # type: ignore[return-value]
 
 
-def _unit_of(cells: Sequence[Any]) -> str:
-    units = Counter(
-        (cell.prefix or cell.suffix).strip()
-        for cell in cells
-        if cell is not None and (cell.prefix or cell.suffix)
-    )
-    return units.most_common(1)[0][0]
-
-
 def _as_dates(
     base: ColumnDescription,
     cells: _Cells,
-    lines: Sequence[int] | None,
     choices: Choices,
     file: Choice | None,
     delimiter: str,
@@ -585,16 +569,16 @@ def _as_dates(
     if others is None:
         return None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
-    described = replace(_counted(base, "date", column, cells, others, lines, {}), writing=read.form.said())
-    findings = _findings(described, cells, others, lines)
+    described = replace(_counted(base, "date", column, cells, others, {}), writing=read.form.said())
+    findings = _findings(described, cells, others)
     if read.n_either:
-        at = _at(cells, [k for k, value in enumerate(read.values) if value == value][:3], lines)
+        at = _at(cells, [k for k, value in enumerate(read.values) if value == value][:3])
         note = f"{quoted(at[0].text)} may have the day or the month first; the day was assumed"
         findings.append(
             finding("date order", base.name, at, note, "--dates month-first", DECIDE, read.n_either)
         )
-    odd = {at.row: at.text for at in _at(cells, others.odd, lines)}
-    codes = {at.row: at.text for at in _at(cells, others.codes, lines)}
+    odd = {at.row: at.text for at in _at(cells, others.odd)}
+    codes = {at.row: at.text for at in _at(cells, others.codes)}
     return ReadColumn(described, column, read.form, odd, codes, {}, tuple(findings))
 
 
@@ -604,13 +588,12 @@ def _counted(
     column: Float64[np.ndarray, " N"],
     cells: _Cells,
     others: _Others,
-    lines: Sequence[int] | None,
     limits: Mapping[int, Any],
 ) -> ColumnDescription:
     """The description of a column of numbers or dates, with its counts."""
-    odd, n_codes = _at(cells, others.odd, lines), sum(cells.counts[k] for k in others.codes)
+    odd, n_codes = _at(cells, others.odd), sum(cells.counts[k] for k in others.codes)
     n_numbers = int((~np.isnan(column)).sum())
-    at = tuple(CellAt(row, None if lines is None else lines[row], cells.given[row].as_py()) for row in limits)
+    at = tuple(map(cells.at, limits))
     n_missing = len(column) - n_numbers - len(odd) - len(limits) - n_codes
     n_full = len(column) - n_missing
     nouns = "numbers" if kind == "number" else "dates"
@@ -629,9 +612,7 @@ def _counted(
     )
 
 
-def _findings(
-    described: ColumnDescription, cells: _Cells, others: _Others, lines: Sequence[int] | None
-) -> list[Finding]:
+def _findings(described: ColumnDescription, cells: _Cells, others: _Others) -> list[Finding]:
     """Findings on the cells of a column of numbers or dates that are none."""
     name, found = described.name, []
     noun = "number" if described.kind == "number" else "date"
@@ -646,24 +627,24 @@ def _findings(
         hint = f"--missing {_as_typed(first[:1])}" if len(first) == 1 else f"--categories {typed([name])}"
         found.append(finding("odd cells", name, at, note, hint, DECIDE))
     if others.codes:
-        at = _at(cells, others.codes, lines)
+        at = _at(cells, others.codes)
         note = f"{some_texts(at)} among {noun}s, in {count(len(at), 'cell')}: kept, hidden from the model"
         words = [cells.texts[k] for k in others.codes]
         hint = f"--missing {_as_typed(words)} if that means missing"
         found.append(finding("codes", name, at, note, hint, DECIDE))
     if others.holes:
-        at = _at(cells, others.holes, lines)
+        at = _at(cells, others.holes)
         note = f"{some_texts(at)} in {count(len(at), 'cell')} is read as missing"
         found.append(finding("missing words", name, at, note, f"--categories {typed([name])}", LOOK))
     return found
 
 
-def _refused(base: ColumnDescription, cells: _Cells, lines: Sequence[int] | None) -> ReadColumn:
+def _refused(base: ColumnDescription) -> ReadColumn:
     """A column of numbers that can be read in two ways."""
     return ReadColumn(replace(base, kind="number", used_as=None, why="its numbers can be read in two ways"))
 
 
-def _two_readings(cells: _Cells, taken: Sequence[Any], lines: Sequence[int] | None, signs: Signs) -> str:
+def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
     """Why the marks of a column can be read in two ways, with both and the options."""
 
     def first(decimal: str, other: str) -> CellAt | None:
@@ -672,7 +653,7 @@ def _two_readings(cells: _Cells, taken: Sequence[Any], lines: Sequence[int] | No
                 one = signs_of({cell.body: 1})
                 clear = one.comma if decimal == "," else one.point
                 if clear or not (signs.point or signs.comma):
-                    return _at(cells, [k], lines)[0]
+                    return _at(cells, [k])[0]
         return None
 
     comma, point = first(",", "."), first(".", ",")
@@ -692,7 +673,6 @@ def _two_readings(cells: _Cells, taken: Sequence[Any], lines: Sequence[int] | No
 def _of_words(
     base: ColumnDescription,
     cells: _Cells,
-    lines: Sequence[int] | None,
     choices: Choices,
     found: list[Finding],
 ) -> ReadColumn:
@@ -709,7 +689,7 @@ def _of_words(
         if n_different > 2:
             note = f"yes and no in {n_different} spellings"
             found.append(
-                finding("spellings", name, _at(cells, range(n_different), lines), note, "--fold-words", LOOK)
+                finding("spellings", name, _at(cells, range(n_different)), note, "--fold-words", LOOK)
             )
     elif unique or (_NAMED_ID.search(name) and _share(cells, r"^\S*[0-9]\S*$") >= _NUMBERS):
         one_token = min(_share(cells, r"^\S*$"), _share(cells, "[0-9]")) >= _NUMBERS
@@ -722,7 +702,7 @@ def _of_words(
         rarer = [k for k, number in enumerate(numbers) if number == fewer]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         hint = f"--numbers {typed([name])}"
-        found.append(finding("mixed", name, _at(cells, rarer, lines), note, hint, DECIDE))
+        found.append(finding("mixed", name, _at(cells, rarer), note, hint, DECIDE))
     used_as = None if unique else base.used_as
     return ReadColumn(replace(base, kind=kind, why=why, used_as=used_as), findings=tuple(found))
 

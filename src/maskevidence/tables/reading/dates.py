@@ -227,7 +227,7 @@ def _order(cells: Sequence[_Date | None], counts: Sequence[int]) -> Order | None
             continue
         n += times
         for order in ("ymd", "dmy", "mdy"):
-            if not np.isnan(_seconds(cell, order)):  # type: ignore[arg-type]
+            if not np.isnan(_seconds(cell, order)):
                 valid[order] += times
     if not n:
         return None

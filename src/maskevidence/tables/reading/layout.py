@@ -211,9 +211,8 @@ def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], fi
         n_head += 1
     end = rows(max(n_head, n - _HEAD_LINES), n)
     n_foot, body = 0, end
-    while n_foot < min(5, len(end) - _ENOUGH) and (what := _foot(end, n_foot)):
+    while n_foot < min(5, len(end) - _ENOUGH) and _foot(end, n_foot):
         n_foot += 1
-        del what
     while n_foot and not any(cell.strip() for cell in end[len(end) - n_foot]):
         n_foot -= 1
     again = _repeated(columns, names)

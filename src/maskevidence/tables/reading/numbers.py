@@ -27,8 +27,8 @@ _MOST_UNIT = 24  # characters of a unit
 _SCALES = {"%", "‰", "k", "m", "b", "bn", "mn", "mio", "mrd", "tsd", "t", "million", "billion", "thousand"}
 _ALONE = set("mgshlVWNJtKCFL°")  # units of one letter that may stand beside numbers without a unit
 _USUAL = (
-    "kg g mg µg ng t lb lbs oz m cm mm km nm µm in ft yd mi mile miles m2 m² m3 m³ cm2 cm² km2 km² ha l ml dl "
-    "cl h hr hrs min s sec ms d day days yr yrs y year years month months week weeks j kj kcal cal w kw mw kwh "
+    "kg g mg µg ng t lb lbs oz m cm mm km nm µm in ft yd mi miles m2 m² m3 m³ cm2 cm² km2 km² ha l ml dl "
+    "cl h hrs min s sec ms d day days yr yrs y year years month months week weeks j kj kcal cal w kw mw kwh "
     "v mv a ma hz khz mhz ghz pa hpa kpa bar psi mmhg mol mmol k c f px pt pcs db rpm kmh km/h mph m/s mg/l "
     "mg/dl mmol/l g/l kg/m2 kg/m² eur usd chf gbp"
 )
@@ -219,7 +219,7 @@ def decimal_of(signs: Signs, file: Choice | None, delimiter: str) -> Choice | No
     few = points + commas < 2 or signs.below < 1
     thousands = not few and not signs.above
     if file is not None:
-        return None if thousands and file == mark and mark == "," else file  # type: ignore[return-value]
+        return None if thousands and file == mark and mark == "," else file
     if thousands and (mark == "," or delimiter != "," or (points >= 5 and signs.below >= 2)):
         return other  # type: ignore[return-value]
     return "." if mark == "." else None
