@@ -145,7 +145,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "ppca:1 hub:a/b/c/d": "is not the name of a data set",
         "masked-net:8 words.csv": "lacks its width and layers; write masked-net:256x2",
         "gaussian words.csv": "the model masked-net takes words as they are",
-        "gaussian words.csv --drop colour --numbers sick": "--numbers is for masked-net",
+        "gaussian words.csv --drop colour --categories sick": "--categories is for masked-net",
         "masked-net words.csv --binarise threshold": "--binarise takes numbers",
         "masked-net words.csv --limit 1": "leaves no row to train on",
         "masked-net digits --categories pixel_0_0": "belongs to files of tables",

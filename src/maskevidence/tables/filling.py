@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.command.command_words import kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import plain_number, word_of
+from maskevidence.core.support.checks import MISSING, plain_number, word_of
 from maskevidence.core.support.files import check_place
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
@@ -27,6 +27,8 @@ from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
+from maskevidence.tables.reading.columns import FALSE, TRUE
+from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.rows import (
     decided,
     is_table_file,
@@ -38,10 +40,9 @@ from maskevidence.tables.rows import (
     reading_for,
     selection_of,
     takes_words,
+    with_decisions,
 )
 from maskevidence.tables.table_files import (
-    FALSE,
-    TRUE,
     RawTable,
     check_ending,
     is_text,
@@ -85,7 +86,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     """
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
-    options = replace(options, table=decided(options.table))
+    options = replace(options, table=with_decisions(options.table))
     check_ending(options.out)
     check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)
@@ -94,7 +95,6 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         reading, from_model = reading_for(saved, data, reading)
     raw, table = _read(data, reading, options, words)
     as_text = raw.first_line > 0 and is_text(options.out)
-    source = raw.columns.slice(0, options.limit)
     notes = list(table.notes)
     if build is not None:
         some = table.take(np.flatnonzero(with_values(table.values)))
@@ -118,10 +118,30 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     notes += note_on_pairs(table, filling.values[0])
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
-    if not np.isnan(table.values).any():
+    holes = holes_to_fill(raw, table, odd=options.fill_odd)
+    if not holes.any():
         notes.append("no value is missing: the table is written as it is")
-    write_table(_written(source, as_text, raw, table, filling), options.out, raw.delimiter)
-    return _result(model, data, table, filling, notes, options)
+    written = _written(as_text, raw, table, filling, holes)
+    above = raw.above if as_text and options.draws is None else ""
+    write_table(
+        written, options.out, raw.delimiter, above=above, encoding=raw.encoding if as_text else "utf-8"
+    )
+    return _result(model, data, table, filling, holes, notes, options)
+
+
+def holes_to_fill(raw: RawTable, table: Table, *, odd: bool = False) -> Bool[np.ndarray, "N D"]:
+    """Which cells of a table are filled: its holes, but none of rows without any value.
+
+    Args:
+        odd: whether cells that are no numbers among numbers are filled, too.
+    """
+    holes = np.isnan(table.values) if odd else table.holes()
+    if raw.columns.num_columns > 1:
+        for row in np.flatnonzero(np.isnan(table.values).all(axis=1)).tolist():
+            cells = [column[int(table.ids[row])].as_py() for column in raw.columns.columns]
+            if all(cell is None or (isinstance(cell, str) and cell.strip() in MISSING) for cell in cells):
+                holes[row] = False
+    return holes
 
 
 def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -> tuple[RawTable, Table]:
@@ -135,7 +155,11 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
 
         table = read(data, reading)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
-    table = table if options.limit is None else table.head(options.limit)
+    if options.limit is not None:
+        table, raw = (
+            table.head(options.limit),
+            replace(raw, columns=raw.columns.slice(0, options.limit), foot=()),
+        )
     return raw, (table if options.wrong is None else _without_wrong(table, options.wrong))
 
 
@@ -174,7 +198,7 @@ def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
     for k, said in enumerate(map(word_of, cells["called"])):
         if said in TRUE:
             text = word_of(cells["value"][k])
-            number = _number(text.replace(raw.decimal, "."))
+            number = _number(text if "." in text else text.replace(",", "."))
             found.append((word_of(cells["row"][k]), cells["column"][k], text, number))
         elif said not in FALSE:
             raise InputError(
@@ -244,74 +268,126 @@ def _draws(
     return model.draw_missing(holed, draws, seed), f"{note} too narrow"
 
 
-def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
+def _written(
+    as_text: bool, raw: RawTable, table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"]
+) -> Any:
     """The file's columns with filled holes, plus the columns of errors or the number of the draw."""
     import pyarrow as pa
+
+    decimal = _decimal(table)
 
     def added(name: str, values: np.ndarray) -> tuple[str, Any]:
         if name in raw.columns.column_names:
             raise InputError(f"the table already has a column {name!r}, which impute would add; rename it")
-        return name, pa.array(_numbers(values, raw) if as_text else values)
+        return name, pa.array(_numbers(values, decimal) if as_text else values)
 
     as_others = (*filling.likeliest, *filling.constant)
-    tables = [_one(source, as_text, raw, table, values, as_others) for values in filling.values]
+    tables = [filled_cells(raw, table, values, holes, as_text, as_others) for values in filling.values]
     if filling.deviation is not None:
         (whole,) = tables
-        for name, cells, deviation in zip(table.columns, table.values.T, filling.deviation.T, strict=True):
-            if name in filling.likeliest and np.isnan(cells).any():
+        for j, name in enumerate(table.columns):
+            deviation = np.where(np.isnan(table.values[:, j]) & ~holes[:, j], 0.0, filling.deviation[:, j])
+            if name in filling.likeliest and holes[:, j].any():
                 whole = whole.append_column(*added(f"{name}_p", deviation))
             elif name not in filling.likeliest and deviation.any() and not _of_category(table, name):
                 whole = whole.append_column(*added(f"{name}_sd", deviation))
-        return whole
+        return with_rows_apart(whole, raw) if as_text else whole
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
     below = pa.concat_tables([one.replace_schema_metadata(None) for one in tables])
     return below.add_column(0, *added(DRAW, numbers))
 
 
-def _one(
-    source: Any,
-    as_text: bool,
+def with_rows_apart(whole: Any, raw: RawTable) -> Any:
+    """The table with its rows of units, totals and footnotes, as they stand."""
+    import pyarrow as pa
+
+    def rows(found: Sequence[tuple[int, tuple[str, ...]]]) -> Any:
+        wide = [[*cells, *[""] * (whole.num_columns - len(cells))] for _, cells in found]
+        columns = [
+            pa.array([row[j] for row in wide], whole.schema.field(j).type) for j in range(whole.num_columns)
+        ]
+        return pa.table(columns, schema=whole.schema)
+
+    if not (raw.head or raw.foot):
+        return whole
+    return pa.concat_tables([rows(raw.head), whole, rows(raw.foot)])
+
+
+def filled_cells(
     raw: RawTable,
     table: Table,
     values: Float64[np.ndarray, "N D"],
-    as_others: Sequence[str],
+    holes: Bool[np.ndarray, "N D"],
+    as_text: bool = True,
+    as_others: Sequence[str] = (),
 ) -> Any:
-    """The file's columns with holes filled by `values`; columns in `as_others` copy the style of other
-    cells.
+    """The file's columns, a `pyarrow.Table`, with holes filled as each column writes its cells.
+
+    Args:
+        raw: the file.
+        table: some or all of its rows, by their ids, and some of its columns.
+        values: the filled values; positions among the words of a column of words.
+        holes: which cells are filled.
+        as_text: whether the cells of a text file stay text.
+        as_others: columns whose filled cells copy the style of others.
     """
     import pyarrow as pa
 
-    whole = source
+    whole, decimal = raw.columns, _decimal(table)
     for number, name in enumerate(names_of(raw)):
-        of_numbers = name in table.columns
+        of_numbers, column, form = name in table.columns, raw.columns.column(number), table.forms.get(name)
         if of_numbers:
-            of_column = table.columns.index(name)
+            j = table.columns.index(name)
         elif name in table.categories and column_of(name, table.categories[name][-1]) in table.columns:
-            of_column = table.columns.index(column_of(name, table.categories[name][-1]))
+            j = table.columns.index(column_of(name, table.categories[name][-1]))
         else:
             continue
-        holes = np.isnan(table.values[:, of_column])
-        in_words = name in table.levels
-        if name in as_others and not in_words and holes.any() and (as_text or not raw.first_line):
-            new = _cells_of(source.column(number), table.values[:, of_column], values[:, of_column], raw)
-            column = _filled(source.column(number), holes, new)
-        elif of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
-            column = _as_type(
-                pa.array(np.ascontiguousarray(values[:, of_column])), source.column(number).type
-            )
-        elif holes.any():
+        hole, in_words = holes[:, j], name in table.levels
+        rows, new = table.ids[hole], values[hole, j]
+        plain = not {name} & {*table.odd, *table.codes, *table.limits} and not isinstance(form, DateForm)
+        if name in as_others and not in_words and hole.any() and (as_text or not raw.first_line):
+            known = column.take(pa.array(table.ids))
+            cells = _cells_of(known, table.values[:, j], values[:, j], decimal)
+            column = _filled(column, rows, [cells[k] for k in np.flatnonzero(hole)])
+        elif isinstance(form, DateForm) and not raw.first_line:
+            column = _filled_dates(column, rows, new, form.origin)
+        elif of_numbers and not in_words and not as_text and plain and (hole.any() or raw.first_line > 0):
+            every = np.full(len(column), np.nan)
+            every[table.ids] = np.where(hole, values[:, j], table.values[:, j])
+            column = _as_type(pa.array(every, from_pandas=True), column.type)
+        elif hole.any():
             if in_words:
-                new = [
-                    table.levels[name][int(code)] if hole else ""
-                    for code, hole in zip(values[:, of_column], holes, strict=True)
-                ]
+                cells = [table.levels[name][int(code)] for code in new]
+            elif form is not None:
+                cells = [form.write(value) for value in new.tolist()]
+            elif of_numbers:
+                cells = _numbers(new, decimal)
             else:
-                new = _numbers(values[:, of_column], raw) if of_numbers else decoded(table, values, name)
-            column = _filled(source.column(number), holes, new)
+                every_one = decoded(table, values, name)
+                cells = [every_one[k] for k in np.flatnonzero(hole)]
+            column = _filled(column, rows, cells)
         else:
             continue
-        whole = whole.set_column(number, source.column_names[number], column)
-    return with_new_types(whole, source)
+        whole = whole.set_column(number, raw.columns.column_names[number], column)
+    return with_new_types(whole, raw.columns)
+
+
+def _filled_dates(
+    column: Any, rows: Int64[np.ndarray, " n"], new: Float64[np.ndarray, " n"], origin: str
+) -> Any:
+    """Fill a column of the type of dates."""
+    import pyarrow as pa
+
+    cells = column.cast(pa.timestamp("us")).to_pylist()
+    for row, value in zip(rows.tolist(), new.tolist(), strict=True):
+        cells[row] = np.datetime64(origin, "us") + np.timedelta64(round(value * 86_400e6), "us")
+    return pa.array(cells, pa.timestamp("us")).cast(column.type, safe=False)
+
+
+def _decimal(table: Table) -> str:
+    """The decimal sign of a table's numbers."""
+    signs = {getattr(form, "decimal", ".") for form in table.forms.values()}
+    return "," if signs == {","} else "."
 
 
 def _as_type(numbers: Any, kind: Any) -> Any:
@@ -326,14 +402,14 @@ def _as_type(numbers: Any, kind: Any) -> Any:
         return numbers
 
 
-def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> Any:
+def _filled(column: Any, rows: Int64[np.ndarray, " n"], new: Sequence[Any]) -> Any:
     """Fill a column's holes in its own type, or as text if the type cannot hold a new category."""
     import pyarrow as pa
 
     cells = column.to_pylist()
     cell_of_text = {word_of(cell): cell for cell in cells} | {str(cell): cell for cell in cells}
-    for row in np.flatnonzero(holes).tolist():
-        cells[row] = cell_of_text.get(new[row], new[row])
+    for row, cell in zip(rows.tolist(), new, strict=True):
+        cells[row] = cell_of_text.get(cell, cell)
     try:
         return pa.array(cells, column.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -341,7 +417,7 @@ def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> A
 
 
 def _cells_of(
-    column: Any, known: Float64[np.ndarray, " N"], values: Float64[np.ndarray, " N"], raw: RawTable
+    column: Any, known: Float64[np.ndarray, " N"], values: Float64[np.ndarray, " N"], decimal: str
 ) -> list[Any]:
     """Write values as the column's other cells are written; 0 and 1 complete the column's pair of words."""
     cells = column.to_pylist()
@@ -349,15 +425,15 @@ def _cells_of(
     if any(isinstance(cell, str) for cell in cells):
         words = {str(cell).strip() for cell in cells}
         pair = next((pair for pair in zip(FALSE, TRUE, strict=True) if words & {*pair}), ("0", "1"))
-        others = dict(zip(values.tolist(), _numbers(values, raw), strict=True)) | dict(enumerate(pair))
+        others = dict(zip(values.tolist(), _numbers(values, decimal), strict=True)) | dict(enumerate(pair))
     else:
         others = {0.0: False, 1.0: True} if any(isinstance(cell, bool) for cell in cells) else {}
     return [cell_of.get(value, others.get(value, value)) for value in values.tolist()]
 
 
-def _numbers(values: np.ndarray, raw: RawTable) -> list[str]:
+def _numbers(values: np.ndarray, decimal: str) -> list[str]:
     """Format numbers as cells of the CSV file."""
-    return [repr(value).removesuffix(".0").replace(".", raw.decimal) for value in values.tolist()]
+    return [repr(value).removesuffix(".0").replace(".", decimal) for value in values.tolist()]
 
 
 def _of_category(table: Table, name: str) -> bool:
@@ -370,9 +446,14 @@ def _of_category(table: Table, name: str) -> bool:
 
 
 def _result(
-    model: str, data: str, table: Table, filling: _Filling, notes: list[str], options: ImputeOptions
+    model: str,
+    data: str,
+    table: Table,
+    filling: _Filling,
+    holes: Bool[np.ndarray, "N D"],
+    notes: list[str],
+    options: ImputeOptions,
 ) -> dict[str, Any]:
-    holes = np.isnan(table.values)
     columns = []
     for j in np.flatnonzero(holes.any(axis=0)):
         sd = probability = spread = None

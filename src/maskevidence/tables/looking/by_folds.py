@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.files import read_json, write_json
+from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import Course
 from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table

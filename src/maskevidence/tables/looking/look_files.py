@@ -9,7 +9,7 @@ import numpy as np
 from maskevidence.core.support.checks import join_words
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
-from maskevidence.tables.looking.described import filled_cells
+from maskevidence.tables.filling import filled_cells, with_rows_apart
 from maskevidence.tables.table_files import is_text, write_table
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
@@ -50,8 +50,12 @@ def write_look(look: "Look", folder: Path) -> None:
     """Write the filled table, its errors, the cells, the columns, the model and the page."""
     from maskevidence.command.pages.page import write_report
 
-    target = folder / name_of_filled(look)
-    write_table(filled_cells(look), target, look.raw.delimiter)
+    raw, target = look.raw, folder / name_of_filled(look)
+    as_text = raw.first_line > 0 and is_text(target)
+    whole, layout = with_rows_apart(_filled(look, as_text=as_text), raw), {}
+    if as_text:
+        layout = {"above": raw.above, "encoding": raw.encoding}
+    write_table(whole, target, raw.delimiter, **layout)
     names, rows = _errors(look)
     write_atomic(folder / SD, csv_text(names, rows))
     write_atomic(folder / CELLS, csv_text(*_cells(look)))
@@ -79,17 +83,18 @@ def _errors(look: "Look") -> tuple[list[str], list[list[object]]]:
     return names, rows
 
 
+def _filled(look: "Look", *, as_text: bool) -> Any:
+    """The file's columns with their holes filled."""
+    if (of := look.modelled) is None:
+        return look.raw.columns
+    pairs = [each.name for each in look.description.columns if each.kind == "yes/no"]
+    return filled_cells(look.raw, of.table, of.filled, of.holes, as_text, pairs)
+
+
 def _cells(look: "Look") -> tuple[list[str], list[tuple[object, ...]]]:
-    """The cells to look at: those that are no numbers among numbers, then the most suspicious ones."""
+    """The cells to look at, the most suspicious first."""
     names = [field.name for field in fields(WrongCell)]
-    odd = [
-        {"row": each.row, "label": str(each).partition(":")[0], "column": column.name, "value": each.text}
-        | {"fault": "not a number", "called": False}
-        for column in look.description.columns
-        for each in column.odd
-    ]
-    lines = [tuple(cell.get(name, "") for name in names) for cell in odd]
-    return names, [*lines, *(tuple(getattr(cell, name) for name in names) for cell in look.cells)]
+    return names, [tuple(getattr(cell, name) for name in names) for cell in look.cells]
 
 
 def lines_of_columns(look: "Look") -> tuple[list[str], list[list[object]]]:
@@ -151,8 +156,3 @@ def content_of(look: "Look") -> dict[str, Any]:
         "seconds": round(look.seconds, 1),
         **origin(),
     }
-
-
-def is_csv(look: "Look") -> bool:
-    """Whether the table is written as text."""
-    return is_text(Path(name_of_filled(look)))

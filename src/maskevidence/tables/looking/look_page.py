@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -15,16 +14,19 @@ from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
+from maskevidence.tables.looking.reading import spelt_otherwise
+from maskevidence.tables.reading.dates import DateForm
+from maskevidence.tables.reading.description import DECIDE
 from maskevidence.tables.table_files import names_of
 from maskevidence.tables.wrong_cells.cell_search import decimals_of
-from maskevidence.tables.wrong_cells.found_cells import WrongCell
+from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
 
 if TYPE_CHECKING:
     from maskevidence.tables.looking.looked import Look, Modelled
 
 STATES = ("as given", "filled", "left empty", "to look at")
 _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
-_DECIDE = 3  # weight of a finding that a person has to decide
+_SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that looks like a typing error
 _MOST_IN_TERMINAL = 10
 
 
@@ -54,7 +56,7 @@ def short_page(look: "Look") -> Page:
     parts: list[Part] = [Answers(_answers(look))]
     tables = {"Decisions": _findings(look)}
     if look.modelled is not None:
-        tables["Cells to look at"] = _table_of_cells(look, look.modelled)
+        tables["Cells to look at"] = _table_of_cells(look)
     for title, table in tables.items():
         if table.rows:
             more = len(table.rows) - _MOST_IN_TERMINAL
@@ -70,7 +72,7 @@ def _headline(look: "Look") -> str:
 
 def _answers(look: "Look") -> list[tuple[str, str, str]]:
     """The numbers of the first screen."""
-    decide = {each.column for each in look.description.findings if each.weight >= _DECIDE}
+    decide = {each.column for each in look.description.findings if each.weight >= DECIDE}
     n_empty = int(sum(each.n_missing for each in look.description.columns)) - look.n_filled
     verb = "needs" if len(decide) == 1 else "need"
     answers = [(f"{len(decide)}", f"column{'' if len(decide) == 1 else 's'} {verb} a decision", "")]
@@ -81,15 +83,17 @@ def _answers(look: "Look") -> list[tuple[str, str, str]]:
         )
     answers.append((f"{look.n_filled:,}", f"hole{'' if look.n_filled == 1 else 's'} filled", remark))
     cells = listed_cells(look)
-    slips = sum(bool(cell.suggestion) for cell in cells) + _n_odd(look)
-    n = len(cells) + _n_odd(look)
+    slips, n = sum(map(_is_slip, cells)), len(cells)
     looks = f"{slips:,} {'looks' if slips == 1 else 'look'} like typing errors" if slips else ""
     answers.append((f"{n:,}", f"cell{'' if n == 1 else 's'} to look at", looks))
     return answers
 
 
-def _n_odd(look: "Look") -> int:
-    return sum(len(each.odd) for each in look.description.columns)
+def _is_slip(cell: WrongCell) -> bool:
+    """Whether a cell looks like a typing error: no number, or ordinary with its digits shifted or swapped."""
+    shifted = cell.suggestion.removeprefix("× ").removeprefix("÷ ") in ("10", "100")
+    other = bool(cell.suggestion) and cell.suggestion[0] not in "×÷"
+    return cell.fault == NO_NUMBER or (cell.suspicion > _SLIP and (shifted or other))
 
 
 def _typical_error(modelled: "Modelled") -> float | None:
@@ -106,8 +110,18 @@ def _typical_error(modelled: "Modelled") -> float | None:
 
 
 def listed_cells(look: "Look") -> list[WrongCell]:
-    """The cells to look at; those of a finding on spellings stand there."""
-    return list(look.cells)
+    """The cells to look at: no numbers among numbers, and suspicious ones that no finding on spellings names."""
+    if look.modelled is None:
+        return []
+    table = look.modelled.table
+    spelt = {
+        (name, table.levels[name][int(code)])
+        for name in table.levels
+        for code in spelt_otherwise(table, name).tolist()
+    }
+    return [
+        cell for cell in look.cells if cell.suspicion > _SUSPICIOUS and (cell.column, cell.value) not in spelt
+    ]
 
 
 def _findings(look: "Look") -> Table:
@@ -122,7 +136,7 @@ def _findings(look: "Look") -> Table:
         ]
         for each in look.description.findings
     ]
-    bold = {(k, 0) for k, each in enumerate(look.description.findings) if each.weight >= _DECIDE}
+    bold = {(k, 0) for k, each in enumerate(look.description.findings) if each.weight >= DECIDE}
     headings = ["finding", "column", "cells", "the first", "what was assumed", "to decide otherwise"]
     return Table(headings, rows, words=(0, 1, 3, 4, 5), bold=bold, marked=bold, sortable=True)
 
@@ -143,9 +157,6 @@ def map_of_cells(look: "Look") -> CellMap:
             states[table.ids[look.modelled.holes[:, j]], places[name]] = 1
     for cell in listed_cells(look):
         states[cell.row, places[cell.column]] = 3
-    for each in look.description.columns:
-        for odd in each.odd:
-            states[odd.row, places[each.name]] = 3
     return CellMap(states, names, STATES)
 
 
@@ -193,24 +204,29 @@ def _distribution(look: "Look", name: str) -> tuple[str, str]:
 
 
 def value_text(look: "Look", name: str, value: float) -> str:
-    """A value of a column as the page writes it."""
+    """A value of a column as the column writes it."""
     table = look.table
     if name in table.levels:
         return str(cell_value(value, table.levels[name]))
     if math.isnan(value):
         return ""
-    if (day := getattr(table, "dates", {}).get(name)) is not None:
-        return str(np.datetime64(day, "D") + np.timedelta64(round(value), "D"))
-    known = table.values[:, table.columns.index(name)]
-    decimals = decimals_of(known)
+    decimals = decimals_of(table.values[:, table.columns.index(name)])
+    if (form := table.forms.get(name)) is not None:
+        return str(form.write(value if decimals is None else round(value, decimals)))
     if decimals is None:
         return cell_text(float(value), 4)
     return f"{value:.{min(decimals, 4)}f}".replace("-", MINUS)
 
 
+def _as_it_stands(look: "Look", cell: WrongCell) -> str:
+    """The text of a cell in the file."""
+    column = look.raw.columns.column(names_of(look.raw).index(cell.column))
+    return str(column[cell.row].as_py())
+
+
 def _cells(look: "Look") -> Group:
     assert look.modelled is not None
-    table = _table_of_cells(look, look.modelled)
+    table = _table_of_cells(look)
     words = (
         "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; none "
         "was changed."
@@ -222,19 +238,14 @@ def _cells(look: "Look") -> Group:
     return Group("Cells to look at", parts if table.rows else [table])
 
 
-def _table_of_cells(look: "Look", modelled: "Modelled") -> Table:
-    rows = [
-        [f"line {odd.line}" if odd.line else f"row {odd.row}", each.name, odd.text, "", "not a number"]
-        for each in look.description.columns
-        for odd in each.odd
-    ]
+def _table_of_cells(look: "Look") -> Table:
+    rows = []
     for cell in listed_cells(look)[:_MOST_CELLS]:
-        value = cell.value if isinstance(cell.value, str) else value_text(look, cell.column, cell.value)
         likely = cell.likelier
         if cell.expected is not None and cell.low is not None and cell.high is not None:
             ends = [value_text(look, cell.column, each) for each in (cell.expected, cell.low, cell.high)]
             likely = f"{ends[0]} ({ends[1]} to {ends[2]})"
-        rows.append([cell.label, cell.column, value, likely, _why(cell)])
+        rows.append([cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)])
     headings = ["row", "column", "stands there", "likely (90 %)", "why"]
     marked = {(k, 2) for k in range(len(rows))}
     return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True)
@@ -277,7 +288,7 @@ def _holes(look: "Look", modelled: "Modelled") -> Group:
 
 
 def _error_text(look: "Look", name: str, error: float) -> str:
-    return f"{error:.3g}" + (" days" if name in getattr(look.table, "dates", {}) else "")
+    return f"{error:.3g}" + (" days" if isinstance(look.table.forms.get(name), DateForm) else "")
 
 
 def _links(modelled: "Modelled") -> Group:
@@ -300,8 +311,3 @@ def _links(modelled: "Modelled") -> Group:
     if len(strength) > len(order):
         parts.append(f"The {len(order)} columns with the strongest links of {len(strength)}.")
     return Group("How columns hang together", parts)
-
-
-def kinds_of(look: "Look") -> Sequence[str]:
-    """The kinds of the columns in order."""
-    return [each.kind for each in look.description.columns]

@@ -13,8 +13,8 @@ from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.imputation import filled_column
-from maskevidence.tables.looking.described import TableDescription
 from maskevidence.tables.options import TableOptions
+from maskevidence.tables.reading.description import TableDescription
 from maskevidence.tables.table_files import RawTable, names_of
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells
 
@@ -52,7 +52,7 @@ class Modelled:
     @property
     def holes(self) -> Bool[np.ndarray, "N D"]:
         """The cells that were filled."""
-        return np.isnan(self.table.values) & ~np.isnan(self.filled)
+        return self.table.holes() & ~np.isnan(self.filled)
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,9 +19,9 @@ from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.looking.as_written import as_written
 from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
-from maskevidence.tables.looking.described import TableDescription, read_described
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.looked import Look, Modelled
+from maskevidence.tables.looking.reading import read_for_look
 from maskevidence.tables.options import TableOptions
 
 MINUTES = 2.0
@@ -95,7 +95,7 @@ def look_at(
 ) -> Look:
     """Look at a file or data frame; see `look`."""
     start = time.perf_counter()
-    raw, table, description = read_described(data, options)
+    raw, table, description, options = read_for_look(data, options)
     if limit is not None:
         table = table.head(limit)
     modelled, notes = None, list(table.notes)
@@ -104,7 +104,7 @@ def look_at(
         if folds is None:
             notes.append("no model: fewer than two columns or four rows that vary")
         else:
-            modelled = _modelled(folds, description, budget)
+            modelled = _modelled(folds, budget)
     except (InputError, NumericalError) as error:
         notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
     if modelled is not None:
@@ -121,7 +121,7 @@ def look_at(
     )
 
 
-def _modelled(folds: Folds, description: TableDescription, budget: Budget) -> Modelled:
+def _modelled(folds: Folds, budget: Budget) -> Modelled:
     """Fit by folds, search, measure, fit to all rows and fill, within the time."""
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * table.values.size
@@ -139,8 +139,8 @@ def _modelled(folds: Folds, description: TableDescription, budget: Budget) -> Mo
             model = folds.fit(values, "fit-all", np.arange(0))
         with plan.step("fill", "filling the holes"):
             filled = model.impute(values)
-    written, changed = as_written(filled.values, table, description)
-    holes = np.isnan(table.values)
+    written, changed = as_written(filled.values, table)
+    holes = table.holes()
     return Modelled(
         word=folds.word,
         model=model,

@@ -36,7 +36,13 @@ from maskevidence.tables.wrong_cells.cell_search import (
     Sets,
     facts_of,
 )
-from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
+from maskevidence.tables.wrong_cells.found_cells import (
+    WrongCell,
+    WrongCells,
+    name_of_row,
+    odd_cells,
+    value_of,
+)
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
@@ -175,7 +181,8 @@ def _found(
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
-    return replace(found, cells=_described(found, coded, sittings, judged, seed))
+    described = _described(found, coded, sittings, judged, seed)
+    return replace(found, cells=(*odd_cells(given), *described))
 
 
 def _as_given(found: WrongCells, table: object) -> WrongCells:
