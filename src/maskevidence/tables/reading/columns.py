@@ -299,16 +299,10 @@ def _has_leading_zeros(cells: Any) -> bool:
     """Whether whole numbers are codes such as 02208."""
     from pyarrow import compute
 
-    zero = compute.starts_with(cells, "0")
-    if not compute.any(zero).as_py():
+    if not compute.any(compute.starts_with(cells, "0")).as_py():
         return False
-    long = compute.greater(compute.utf8_length(cells.filter(compute.fill_null(zero, False))), 1)
-    some = compute.match_substring_regex(cells, r"^0[0-9]+$")
-    return bool(
-        compute.any(long).as_py()
-        and compute.any(some).as_py()
-        and compute.all(compute.match_substring_regex(cells, r"^[0-9]+$")).as_py()
-    )
+    some = compute.any(compute.match_substring_regex(cells, "^0[0-9]+$")).as_py()
+    return bool(some and compute.all(compute.match_substring_regex(cells, "^[0-9]+$")).as_py())
 
 
 def _numbers_described(
@@ -523,7 +517,7 @@ def _on_writing(
         at = _at(cells, [*read.limits])
         verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
         note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from the fit"
-        found.append(finding("limits", name, at, note, f"--missing {_as_typed([at[0].text.strip()])}", LOOK))
+        found.append(finding("limits", name, at, note, "", LOOK))
     if read.n_units:
         with_unit = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]
         first = Counter((taken[k].prefix or taken[k].suffix).strip() for k in with_unit)  # type: ignore[union-attr]
