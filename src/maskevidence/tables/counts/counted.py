@@ -23,13 +23,14 @@ Values = Float64[np.ndarray, " _"]
 
 WAYS = 2  # to count a column
 TINY = 1e-300
+ALL = -1
 
 
 class Own(NamedTuple):
     """The training rows that some rows are, which are not counted."""
 
     cells: Rows
-    copies: Ints
+    copies: Ints  # how many are equal; ALL to count no row with the same value in the column that is asked for
 
 
 class Part(NamedTuple):
@@ -126,7 +127,7 @@ class Counted:
                 if target.column != j:
                     continue
                 of_target, size = self.of_rows[t], len(target.values)
-                start = 1 + place * width
+                start = 2 + place * width
                 found.append(Part(t, None, PairCounts(None, of_target, (1, size)), start))
                 seen = dict[int, int]()
                 for e, given in enumerate(self.ways):
@@ -149,8 +150,9 @@ class Counted:
             b = batch.codes[part.way]
             a = np.zeros_like(b) if part.given is None else batch.codes[part.given]
             n, n_ab = part.counts.of(a), part.counts.pairs(a, b)
-            own = self._own(part, batch, a)
-            n, n_ab = n - own, n_ab - own * (b == batch.own[part.way])
+            own, same = self._own(part, batch, a), b == batch.own[part.way]
+            own = np.where(batch.copies == ALL, n_ab, own)
+            n, n_ab = np.maximum(n - own, 0), np.maximum(n_ab - own * (same | (batch.copies == ALL)), 0)
             size = np.exp(-self.ways[part.way].log_size[np.maximum(b, 0)])
             if part.given is None:
                 frequency = n_ab / np.maximum(n, 1)
@@ -169,7 +171,11 @@ class Counted:
     def log_new(self, j: int, batch: Batch, spelled: bool) -> Floats:
         """log p_new of the cells of a column, or of all unseen words together in place of one."""
         if self.columns[j].kind == "number":
-            return log_far(self.columns[j], batch.cells[:, j])
+            far = log_far(self.columns[j], batch.cells[:, j])
+            alone = [each for each in self.parts(j) if each.given is None and self.ways[each.way].bins]
+            near = self.shares(alone, batch)[1].sum(1)  # the frequencies of the bins
+            with np.errstate(divide="ignore"):
+                return np.logaddexp(np.log(0.5 * near), math.log(0.5) + far) if alone else far
         listed, x = self.listed[j], batch.cells[:, j]
         place = np.minimum(np.searchsorted(listed, x), len(listed) - 1)
         place = np.where(listed[place] == x, place, len(listed))
