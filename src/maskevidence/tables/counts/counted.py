@@ -30,7 +30,13 @@ class Own(NamedTuple):
     """The training rows that some rows are, which are not counted."""
 
     cells: Rows
-    copies: Ints  # how many are equal; ALL to count no row with the same value in the column that is asked for
+    copies: (
+        Ints  # how many are equal; ALL to count no row with the same value in the column that is asked for
+    )
+
+    def take(self, rows: Places) -> "Own":
+        """Some of them."""
+        return Own(self.cells[rows], self.copies[rows])
 
 
 class Part(NamedTuple):
@@ -79,30 +85,30 @@ class Counted:
         unit = [np.diff(of.values)[0] if of.kind == "yes/no" else of.step for of in columns]
         density = [of.kind == "number" or (of.kind == "yes/no" and numbers) for of in columns]
         self.log_unit = np.where(density, np.log(unit), 0.0)
-        self.listed, self._new = list[np.ndarray](), list[np.ndarray]()
-        self._trained, self._unseen = list[np.ndarray](), list[float]()  # which are, and p_new of the others
+        self.words = list[list[str] | None]()
+        self.listed, self.n_each = list[np.ndarray](), list[np.ndarray]()
+        self._new, self._unseen = list[np.ndarray](), list[float]()  # log p_new of each; of all without a row
         for j, (column, listed) in enumerate(zip(columns, words, strict=True)):
             values, counts = np.unique(self.rows[~np.isnan(self.rows[:, j]), j], return_counts=True)
             every = values if listed is None else np.union1d(values, np.arange(len(listed)))
-            if column.kind == "yes/no":
-                every = np.array(column.values)
+            every = np.array(column.values) if column.kind == "yes/no" else every
+            n_each = np.zeros(len(every), dtype=np.int64)
+            n_each[np.searchsorted(every, values)] = counts
+            named = [listed[int(v)] if listed is not None and v < len(listed) else f"{v:g}" for v in every]
             self.listed.append(every)
-            self._new.append(self._log_new(column, every, values, counts, listed))
-            self._trained.append(np.append(np.isin(every, values) | (column.kind == "yes/no"), False))
-            others = np.exp(self._new[-1])[~self._trained[-1]].sum()
+            self.n_each.append(n_each)
+            self.words.append(named if column.kind == "category" else None)
+            self._new.append(self._log_new(j))
+            others = np.exp(self._new[-1])[np.append(n_each == 0, True)].sum()
             self._unseen.append(math.log(max(others, TINY)))
         self._parts: dict[int, list[Part]] = {}
 
-    def _log_new(
-        self, column: Column, every: Values, values: Values, counts: Places, words: Sequence[str] | None
-    ) -> np.ndarray:
+    def _log_new(self, j: int) -> Values:
         """log p_new of all listed values of a column, and of all others together."""
-        if column.kind != "category":
-            return np.full(len(every) + 1, -math.log(len(every)) if column.kind == "yes/no" else 0.0)
-        n_each = np.zeros(len(every), dtype=np.int64)
-        n_each[np.searchsorted(every, values)] = counts
-        named = [words[int(v)] if words is not None and v < len(words) else f"{v:g}" for v in every]
-        found = log_new(named, n_each)
+        words = self.words[j]
+        if words is None:
+            return np.full(len(self.listed[j]) + 1, -math.log(len(self.listed[j])))
+        found = log_new(words, self.n_each[j])
         found = found - max(0.0, float(np.logaddexp.reduce(found)) - math.log(0.999))
         return np.append(found, math.log1p(-np.exp(found).sum()))
 
@@ -180,7 +186,19 @@ class Counted:
         place = np.minimum(np.searchsorted(listed, x), len(listed) - 1)
         place = np.where(listed[place] == x, place, len(listed))
         found = self._new[j][place]
-        return found if spelled else np.where(self._trained[j][place], found, self._unseen[j])
+        if spelled or self.words[j] is None:
+            return found
+        return np.where(np.append(self.n_each[j], 0)[place] > 0, found, self._unseen[j])
+
+    def log_spelled(self, j: int) -> Values:
+        """log p_new of all listed words of a column."""
+        return self._new[j][:-1]
+
+    def log_wide(self, j: int, x: Values) -> Values:
+        """log of a wide distribution of a number, or of equal probabilities of both values of a yes/no."""
+        if self.columns[j].kind != "number":
+            return np.full(len(x), -math.log(2))
+        return log_far(self.columns[j], cells_of(self.columns[j], x)) - self.log_unit[j]
 
     def distribution(
         self, parts: Sequence[Part], share: Float64[np.ndarray, "B C"], batch: Batch

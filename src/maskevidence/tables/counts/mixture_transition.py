@@ -37,11 +37,12 @@ class MixtureTransition(TableModel):
     p(b | visible) = s p_new(b) + (1 - s) [w_0 p(b) + Σ_A w_A p(b | a)] / (w_0 + Σ_A w_A),
 
     the sums over the visible columns A whose value a the training rows have, with p(b | a) = (n_ab + κ p(b))
-    / (n_a + κ), κ = 0.2. There are two s, for rows with more and with less than half of all weight. The weights of each column are fitted by EM, with all other columns visible and with
-    random ones, each row by the counts of the others. p_new is a distribution over all strings (see
-    `log_new`), or of numbers a Cauchy distribution. Words that the training rows lack count as one, as for
-    `MaskedNetwork`; `me.wrong_cells` reads how they are written. Numbers are counted by their
-    values if these recur, and in bins of about equally many rows, within which all cells are equal.
+    / (n_a + κ), κ = 0.2. There are two s, for rows with more and with less than half of all weight. The
+    weights of each column are fitted by EM, with all other columns visible and with random ones, each row by
+    the counts of the others. p_new is a distribution over all strings (see `log_new`), or of numbers half
+    their frequencies, half a Cauchy distribution. Words that the training rows lack count as one, as for
+    `MaskedNetwork`; `me.wrong_cells` reads how they are written. Numbers are counted by their values if these
+    recur, and in bins of about equally many rows, within which all cells are equal.
 
     Args:
         n_features: D.

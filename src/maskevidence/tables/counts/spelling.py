@@ -30,8 +30,8 @@ def log_new(words: Words, counts: Ints) -> Floats:
 
     p_new is a mixture of four distributions over strings, weighed by EM: interpolated n-grams of signs; the
     formats of the column, such as "9.9 a", with equal probabilities of all letters or digits; its common
-    words, mistyped; and any signs of the column. All are learned from the other words (leave-one-out), each word once, and a
-    word that occurs once the less the fewer words occur twice: it may be a typing error.
+    words, mistyped; and any signs of the column. All are learned from the other words (leave-one-out), each
+    word once, and a word that occurs once the less the fewer words occur twice: it may be a typing error.
 
     Args:
         words: the different words of a column.
@@ -170,7 +170,9 @@ def neighbours(words: Words, counts: Ints) -> Near:
             meant = common[length[common] == other]
             if len(meant) and other > 1:
                 parts += _near(words, these, meant, n_signs)
-    return Near(*(np.concatenate(each) for each in zip(*parts, strict=True)), len(words))
+    word, right, log_typed = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order = np.argsort(word, kind="stable")
+    return Near(word[order], right[order], log_typed[order], len(words))
 
 
 def _near(words: Words, these: Ints, meant: Ints, n_signs: int) -> list[tuple[np.ndarray, ...]]:
@@ -207,3 +209,13 @@ def _one_more(long: np.ndarray, short: np.ndarray) -> Bool[np.ndarray, "_ _"]:
     before = np.logical_and.accumulate(long[:, None, :size] == short[None], axis=2).sum(2)
     after = np.logical_and.accumulate(long[:, None, :0:-1] == short[None, :, ::-1], axis=2).sum(2)
     return before + after >= size
+
+
+def rough_shape(word: str) -> str:
+    """The format of a word with repeats left out.
+
+    Example:
+        >>> rough_shape("12.0 oz"), rough_shape("Bad Aibling")
+        ('9.9 a', 'Aa Aa')
+    """
+    return re.sub(r"(.)\1+", r"\1", shape(word))
