@@ -65,7 +65,9 @@ class Term(NamedTuple):
         if self.how == "given the rest" or n <= _ENUMERATED:
             design = LeaveOneOut() if self.how == "given the rest" else Exhaustive()
             return ask(design).per_observation[None]
-        of_sets = [ask(RandomSize(_MASKS, 1), seed=seed + r).per_observation for r in range(REPLICATES)]
+        of_sets = [
+            ask(RandomSize(_MASKS, 1), seed=REPLICATES * seed + r).per_observation for r in range(REPLICATES)
+        ]
         return np.stack(of_sets)
 
 
@@ -219,8 +221,8 @@ def _by_word(
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
         train = values[rows][with_values(values[rows])]
         if isinstance(model, MaskedNetwork):
-            model.seed = seed + number
-            return model.fit(train, seed=seed + number)
+            model.seed = folds * seed + number
+            return model.fit(train, seed=model.seed)
         return model.fit(train)
 
     made = []
