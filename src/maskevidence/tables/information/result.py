@@ -142,13 +142,18 @@ class Information(Shown):
 
     @property
     def p_value(self) -> float:
-        """One-sided, of "not above 0"."""
-        return float(p_values(self.nats, self.standard_error, self.errors.df))
+        """One-sided, of "not above 0", or not above `zero` where this is higher."""
+        return float(p_values(self.nats - self._excess, self.standard_error, self.errors.df))
+
+    @property
+    def _excess(self) -> float:
+        """What the model finds where nothing is."""
+        return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval; its upper end is that of `seen` where this is higher."""
+        """Student's t interval around `nats`, from below it by a `zero` above 0, to above `seen`."""
         width = t_half_width(self.standard_error, self.errors.df, level)
-        return self.nats - width, max(self.nats, self.seen or -math.inf) + width
+        return self.nats - self._excess - width, max(self.nats, self.seen or -math.inf) + width
 
     def page(self) -> Page:
         """A page with the number, its errors and its other forms."""
