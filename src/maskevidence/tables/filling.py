@@ -23,6 +23,7 @@ from maskevidence.core.table import Table, column_of, decoded, place_of, with_co
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.fitting import fit_table
+from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
@@ -42,6 +43,7 @@ from maskevidence.tables.possible_values import (
 from maskevidence.tables.reading.columns import FALSE, TRUE
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.rows import (
+    decided,
     is_table_file,
     model_on,
     note_on_pairs,
@@ -114,6 +116,8 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     notes = list(table.notes)
     if build is not None:
         some = table.take(np.flatnonzero(with_values(table.values)))
+        build, of_auto = decided(model, build, some, options.device, options.seed)
+        notes += of_auto
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = _fill(fitted, table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
@@ -127,7 +131,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         tokens = Tokens.from_array(table.values, empty_rows=True)
         saved.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))
         fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
-        if isinstance(saved, MaskedNetwork):
+        if isinstance(saved, MaskedNetwork | MixedKernelGaussian):
             notes += saved.notes_on_unseen(tokens, given)
     holes = holes_to_fill(raw, table, odd=options.fill_odd)
     filling = _possible(table, filling, holes, options.seed)

@@ -53,12 +53,14 @@ class TableOptions:
     categories: Annotated[
         str | None,
         Option(
-            "For masked-net: columns that are categories; by default those of words.", "COLUMN[,COLUMN...]"
+            "For models of words: columns that are categories; by default those of words.",
+            "COLUMN[,COLUMN...]",
         ),
     ] = None
     numbers: Annotated[
         str | None,
         Option(
+<<<<<<< HEAD
             "Columns that are numbers, even with two values only, or many other cells.", "COLUMN[,COLUMN...]"
         ),
     ] = None
@@ -86,6 +88,10 @@ class TableOptions:
     )
     encoding: Annotated[
         str | None, Option("Encoding of a text; by default UTF-8, UTF-16 or Windows-1252.", "NAME")
+=======
+            "For models of words: columns that are numbers, even with two values only.", "COLUMN[,COLUMN...]"
+        ),
+>>>>>>> main
     ] = None
 
 
