@@ -60,7 +60,6 @@ class TableOptions:
     numbers: Annotated[
         str | None,
         Option(
-<<<<<<< HEAD
             "Columns that are numbers, even with two values only, or many other cells.", "COLUMN[,COLUMN...]"
         ),
     ] = None
@@ -88,10 +87,6 @@ class TableOptions:
     )
     encoding: Annotated[
         str | None, Option("Encoding of a text; by default UTF-8, UTF-16 or Windows-1252.", "NAME")
-=======
-            "For models of words: columns that are numbers, even with two values only.", "COLUMN[,COLUMN...]"
-        ),
->>>>>>> main
     ] = None
 
 

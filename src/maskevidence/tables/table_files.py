@@ -836,7 +836,7 @@ def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
     """Refuse --categories and --numbers for unused columns, and columns given two kinds."""
     for option, names in (("--categories", selection.categories), ("--numbers", selection.numbers)):
         if names and not selection.words and option == "--categories":
-            raise InputError(f"{option} is for masked-net, which takes columns of any kind; leave it out")
+            raise InputError(f"{option} is for models that take words, such as auto; leave it out")
         for name in names:
             if name not in used:
                 raise InputError(
@@ -960,7 +960,7 @@ def _refusal(file: str, columns: list[ReadColumn], selection: ColumnSelection, r
     if selection.words:
         remedies.append(f"--categories {listed} calls {them} {category}")
     else:
-        remedies.append("the model masked-net takes words as they are")
+        remedies.append("the model auto takes words as they are")
     return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
 
 
