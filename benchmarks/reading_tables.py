@@ -1,7 +1,7 @@
 """Kinds of columns of messy tables, told without an option; and a million rows beside pandas.
 
-The tables are those of messy/ and dirty/ in the folder of MASKEVIDENCE_DATA, where it has them; their READMEs say
-what is right. The time is that of the reader and of pandas.read_csv for the same file. Takes two minutes.
+The tables are those of messy and dirty in the folder of MASKEVIDENCE_DATA, where it has them; their READMEs
+say what is right. The time is that of the reader and of pandas.read_csv for the same file. Takes two minutes.
 """
 
 import os

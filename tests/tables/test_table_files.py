@@ -73,7 +73,7 @@ class TestColumns:
         assert str(caught.value) == (
             f"{str(path)!r} has text in 2 columns ('name', line 2: 'x'; 'kind', line 2: 'red'); give numbers "
             "only: --drop name,kind leaves them out, --one-hot name,kind encodes categories, the model "
-            "masked-net takes words as they are"
+            "auto takes words as they are"
         )
 
     def test_a_hint_can_be_pasted_as_it_stands(self, tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_words_of_a_model_keep_their_codes_and_new_ones_share_the_next(path: Pat
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (TEXT, {}, "the model masked-net takes words as they are"),
-        (TEXT, {"categories": ["n"]}, "--categories is for masked-net"),
+        (TEXT, {}, "the model auto takes words as they are"),
+        (TEXT, {"categories": ["n"]}, "--categories is for models that take words"),
         (TEXT, {"words": True, "numbers": ["colour"]}, "the saved model, or --numbers, has numbers there"),
         (TEXT, {"words": True, "numbers": ["x"]}, "has no column 'x'"),
         (

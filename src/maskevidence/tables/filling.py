@@ -1,7 +1,7 @@
 """Fill the missing values of a table by a model, and write it otherwise unchanged."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,19 @@ from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
+from maskevidence.tables.possible_values import (
+    Moments,
+    as_the_column,
+    cut_off,
+    drawn_within,
+    has_zeros,
+    logged,
+    never_below_0,
+    note_on_bounds,
+    on_log_scale,
+    unlogged,
+    within,
+)
 from maskevidence.tables.reading.columns import FALSE, TRUE
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.rows import (
@@ -67,6 +80,13 @@ class _Filling(NamedTuple):
     notes: tuple[str, ...] = ()  # about the draws
     likeliest: tuple[str, ...] = ()  # discrete columns, filled by their most probable value
     constant: tuple[str, ...] = ()  # columns that do not vary, filled by their one value
+    # of draws, means and standard deviations of the cells, where a range has to be kept
+    expected: tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "N D"]] | None = None
+    means: Float64[np.ndarray, "N D"] | None = (
+        None  # of one table, before they were made values of the column
+    )
+    logs: tuple[str, ...] = ()  # columns on a log scale
+    existing: tuple[str, ...] = ()  # columns filled with values that exist
 
 
 def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
@@ -103,6 +123,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = _fill(fitted, table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
+        filling = _on_log_scale(build, some, table, filling, options)
         if isinstance(fitted, PPCA):
             notes += note_on_units(table.select(fitted.columns or []))
     else:
@@ -114,11 +135,12 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
         if isinstance(saved, MaskedNetwork | MixedKernelGaussian):
             notes += saved.notes_on_unseen(tokens, given)
+    holes = holes_to_fill(raw, table, odd=options.fill_odd)
+    filling = _possible(table, filling, holes, options.seed)
     notes += filling.notes
     notes += note_on_pairs(table, filling.values[0])
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
-    holes = holes_to_fill(raw, table, odd=options.fill_odd)
     if not holes.any():
         notes.append("no value is missing: the table is written as it is")
     written = _written(as_text, raw, table, filling, holes)
@@ -235,7 +257,11 @@ def _fill(
     if options.draws is not None:
         drawn, note = _draws(model, holed, options.draws, options.seed)
         values[:, :, places] = drawn
-        return _Filling(values, None, (note,), likeliest, constant)
+        means, spread = table.values.copy(), np.zeros_like(table.values)
+        if table.limits or (drawn < 0).any():  # for draws that are kept within a range
+            expected = model.impute(holed)
+            means[:, places], spread[:, places] = expected.values, np.sqrt(expected.variance)
+        return _Filling(values, None, (note,), likeliest, constant, (means, spread))
     filled = model.impute(holed)
     values[0][:, places] = filled.values
     deviation = np.zeros_like(table.values)
@@ -251,6 +277,97 @@ def _fill(
                 values[0][hole, place] = np.where(p < 0.5, no, yes)[hole]
                 deviation[hole, place] = np.maximum(p, 1 - p)[hole]
     return _Filling(values, deviation, (), likeliest, constant)
+
+
+def _numbers_of(table: Table, filling: _Filling) -> list[str]:
+    """The columns of numbers that are filled by their means or draws."""
+    others = {*table.levels, *filling.likeliest, *filling.constant}
+    return [name for name in table.columns if name not in others and not _of_category(table, name)]
+
+
+def _on_log_scale(
+    build: Callable[[int], TableModel], some: Table, table: Table, filling: _Filling, options: ImputeOptions
+) -> _Filling:
+    """Fill again with some columns on a log scale, where that has the better held-out evidence."""
+    names = never_below_0(
+        table, filling.values.min(axis=0), np.isnan(table.values), _numbers_of(table, filling)
+    )
+    names = on_log_scale(build, some, names, options.seed) if names else []
+    if not names:
+        return filling
+    bent, some = logged(table, names), logged(some, names)
+    fitted, dropped = fit_table(build, some, some, empty_rows=True)
+    again = _fill(fitted, bent, options, tuple(dropped))
+    for name in names:
+        j = table.columns.index(name)
+        hole = np.isnan(table.values[:, j])
+        if again.deviation is None:
+            again.values[:, :, j] = np.exp(again.values[:, :, j])
+        else:
+            moments = unlogged(Moments(again.values[0][hole, j], again.deviation[hole, j]))
+            again.values[0][hole, j], again.deviation[hole, j] = moments
+            again.values[0][~hole, j] = table.values[~hole, j]
+    return again._replace(logs=tuple(names))
+
+
+def _possible(table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"], seed: int) -> _Filling:
+    """Keep filled numbers within the range of their column, within limits, and in its decimals."""
+    values, existing, means = filling.values.copy(), list[str](), None
+    deviation = None if filling.deviation is None else filling.deviation.copy()
+    filling = filling._replace(values=values, deviation=deviation)
+    numbers = _numbers_of(table, filling)
+    below = never_below_0(table, values.min(axis=0), holes, numbers)
+    cut = [name for name in below if has_zeros(table, name)]
+    bounded = [name for name in below if name not in cut]
+    for name in numbers:
+        _keep_range(table, filling, holes, name, (name in bounded, name in cut), seed)
+    if deviation is not None:
+        means = values[0].copy()
+    for name in numbers:
+        j = table.columns.index(name)
+        rows, known = holes[:, j], table.values[~np.isnan(table.values[:, j]), j]
+        exist = False
+        for each in values:
+            each[rows, j], exist = as_the_column(known, each[rows, j])
+        existing += [name] if exist and rows.any() else []
+    notes = (*filling.notes, *note_on_bounds(bounded, cut, filling.logs))
+    if existing and deviation is not None:
+        note = "filled with the nearest value that the column has, its mean in a column NAME_mean"
+        notes = (*notes, f"{note}: {', '.join(existing)}")
+    return filling._replace(notes=notes, existing=tuple(existing), means=means)
+
+
+def _keep_range(
+    table: Table,
+    filling: _Filling,
+    holes: Bool[np.ndarray, "N D"],
+    name: str,
+    from_0: tuple[bool, bool],
+    seed: int,
+) -> None:
+    """Keep a column's filled values above 0 or cut off there, and limits within their ends, in place."""
+    j, place = table.columns.index(name), {int(key): k for k, key in enumerate(table.ids)}
+    ends = np.full((2, len(table)), [[0.0 if from_0[0] else -np.inf], [np.inf]])
+    for row, both in table.limits.get(name, {}).items():
+        if row in place:
+            ends[:, place[row]] = both
+    rows = np.flatnonzero(holes[:, j])
+    inside = rows[np.isfinite(ends[:, rows]).any(axis=0)]
+    free = np.setdiff1d(rows, inside) if from_0[1] else rows[:0]
+    values, low, high = filling.values[:, :, j], *ends[:, inside]
+    if filling.deviation is not None:
+        sd = filling.deviation[:, j]
+        values[0, inside], sd[inside] = within(values[0, inside], sd[inside], low, high)
+        values[0, free], sd[free] = cut_off(values[0, free], sd[free])
+        return
+    values[:, free] = np.maximum(values[:, free], 0)
+    if filling.expected is None:
+        return
+    mean, sd = (each[inside, j] for each in filling.expected)
+    for k, each in enumerate(values):
+        outside = (each[inside] < low) | (each[inside] > high)
+        again = drawn_within(mean, sd, low, high, seed + 1000 * k + j)
+        each[inside] = np.where(outside, again, each[inside])
 
 
 def _draws(
@@ -291,6 +408,9 @@ def _written(
                 whole = whole.append_column(*added(f"{name}_p", deviation))
             elif name not in filling.likeliest and deviation.any() and not _of_category(table, name):
                 whole = whole.append_column(*added(f"{name}_sd", deviation))
+            if name in filling.existing and filling.means is not None:
+                mean = np.where(holes[:, j], filling.means[:, j], table.values[:, j])
+                whole = whole.append_column(*added(f"{name}_mean", mean))
         return with_rows_apart(whole, raw) if as_text else whole
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
     below = pa.concat_tables([one.replace_schema_metadata(None) for one in tables])
@@ -397,7 +517,8 @@ def _as_type(numbers: Any, kind: Any) -> Any:
     if pa.types.is_floating(kind):
         return numbers.cast(kind, safe=False)  # rounds the filled values
     try:
-        return numbers.cast(kind) if pa.types.is_integer(kind) else numbers
+        whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+        return numbers.cast(pa.int64()).cast(kind) if whole else numbers
     except pa.ArrowInvalid:
         return numbers
 

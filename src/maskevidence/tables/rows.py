@@ -47,6 +47,7 @@ from maskevidence.tables.table_files import (
     ColumnSelection,
     RawTable,
     TextChoices,
+    as_numbers,
     converted,
     date_order,
     description_of,
@@ -287,7 +288,8 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     if bundled:
         table = _chosen(DATA_SETS[data](), reading.table)
     elif is_table_file(data):
-        table = to_table(raw_table(data, reading.table), selection_of(reading.table, words=words))
+        selection = selection_of(reading.table, words=words)
+        table = to_table(raw_table(data, reading.table, as_numbers=as_numbers(selection)), selection)
     else:
         sources = [
             *(name for kind in kinds() for name in kind.data_sets),
@@ -361,11 +363,12 @@ def with_decisions(options: TableOptions) -> TableOptions:
     return TableOptions(**known | given)
 
 
-def raw_table(data: str, options: TableOptions) -> RawTable:
-    """Read a file's columns without converting them."""
+def raw_table(data: str, options: TableOptions, *, as_numbers: bool = False) -> RawTable:
+    """Read a file's columns without converting them, or those of a long file of plain numbers as numbers."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
     skip = line_ranges(options.skip_rows)
-    return read_raw(data, TextChoices(delimiter, options.encoding, options.header, options.comment, skip))
+    choices = TextChoices(delimiter, options.encoding, options.header, options.comment, skip)
+    return read_raw(data, choices, as_numbers=as_numbers)
 
 
 def read_described(

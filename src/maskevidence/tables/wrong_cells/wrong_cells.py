@@ -23,6 +23,8 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
+from maskevidence.tables.counts.mixture_transition import MixtureTransition
+from maskevidence.tables.counts.word_judge import WordJudge, judge_of
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
@@ -168,7 +170,12 @@ def _found(
     """Search the table by who judges its rows; `without` trusted rows."""
     places = np.argsort(np.concatenate([each.places for each in sittings]))
     judged = _joined([each.judge.search(coded.values[each.places]) for each in sittings]).take(places)
-    p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
+    (first, *_) = sittings
+    if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+        p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
+        judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
+    else:
+        p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
     n_trusted = sum(len(each.clean) for each in sittings)
     if without:
         notes.append(
@@ -183,6 +190,15 @@ def _found(
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
     described = _described(found, coded, sittings, judged, seed)
     return replace(found, cells=(*odd_cells(given), *described))
+
+
+def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
+    """The number of the call of each called cell, each alone, the most suspicious first; 0 for others."""
+    calls = np.zeros(called.shape, dtype=np.int64)
+    row, column = np.nonzero(called)
+    order = np.argsort(-suspicion[row, column], kind="stable")
+    calls[row[order], column[order]] = 1 + np.arange(len(order))
+    return calls
 
 
 def _as_given(found: WrongCells, table: object) -> WrongCells:
@@ -302,6 +318,12 @@ def _by_word(
             f"{count(len(base), 'row' if trusted is None else 'trusted row')} for {folds} folds; give more "
             "rows, or fewer folds"
         )
+    if trusted is None and isinstance(example, MixtureTransition):
+        model = declared(build(len(base.columns)), base, base.columns)
+        model.fit(base.values[with_values(base.values)])
+        facts = facts_of(model, base.values, [base.columns.index(name) for name in base.levels])
+        judge_of_words = judge_of(model, facts, base.values, batch_size)
+        return table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], []
     parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
     if not example.keeps_units:
