@@ -74,12 +74,11 @@ def _errors(look: "Look") -> tuple[list[str], list[list[object]]]:
     for j, name in enumerate(of.table.columns):
         words = of.table.levels.get(name)
         for i in np.flatnonzero(of.holes[:, j]).tolist():
-            row, mean, variance = int(of.table.ids[i]), of.means[i, j], of.variance[i, j]
+            row, mean, deviation = int(of.table.ids[i]), of.means[i, j], f"{of.deviation[i, j]:.4g}"
             line = "" if of.table.lines is None else of.table.lines[row]
-            if words is None:
-                rows.append([row, line, name, of.filled[i, j], f"{mean:.6g}", f"{np.sqrt(variance):.4g}", ""])
-            else:
-                rows.append([row, line, name, words[int(of.filled[i, j])], "", "", f"{1 - variance:.4g}"])
+            value = of.filled[i, j] if words is None else words[int(of.filled[i, j])]
+            of_mean = [f"{mean:.6g}", deviation, ""]
+            rows.append([row, line, name, value, *(["", "", deviation] if name in of.likeliest else of_mean)])
     return names, rows
 
 

@@ -16,7 +16,7 @@ from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.reading.dates import DateForm
-from maskevidence.tables.reading.description import DECIDE
+from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.table_files import names_of
 from maskevidence.tables.wrong_cells.cell_search import decimals_of
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
@@ -52,17 +52,20 @@ def page_of_look(look: "Look") -> Page:
 
 
 def short_page(look: "Look") -> Page:
-    """The page for a terminal: the answers, the decisions, and the first cells to look at."""
+    """The page for a terminal: the answers, what a person may decide, and the first cells to look at."""
     parts: list[Part] = [Answers(_answers(look))]
-    tables = {"Decisions": _findings(look)}
-    if look.modelled is not None:
-        tables["Cells to look at"] = _table_of_cells(look)
-    for title, table in tables.items():
-        if table.rows:
-            more = len(table.rows) - _MOST_IN_TERMINAL
-            parts += [f"\n{title}{f' (the page has {more:,} more)' if more > 0 else ''}"]
-            parts.append(replace(table, rows=table.rows[:_MOST_IN_TERMINAL]))
+    findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
+    if findings:
+        parts += [f"\nDecisions{_of_all(findings)}", *(f"- {each}" for each in findings[:_MOST_IN_TERMINAL])]
+    if look.modelled is not None and (table := _table_of_cells(look)).rows:
+        parts.append(f"\nCells to look at{_of_all(table.rows)}")
+        parts.append(replace(table, rows=table.rows[:_MOST_IN_TERMINAL]))
     return Page("", _headline(look), "", parts)
+
+
+def _of_all(listed: Sequence[object]) -> str:
+    more = len(listed) - _MOST_IN_TERMINAL
+    return f" (the page has {more:,} more)" if more > 0 else ""
 
 
 def _headline(look: "Look") -> str:

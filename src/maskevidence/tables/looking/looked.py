@@ -29,7 +29,9 @@ class Modelled:
         table: the rows and columns that it takes.
         means: shape (N, D), holes and suspicious cells by their conditional mean or most probable word.
         filled: shape (N, D), holes as their columns write values.
-        variance: shape (N, D), conditional, of holes; 0 elsewhere. Of words 1 minus the probability.
+        deviation: shape (N, D), conditional standard deviations of holes, 0 elsewhere; of columns in `likeliest`
+            the probability of the filled value.
+        likeliest: columns that are filled by their most probable value.
         fills: by column, how well held-out values are filled.
         found: the cells that may be wrong.
         links: shape (D, D), in [0, 1]; NaN on the diagonal.
@@ -42,7 +44,8 @@ class Modelled:
     table: Table
     means: Float64[np.ndarray, "N D"]
     filled: Float64[np.ndarray, "N D"]
-    variance: Float64[np.ndarray, "N D"]
+    deviation: Float64[np.ndarray, "N D"]
+    likeliest: tuple[str, ...]
     fills: Mapping[str, Fill]
     found: WrongCells
     links: Float64[np.ndarray, "D D"]

@@ -17,12 +17,12 @@ from maskevidence.tables.by_name import AUTO, KERNELS
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill
-from maskevidence.tables.looking.as_written import as_written
+from maskevidence.tables.filling import _fill, _possible
 from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.looked import Look, Modelled
 from maskevidence.tables.looking.reading import read_for_look
-from maskevidence.tables.options import TableOptions
+from maskevidence.tables.options import ImputeOptions, TableOptions
 
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
@@ -138,21 +138,22 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         with plan.step("fit", f"{folds.word}, fit to all rows"):
             model = folds.fit(values, "fit-all", np.arange(0))
         with plan.step("fill", "filling the holes"):
-            filled = model.impute(values)
-    written, changed = as_written(filled.values, table)
-    holes = table.holes()
+            holes = table.holes()
+            filling = _possible(cleaned, _fill(model, cleaned, ImputeOptions()), holes, budget.seed)
+    assert filling.deviation is not None
     return Modelled(
         word=folds.word,
         model=model,
         table=table,
-        means=filled.values,
-        filled=np.where(holes, written, table.values),
-        variance=np.where(holes, filled.variance, 0.0),
+        means=filling.values[0] if filling.means is None else filling.means,
+        filled=np.where(holes, filling.values[0], table.values),
+        deviation=np.where(holes, filling.deviation, 0.0),
+        likeliest=filling.likeliest,
         fills=_with_holes(fills, table),
         found=searched.found,
         links=links,
         folds=n,
-        notes=(*notes, *changed),
+        notes=(*notes, *filling.notes),
     )
 
 
