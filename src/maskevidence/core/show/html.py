@@ -54,8 +54,8 @@ def table(part: Table, label: str = "") -> str:
         elif column not in part.words and (tag == "td" or len(content) <= 10):
             style += ";white-space:nowrap"
         elif len(content) > 40:
-            style += ";min-width:16em"
-        elif part.sortable:
+            style += f";min-width:{13 if part.sortable else 16}em"
+        elif part.sortable and len(content) <= 24:
             style += ";white-space:nowrap"
         if (row, column) in part.bold:
             content = f"<strong>{content}</strong>"

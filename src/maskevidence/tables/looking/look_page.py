@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ STATES = ("as given", "filled", "left empty", "to look at")
 _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
 _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that looks like a typing error
 _MOST_IN_TERMINAL = 10
+
+
+_NAMES = {"codes": "a code?", "id": "names of rows", "odd cells": "no numbers", "text": "free text"}
 
 
 def page_of_look(look: "Look") -> Page:
@@ -128,18 +132,20 @@ def listed_cells(look: "Look") -> list[WrongCell]:
 
 
 def _findings(look: "Look") -> Table:
+    """What a person may decide, the worst first."""
+    listed = [each for each in look.description.findings if each.weight >= LOOK]
     rows = [
         [
-            each.what,
+            _NAMES.get(each.what, each.what),
             each.column or "the file",
             f"{each.n_cells:,}",
             "; ".join(map(str, each.first)),
             each.assumed,
             each.option,
         ]
-        for each in look.description.findings
+        for each in listed
     ]
-    bold = {(k, 0) for k, each in enumerate(look.description.findings) if each.weight >= DECIDE}
+    bold = {(k, 0) for k, each in enumerate(listed) if each.weight >= DECIDE}
     headings = ["finding", "column", "cells", "the first", "what was assumed", "to decide otherwise"]
     return Table(headings, rows, words=(0, 1, 3, 4, 5), bold=bold, marked=bold, sortable=True)
 
@@ -201,7 +207,9 @@ def _distribution(look: "Look", name: str) -> tuple[str, str]:
         shown = ", ".join(f"{look.table.levels[name][int(code)]} ({n:,})" for code, n in words[:3])
         return Bars([n for _, n in words[:_BINS]]), shown + (" ..." if len(words) > 3 else "")
     low, middle, high = np.quantile(known, (0.01, 0.5, 0.99))
-    counts = np.histogram(np.clip(known, low, high), min(_BINS, max(2, len(np.unique(known)))))[0]
+    counts = np.unique(known, return_counts=True)[1]
+    if len(counts) > _BINS:
+        counts = np.histogram(np.clip(known, low, high), _BINS)[0]
     shown = [value_text(look, name, end) for end in (known.min(), middle, known.max())]
     return Bars(counts.tolist()), f"{shown[0]} to {shown[2]}, median {shown[1]}"
 
@@ -215,7 +223,7 @@ def value_text(look: "Look", name: str, value: float) -> str:
         return ""
     decimals = decimals_of(table.values[:, table.columns.index(name)])
     if (form := table.forms.get(name)) is not None:
-        return str(form.write(value if decimals is None else round(value, decimals)))
+        return str(form.write(float(value) if decimals is None else round(float(value), decimals)))
     if decimals is None:
         return cell_text(float(value), 4)
     return f"{value:.{min(decimals, 4)}f}".replace("-", MINUS)
