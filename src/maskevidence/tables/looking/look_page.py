@@ -19,7 +19,7 @@ from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.table_files import names_of
-from maskevidence.tables.wrong_cells.cell_search import decimals_of
+from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID, decimals_of
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def _answers(look: "Look") -> list[tuple[str, str, str]]:
     answers.append((f"{look.n_filled:,}", f"hole{'' if look.n_filled == 1 else 's'} filled", remark))
     cells = listed_cells(look)
     slips, n = sum(map(_is_slip, cells)), len(cells)
-    looks = f"{slips:,} {'looks' if slips == 1 else 'look'} like typing errors" if slips else ""
-    answers.append((f"{n:,}", f"cell{'' if n == 1 else 's'} to look at", looks))
+    looks = "1 looks like a typing error" if slips == 1 else f"{slips:,} look like typing errors"
+    answers.append((f"{n:,}", f"cell{'' if n == 1 else 's'} to look at", looks if slips else ""))
     return answers
 
 

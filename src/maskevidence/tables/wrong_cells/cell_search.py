@@ -16,10 +16,11 @@ Rows = Float64[np.ndarray, "N D"]
 Cells = Bool[np.ndarray, "N D"]
 Ints = Int64[np.ndarray, " n"]
 
-FAULTS = ("", "unknown word", "beyond the range", "off the grid")
+OFF_GRID = "off the grid"
+FAULTS = ("", "unknown word", "beyond the range", OFF_GRID)
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
 _UNKNOWN = 0.5  # the share of wrong cells that are values which known rows do not have
-_OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
+OF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
 _STOP = 3.0  # nats; a less suspicious cell is not hidden
 _LEAST = 1.0  # nats of a set that may be called
 _MOST_HIDDEN = 10  # cells of a row
@@ -181,7 +182,7 @@ class CellJudge:
         fault = self.facts.faults(rows)
         outside = fault == OUTSIDE
         rows = np.where(outside, np.nan, rows)
-        wrong = self.log_wrong(rows) + _OFF_GRID * (fault == _GRID)
+        wrong = self.log_wrong(rows) + OF_GRID * (fault == _GRID)
         hidden = np.zeros(rows.shape, dtype=bool)
         suspicion = wrong - self._alone(rows, hidden)
         most = np.minimum((~np.isnan(rows)).sum(1) // 2, _MOST_HIDDEN)
