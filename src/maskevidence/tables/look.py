@@ -89,7 +89,7 @@ def look_command(
 
 @contextmanager
 def _locked(folder: "ResultFolder", asked: str, read_json: Any, write_json: Any) -> Iterator[None]:
-    """Hold the folder; what another question left unfinished is removed, and an interruption says what is kept."""
+    """Hold the folder; remove what another look left unfinished; say what an interruption keeps."""
     from maskevidence.runs.folder import locked
 
     unfinished = folder.path / UNFINISHED

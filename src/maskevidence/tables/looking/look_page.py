@@ -117,7 +117,7 @@ def _typical_error(modelled: "Modelled") -> float | None:
 
 
 def listed_cells(look: "Look") -> list[WrongCell]:
-    """The cells to look at: no numbers among numbers, and suspicious ones that no finding on spellings names."""
+    """The cells to look at: no numbers among numbers, and suspicious ones that are no other spelling."""
     if look.modelled is None:
         return []
     table = look.modelled.table
@@ -127,7 +127,10 @@ def listed_cells(look: "Look") -> list[WrongCell]:
         for code in spelt_otherwise(table, name).tolist()
     }
     return [
-        cell for cell in look.cells if cell.suspicion > _SUSPICIOUS and (cell.column, cell.value) not in spelt
+        cell
+        for cell in look.cells
+        if cell.suspicion - OF_GRID * (cell.fault == OFF_GRID) > _SUSPICIOUS
+        and (cell.column, cell.value) not in spelt
     ]
 
 
@@ -239,8 +242,8 @@ def _cells(look: "Look") -> Group:
     assert look.modelled is not None
     table = _table_of_cells(look)
     words = (
-        "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; none "
-        "was changed."
+        "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; "
+        "none was changed."
     )
     more = len(listed_cells(look)) - _MOST_CELLS
     parts: list[Part] = [words, table]
@@ -289,8 +292,8 @@ def _holes(look: "Look", modelled: "Modelled") -> Group:
             share = fill.quality / fill.without if fill.without else 1.0
         rows.append([name, f"{fill.holes:,}", *shown, f"{100 * share:.0f} %"])
     words = (
-        "How good filled values are: known values of rows that the model had not seen were hidden and filled. "
-        "Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: the share "
+        "How good filled values are: known values of rows that the model had not seen were hidden and "
+        "filled. Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: the share "
         "filled right, beside filling by the commonest. Values that look wrong do not count."
     )
     headings = ["column", "filled", "error", "error of the mean or commonest", "share of that error left"]
@@ -315,8 +318,8 @@ def _links(modelled: "Modelled") -> Group:
         shades |= {(i, j + 1): float(strength[row, column]) for j, column in enumerate(order)}
         rows.append([names[i], *cells])
     words = (
-        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns this is their "
-        "correlation without its sign. It is measured on rows that the model had not seen, and is no cause."
+        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns this is "
+        "their correlation without its sign. It is measured on rows that the model had not seen, and is no cause."
     )
     parts: list[Part] = [words, Table(["", *names], rows, shades=shades)]
     if len(strength) > len(order):
