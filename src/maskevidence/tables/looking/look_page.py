@@ -293,8 +293,8 @@ def _holes(look: "Look", modelled: "Modelled") -> Group:
         rows.append([name, f"{fill.holes:,}", *shown, f"{100 * share:.0f} %"])
     words = (
         "How good filled values are: known values of rows that the model had not seen were hidden and "
-        "filled. Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: the share "
-        "filled right, beside filling by the commonest. Values that look wrong do not count."
+        "filled. Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: "
+        "the share filled right, beside filling by the commonest. Values that look wrong do not count."
     )
     headings = ["column", "filled", "error", "error of the mean or commonest", "share of that error left"]
     table = Table(headings, rows, words=(0,), sortable=True)
@@ -319,7 +319,7 @@ def _links(modelled: "Modelled") -> Group:
         rows.append([names[i], *cells])
     words = (
         "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns this is "
-        "their correlation without its sign. It is measured on rows that the model had not seen, and is no cause."
+        "their correlation without its sign. Measured on rows that the model had not seen; it is no cause."
     )
     parts: list[Part] = [words, Table(["", *names], rows, shades=shades)]
     if len(strength) > len(order):
