@@ -116,7 +116,8 @@ def wrong_cells(
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
     places = np.argsort(np.concatenate([each.places for each in sittings]))
-    judged = _joined([each.judge.search(coded.values[each.places]) for each in sittings]).take(places)
+    searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
+    judged = _joined(searched).take(places)
     p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
     n_trusted = sum(len(each.clean) for each in sittings)
     if trusted is None:
@@ -158,7 +159,7 @@ def _judged_wrong(
         bases = [each.clean for each in sittings]
         ends = np.cumsum([len(base) for base in bases])
         sources = np.split(np.arange(ends[-1]), ends[:-1])
-        clean = _joined([each.judge.search(base) for each, base in zip(sittings, bases, strict=True)])
+        clean = _joined(_searched("judging trusted cells", sittings, bases))
         p_values, right = _ranks(judged.suspicion, clean.suspicion), Right(clean.clues, len(clean.suspicion))
     else:
         tail = _Tail(judged.suspicion)
@@ -184,6 +185,12 @@ def _judged_wrong(
     place, column = np.nonzero(sets.cells)
     calls[sets.row[place], column] = 1 + place
     return p_values, calls
+
+
+def _searched(what: str, sittings: Sequence["_Sitting"], parts: Sequence[Rows]) -> list[Judged]:
+    """What each sitting says of its rows, with a progress."""
+    with progress(what, sum(int((~np.isnan(rows)).sum()) for rows in parts)) as advance:
+        return [each.judge.search(rows, advance) for each, rows in zip(sittings, parts, strict=True)]
 
 
 def _joined(parts: Sequence[Judged]) -> Judged:
@@ -456,7 +463,8 @@ def _suggested(
         return answers
     tried, of_row = np.stack(probes), np.array([k for k, _ in tries])
     changed = (tried != rows[of_row]) & ~np.isnan(tried)
-    suspicion = judge.log_wrong(tried) - judge.log_given(tried, hidden[of_row] | changed)
+    wrong = judge.log_wrong(np.where(changed, tried, np.nan))
+    suspicion = wrong - judge.log_given(tried, hidden[of_row] | changed)
     ordinary = (~changed | ((suspicion < 0) & (facts.faults(tried) == 0))).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
     for place in np.argsort(-total, kind="stable").tolist():  # the most ordinary one last
