@@ -8,8 +8,8 @@ ends as the package's. The log evidence of both, in nats a row, and the conditio
 
 `KernelGaussian` hides each cell of a row in turn by one pass over its kernels, where "one cell after the
 other" asks for a mask at a time, as the package did; its floor is one exponential for each cell and kernel.
-Fits of fewer rows than columns work in the span of the rows; "D x D" factorises each covariance, as the package
-did.
+Fits of fewer rows than columns work in the span of the rows; "D x D" factorises each covariance, as the
+package did.
 """
 
 import sys
