@@ -215,13 +215,14 @@ class KernelGaussian(TableModel):
         """log p(x_j) of the wanted tokens, or of their cells; 0 for others."""
         result, h = self.centres.new_zeros(values.shape), self.bandwidth
         a, variances = torch.sqrt(1 - h.square()), h.square() * self.gaussian.factor.square().sum(1)
-        at_once = max(1, MAX_ELEMENTS // len(self.centres))
+        at_once = max(1, MAX_ELEMENTS // (4 * len(self.centres)))
         for j in torch.nonzero(wanted.any(0)).flatten().tolist():
             mean, centres, variance = self.gaussian.mean[j], a * self.centres[:, j], variances[j]
             for rows in torch.split(torch.nonzero(wanted[:, j]).flatten(), at_once):
                 x = (values[rows, j] - mean).to(result)[:, None]
                 if step is None:
-                    white = (x - centres) * torch.rsqrt(2 * variance)
+                    scale = torch.rsqrt(2 * variance)
+                    white = x * scale - centres * scale
                     sums = torch.logsumexp(-white.square(), 1) - 0.5 * (LOG_2PI + torch.log(variance))
                 else:
                     wide = variance.expand(len(x), len(centres))

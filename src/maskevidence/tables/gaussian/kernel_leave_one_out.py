@@ -11,6 +11,7 @@ from maskevidence.tables.normal import LOG_2PI
 _LOST = 1e-11  # nats, by which differences of log densities may be rounded
 
 
+@torch.no_grad()
 def log_leave_one_out(
     part: KernelPart, centred: Float[Tensor, "b D"], bandwidth: Float[Tensor, ""]
 ) -> tuple[Float[Tensor, "b D"], Bool[Tensor, " b"]]:
@@ -29,17 +30,22 @@ def log_leave_one_out(
     (n_rows, width), n_kernels = centred.shape, log_kernels.shape[1]
     visible = torch.ones_like(centred, dtype=torch.bool).scatter(1, part.hidden, False)
     pull, a = part.precision.times(centred), torch.sqrt(1 - square)
-    by_kernels = part.pulls.T.contiguous()
+    by_kernels, moved = part.pulls.T.contiguous(), None
+    at_once = max(1, MAX_ELEMENTS // (n_kernels * width))
+    room = centred.new_empty(min(at_once, n_rows), width, n_kernels)  # new memory costs as much as the sums
     result = torch.zeros_like(centred)
     whole = torch.logsumexp(log_kernels, 1)
-    for rows in torch.split(torch.arange(n_rows), max(1, MAX_ELEMENTS // (n_kernels * width))):
+    for rows in torch.split(torch.arange(n_rows), at_once):
         across = part.precision.matrix[part.hidden[rows]]  # Λ_HR, and its other columns
         diagonal = part.precision.diagonal - (across * (part.inverse[rows] @ across)).sum(1)
         scale = torch.where(visible[rows], torch.rsqrt(2 * square * diagonal), 0.0)
-        moved = by_kernels - across.mT @ part.moves[rows] if part.hidden.shape[1] else by_kernels[None]
-        of_row = pull[rows] + (part.shift[rows, None] @ across)[:, 0]
-        g = torch.addcmul((of_row * scale)[:, :, None], moved, -a * scale[:, :, None])
-        others = torch.logsumexp(torch.addcmul(log_kernels[rows, None], g, g), 2)
+        of_row = (pull[rows] + (part.shift[rows, None] @ across)[:, 0]) * scale
+        if part.hidden.shape[1]:
+            moved = (by_kernels - across.mT @ part.moves[rows]) * (a * scale[:, :, None])
+        elif moved is None:  # the same for all rows
+            moved = by_kernels * (a * scale[0, :, None])
+        g = torch.sub(of_row[:, :, None], moved, out=room[: len(rows)])
+        others = torch.logsumexp(torch.addcmul(log_kernels[rows, None], g, g, out=g), 2)
         constant = 0.5 * (LOG_2PI + torch.log(square / diagonal))
         result[rows] = torch.where(visible[rows], whole[rows, None] - others - constant, 0.0)
     exact = -log_kernels.amin(1) * torch.finfo(centred.dtype).eps < _LOST
