@@ -17,9 +17,11 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
     "vae": lambda d, k: me.models.VAE(n_features=d, n_components=k),
     "bernoulli-vae": lambda d, k: me.models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
+COUNTS = "mixture-transition"
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: me.models.Gaussian(n_features=d),
     "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit sets one centre per row
+    COUNTS: lambda d: me.models.MixtureTransition(d),
 }
 NETWORK = "masked-net"  # or with width and layers: masked-net:256x2
 MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
@@ -33,8 +35,9 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     """Parse a MODEL word into a builder of new models or a saved model.
 
     Args:
-        word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian", "ppca:8",
-            "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a saved model.
+        word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian",
+            "mixture-transition", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of
+            a saved model.
 
     Returns:
         (builder, None) for a new model, where the builder takes the number of features; (None, model) for a
@@ -70,6 +73,16 @@ def is_network(word: str) -> bool:
         (True, True, False)
     """
     return word.partition(":")[0] == NETWORK
+
+
+def takes_words(word: str) -> bool:
+    """Whether a MODEL word stands for a new model that takes columns of words as they are.
+
+    Example:
+        >>> takes_words("masked-net:64x2"), takes_words("mixture-transition"), takes_words("gaussian")
+        (True, True, False)
+    """
+    return is_network(word) or word == COUNTS
 
 
 def _network_sizes(word: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ class Rows(Kind):
     nouns = "models of rows"
     models = (
         "masked-net",
+        "mixture-transition",
         "gaussian",
         "kernel-gaussian",
         "ppca:8",

@@ -31,8 +31,9 @@ from maskevidence.core.table import (
 )
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
+from maskevidence.tables import by_name
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import is_network, parse_model
+from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.cell_mass import CellMass, check_cells
 from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.network.columns import columns_of, declared_columns
@@ -112,7 +113,7 @@ def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
 
 def takes_words(word: str, saved: Any) -> bool:
     """Whether the model of a MODEL word, new or saved, takes columns of words as they are."""
-    return is_network(word) if saved is None else getattr(saved, "takes_words", False)
+    return by_name.takes_words(word) if saved is None else getattr(saved, "takes_words", False)
 
 
 def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowReading, list[str]]:

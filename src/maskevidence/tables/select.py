@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.command.command_words import Argument
 from maskevidence.command.result import Result
 from maskevidence.core.errors import InputError, MissingExtraError
-from maskevidence.tables.by_name import is_network, parse_components
+from maskevidence.tables.by_name import parse_components, takes_words
 from maskevidence.tables.kind import rows
 from maskevidence.tables.options import SelectOptions
 
@@ -64,11 +64,11 @@ def select_command(
         folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
         folder.refuse(overwrite=options.overwrite)
     reading = options.reading
-    networks = [is_network(word.family) for word in among]
-    words = any(networks)
+    of_words = [takes_words(word.family) for word in among]
+    words = any(of_words)
     how = {"limit": options.limit, "seed": options.seed, "words": words}
-    said = reading.table.categories or reading.table.numbers  # only masked-net takes these options
-    table = _read(data, reading, how, numbers=words and not all(networks) and not said)
+    said = reading.table.categories or reading.table.numbers  # models of numbers lack these options
+    table = _read(data, reading, how, numbers=words and not all(of_words) and not said)
     selection = select(
         table,
         families,

@@ -42,6 +42,7 @@ from maskevidence.tables.by_name import (
     is_network,
     parse_components,
     parse_model,
+    takes_words,
 )
 from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
@@ -54,7 +55,6 @@ from maskevidence.tables.network.columns import (
     columns_of,
     declared_columns,
 )
-from maskevidence.tables.network.masked_network import MaskedNetwork
 
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
@@ -83,7 +83,7 @@ class _Word(NamedTuple):
 
     def example(self, width: int) -> TableModel:
         """Build a small model of the family, to ask for properties that all its models share."""
-        return self.build(width) if is_network(self.family) else self._replace(k=self.k and 1).build(2)
+        return self.build(width) if takes_words(self.family) else self._replace(k=self.k and 1).build(2)
 
 
 class _Scores(NamedTuple):
@@ -306,7 +306,7 @@ def _plan(
     if design is None and not closed:
         design = EverySize(masks_per_size=2)
     table, cells = table.select(list(columns)), None
-    if any(is_network(word.family) for word in words):
+    if any(takes_words(word.family) for word in words):
         cells = tuple(declared_columns(table, table.values))
         if len({example.base_measure for example in examples}) > 1:
             notes.append(f"every candidate is scored by the {base_measure(cells)}, as masked-net is")
@@ -320,12 +320,13 @@ def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[Tab
     if table.levels and others:
         raise InputError(
             f"column {next(iter(table.levels))!r} holds categories, which {others[0]} cannot take; choose "
-            "among networks alone, or leave such columns out (--drop) or encode them (--one-hot)"
+            "among masked-net and mixture-transition, or leave such columns out (--drop) or encode them "
+            "(--one-hot)"
         )
     for example in examples:
         example.declare(table)
     measures = {example.base_measure for example in examples}
-    network = next((example for example in examples if isinstance(example, MaskedNetwork)), None)
+    network = next((example for example in examples if example.takes_words), None)
     if network is not None and MIXED not in measures:  # without words, numbers have the measure of cells
         measures = measures - {DENSITY} | {network.base_measure}
     if len(measures) > 1:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.design import BoolMatrix, Integers, MaskKey, Plan, Positions
-from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import Conditionals
 from maskevidence.core.noise import KeyedNoise, row_keys
@@ -39,7 +38,6 @@ from maskevidence.tables.network.columns import (
 )
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 
-_ORDERS = 16  # for `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # rows per call
 _STEPS = 4_000
 _BATCHES = (32, 128)  # rows per step, with two masks each
@@ -255,12 +253,7 @@ class MaskedNetwork(TableModel):
         """The importance bound over 16 random orders, a lower bound of each row's log evidence, nats, shape
         (N,).
         """
-        design, tokens = Orderings(_ORDERS, bound="importance"), self.tokens(x)
-        parts = [
-            estimate_evidence(self, tokens[rows], design, seed=self.seed).per_observation
-            for rows in torch.split(torch.argsort(tokens.ids), _ROWS)
-        ]
-        return np.concatenate(parts)
+        return self._bound_by_orders(x, self.seed)
 
     # Training
 
