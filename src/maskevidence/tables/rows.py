@@ -39,6 +39,7 @@ from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
+from maskevidence.tables.row_groups import by_row_groups
 from maskevidence.tables.table_files import (
     SUFFIXES,
     ColumnSelection,
@@ -84,6 +85,11 @@ def prepare(
     cells = options.cells and not words  # a network scores the mass of cells anyway
     if isinstance(saved, TableModel):
         reading, notes = reading_for(saved, data, reading)
+    plain = (options.limit, options.test_fraction, reading.binarise, *vars(options.device).values())
+    if saved is not None and not cells and not code and all(value is None for value in plain):
+        stored = by_row_groups(saved, data, selection_of(reading.table, words=words))
+        if stored is not None:
+            return stored.read_with(data, reading_options(reading, limit=None, words=words))
     table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:

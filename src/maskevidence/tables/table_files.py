@@ -419,9 +419,13 @@ class _Unusable(NamedTuple):
 
 
 def to_table(
-    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+    raw: RawTable,
+    selection: ColumnSelection = ColumnSelection(),
+    *,
+    empty_rows: bool = False,
+    notes: bool = True,
 ) -> Table:
-    """Convert the selected columns of a file to float64."""
+    """Convert the selected columns of a file to float64, with notes or without, which take longer."""
     names = names_of(raw)
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
@@ -475,6 +479,8 @@ def to_table(
         lines=raw.lines,
     )
     _check_values(table, empty_rows)
+    if not notes:
+        return table
     guesses = _guesses(table) if selection.words else []
     return replace(table, notes=(*raw.notes, *_notes(table, raw, id_column), *guesses))
 
