@@ -6,7 +6,7 @@ and a masked network has learned to answer without it, since a random half of it
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -65,7 +65,9 @@ class Term(NamedTuple):
         if self.how == "given the rest" or n <= _ENUMERATED:
             design = LeaveOneOut() if self.how == "given the rest" else Exhaustive()
             return ask(design).per_observation[None]
-        of_sets = [ask(RandomSize(_MASKS, 1), seed=seed + r).per_observation for r in range(REPLICATES)]
+        of_sets = [
+            ask(RandomSize(_MASKS, 1), seed=REPLICATES * seed + r).per_observation for r in range(REPLICATES)
+        ]
         return np.stack(of_sets)
 
 
@@ -104,11 +106,11 @@ def gains(model: Any, values: Rows, rows: Int64[np.ndarray, " n"], terms: Sequen
 
 
 class Fold(NamedTuple):
-    """A model, the rows that it has not seen, and as many that it has seen."""
+    """A model, the rows that it has not seen, and a model of another fold, which has."""
 
     model: Any
     out: Int64[np.ndarray, " n"]
-    seen: Int64[np.ndarray, " m"]  # empty for a model that came fitted
+    other: Any | None  # None for a model that came fitted
     again: Callable[[Rows], Any] | None  # fits a new model in the same way to other values of the rows
 
 
@@ -159,7 +161,7 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
     if isinstance(model, TableModel) and model.fitted_rows:
         notes += model.notes_on(as_tokens(model, Tokens.from_array(table.values, empty_rows=True)))
     rows = np.flatnonzero(with_values(table.values))
-    fold = Fold(model, rows, rows[:0], None)
+    fold = Fold(model, rows, None, None)
     return Fitted(type(model).__name__, table, _groups_of(table, groups), [fold], tuple(notes), seed)
 
 
@@ -219,16 +221,17 @@ def _by_word(
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
         train = values[rows][with_values(values[rows])]
         if isinstance(model, MaskedNetwork):
-            model.seed = seed + number
-            return model.fit(train, seed=seed + number)
+            model.seed = folds * seed + number
+            return model.fit(train, seed=model.seed)
         return model.fit(train)
 
     made = []
     with progress("fits", folds, parts=True) as advance:
         for number, part in enumerate(parts):
             again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
-            made.append(Fold(again(table.values), part, parts[number - 1], again))
+            made.append(Fold(again(table.values), part, None, again))
             advance(1)
+    made = [fold._replace(other=made[number - 1].model) for number, fold in enumerate(made)]
     return Fitted(word, table, groups, made, table.notes, seed)
 
 
@@ -253,11 +256,3 @@ def places_of(table: Table, group: Any) -> list[int]:
         else:
             raise InputError(f"there is no column {name!r}; the columns are {', '.join(table.columns)}")
     return places
-
-
-def each_fold(fit: Fitted) -> Iterator[tuple[Fold, Int64[np.ndarray, " n"], bool]]:
-    """Each model with rows to score: those that it has not seen, then those that it has."""
-    for fold in fit.folds:
-        yield fold, fold.out, False
-        if len(fold.seen):
-            yield fold, fold.seen, True

@@ -9,7 +9,7 @@ import numpy as np
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.tables.imputation import HasDrawMissing
-from maskevidence.tables.information.gains import FOLDS, Fitted, Term, each_fold, fitted, gains
+from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains
 from maskevidence.tables.information.result import (
     MUTUAL,
     NOT_CAUSE,
@@ -38,14 +38,16 @@ def information(
     of both directions taken.
 
     A MODEL word is fitted to these columns, once to all rows but those of each fold, a network with another
-    seed each time, and every row is asked of the model that has not seen it. With K folds, n rows, values g_i
-    of the rows and means m_k of the folds,
+    seed each time, and every row is asked of the model that has not seen it. With K folds and values g of n
+    rows,
 
-    standard error² = s²(g) / n + τ² / K,   τ² = max(0, s²(m) - s²(g) K / n),
+    standard error² = s²(g) / n + τ² / K,
 
-    of which mask_se² is the spread of 8 sets of masks (0 in closed form, and of up to six columns).
-    The interval is Student's t around the mean, and its upper end that of the rows that the models have seen:
-    a model that learns from n rows misses a part of a dependence, so the number is low rather than high.
+    where τ² is the variance of the fits, seen where two of them answer for the same rows. Groups of more than
+    six columns without a closed form are asked by 8 sets of random masks, whose spread is `mask_se`.
+    The interval is Student's t around the mean. Its upper end is that of the rows that the models have seen: a
+    model that learns from n rows misses a part of a dependence, so the number is low rather than high. Its
+    lower end is lower by `zero`, if that is above 0: what the same fit finds in independent columns.
 
     Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
     counts as the share of its cells in the error.
@@ -157,17 +159,18 @@ def _estimated(
     sums, shares, seen, first = [], [], [], []
     *asked, given = fit.groups
     pairs = [*(asked if len(asked) > 1 else asked * 2), given]
-    for fold, rows, saw in each_fold(fit):
-        got = gains(fold.model, values, rows, terms, fit.seed)
-        if saw:
-            seen.append(got.sums(weights))
-        elif len(got.rows):
-            sums.append(got.sums(weights))
-            shares.append(share_present(~np.isnan(values), pairs, got.rows))
-            first.append(got.terms[0].mean(0))
+    for fold in fit.folds:
+        got = gains(fold.model, values, fold.out, terms, fit.seed)
+        if not len(got.rows):
+            continue
+        sums.append(got.sums(weights))
+        shares.append(share_present(~np.isnan(values), pairs, got.rows))
+        first.append(got.terms[0].mean(0))
+        if fold.other is not None:
+            seen.append(gains(fold.other, values, fold.out, terms, fit.seed).sums(weights))
     if not sums or sum(shares) < 2:
         raise InputError("fewer than two rows have values in each group of columns; give more rows")
-    errors = errors_of(sums, shares, refitted=len(fit.folds) > 1)
+    errors = errors_of(sums, seen, shares)
     nats = float(np.concatenate(sums, axis=1).mean())
     if not math.isfinite(nats):
         raise NumericalError(f"the {quantity} is {nats}: the model gives a row the probability 0")

@@ -19,7 +19,7 @@ from maskevidence.core.show.words import count, digits_for, typeset
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
-from maskevidence.tables.information.result import NOT_CAUSE, p_values
+from maskevidence.tables.information.result import NOT_CAUSE, p_values, variance_of_fits
 
 RATE = 0.05
 ALONE, GIVEN = "alone", "given all others"
@@ -118,7 +118,9 @@ class InformationMatrix(Shown):
         arrays = ("nats", "standard_error", "p_values", "found")
         known = {name: getattr(self, name) for name in ("target", "rate", "n_rows", "model")}
         lists = {name: list(getattr(self, name)) for name in ("names", "notes")}
-        return known | lists | {name: getattr(self, name).tolist() for name in arrays}
+        blank = np.isnan(self.nats)
+        none = {name: np.where(blank, np.array(None), getattr(self, name)).tolist() for name in arrays}
+        return known | lists | none
 
 
 def information_matrix(
@@ -204,26 +206,33 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
 
 def _numbers(fit: Fitted, target: int | None) -> tuple[Rows, Rows, Rows]:
     """Means over all rows, their standard errors and p-values."""
-    of_folds = []
+    of_folds, gaps = [], []
     for fold in fit.folds:
-        parts = list(_values(fold.model, fit.table.values[fold.out], target))
-        sums = [sum(np.nansum(part**power, axis=0) for part in parts) for power in (1, 2)]
-        of_folds.append(np.stack([sum((~np.isnan(part)).sum(0) for part in parts), *sums]))
-    n, total, squares = np.stack(of_folds, axis=1)
+        rows = fit.table.values[fold.out]
+        held_out = list(_values(fold.model, rows, target))
+        of_folds.append(_moments(held_out))
+        if fold.other is not None:
+            seen = _values(fold.other, rows, target)
+            gaps.append(_moments([out - saw for out, saw in zip(held_out, seen, strict=True)]))
+    n, mean, variance = (np.stack(each) for each in zip(*of_folds, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = total.sum(0) / n.sum(0)
-        variance = (squares.sum(0) - n.sum(0) * mean**2) / (n.sum(0) - 1)
-        of_rows, df = variance / n.sum(0), n.sum(0) - 1
-        of_fits, n_folds = np.zeros_like(of_rows), len(n)
-        if n_folds > 1:
-            beyond = (total / n).var(axis=0, ddof=1) - variance * (1 / n).mean(0)
-            of_fits = np.maximum(np.nan_to_num(beyond), 0) / n_folds
-        both = of_rows + of_fits
-        df = both**2 / (of_rows**2 / df + of_fits**2 / max(n_folds - 1, 1))
-    unknown = n.sum(0) < 2
-    error, p = np.sqrt(both), p_values(mean, np.sqrt(both), df)
-    mean, error, p = (np.where(unknown, np.nan, each) for each in (mean, error, p))
-    return mean, error, p
+        total, whole = n.sum(0), np.nansum(n * mean, axis=0) / n.sum(0)
+        spread = np.nansum(n * (variance + (mean - whole) ** 2), axis=0) / (total - 1)
+        of_rows, of_fits, df = spread / total, np.zeros_like(spread), total - 1
+        if gaps:
+            of_fits = variance_of_fits(*(np.stack(each) for each in zip(*gaps, strict=True)))
+            df = (of_rows + of_fits) ** 2 / (of_rows**2 / df + of_fits**2 / (len(gaps) - 1))
+        error = np.sqrt(of_rows + of_fits)
+        p = p_values(whole, error, df)
+    return whole, *(np.where(total > 1, each, np.nan) for each in (error, p))
+
+
+def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Rows, Rows, Rows]:
+    """The number, mean and variance of values over rows, without NaN."""
+    n = sum((~np.isnan(part)).sum(0) for part in parts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = sum(np.nansum(part, axis=0) for part in parts) / n
+        return n, mean, sum(np.nansum((part - mean) ** 2, axis=0) for part in parts) / n
 
 
 def _values(model: Any, rows: Rows, target: int | None) -> Iterator[Float64[np.ndarray, "n m D"]]:

@@ -28,31 +28,40 @@ class Errors:
 
 
 def errors_of(
-    sums: Sequence[Float64[np.ndarray, "R n"]], shares: Sequence[float], *, refitted: bool
+    held_out: Sequence[Float64[np.ndarray, "R n"]],
+    seen: Sequence[Float64[np.ndarray, "R n"]],
+    shares: Sequence[float],
 ) -> Errors:
     """The errors of the mean over all folds.
 
-    s² / n is the variance of the mean over rows, masks included. The spread of the folds' means beyond
-    s² / n_k is that of the fits: τ² = Var(m_k) - mean(s² / n_k), and fit_se² = τ² / K.
+    s² / n is the variance of the mean over rows, masks included. Two models answer for the rows of fold k:
+    that which has not seen them, and one that has. Their mean difference d_k varies with the fits, whose
+    variance is τ² = max(0, s²(d_k) - mean(s²(d) / n_k)) (K - 1) / 2K, and fit_se² = τ² / K.
 
     Args:
-        sums: the values of each fold's rows, by each set of masks.
+        held_out: the values of each fold's rows, by each set of masks.
+        seen: the same by models that have seen the rows; empty for a model that came fitted.
         shares: how many rows each fold counts as; rows with missing cells count as less than one.
     """
-    values = np.concatenate([each.mean(0) for each in sums])
-    variance, n = float(values.var(ddof=1)) if len(values) > 1 else math.nan, np.asarray(shares)
-    by_set, n_sets = np.concatenate(sums, axis=1).mean(1), len(sums[0])
+    values, n = np.concatenate([each.mean(0) for each in held_out]), sum(shares)
+    by_set, n_sets = np.concatenate(held_out, axis=1).mean(1), len(held_out[0])
     mask_se = float(by_set.std(ddof=1)) / n_sets**0.5 if n_sets > 1 else 0.0
-    of_rows = variance / n.sum() - mask_se**2
-    parts = [(max(of_rows, 0.0), float(n.sum())), (mask_se**2, n_sets - 1.0)]
-    fit_se = None
-    if refitted:
-        means = np.array([each.mean() for each in sums])
-        beyond = float(means.var(ddof=1)) - variance * float((1 / n).mean())
-        fit_se = math.sqrt(max(beyond, 0.0) / len(sums))
-        parts.append((fit_se**2, len(sums) - 1.0))
+    of_rows = float(values.var(ddof=1)) / n - mask_se**2
+    parts, fit_se = [(max(of_rows, 0.0), n - 1), (mask_se**2, n_sets - 1.0)], None
+    if seen:
+        gaps = [(out - saw).mean(0) for out, saw in zip(held_out, seen, strict=True)]
+        numbers = [(len(gap), gap.mean(), gap.var()) for gap in gaps]
+        fit_se = float(np.sqrt(variance_of_fits(*np.array(numbers).T)))
+        parts.append((fit_se**2, len(gaps) - 1.0))
     total = math.sqrt(sum(part for part, _ in parts))
     return Errors(mask_se, math.sqrt(of_rows) if of_rows > 0 else None, fit_se, total, df_of_sum(parts))
+
+
+def variance_of_fits(n: Any, mean: Any, variance: Any) -> Any:
+    """τ² / K from the number, mean and variance of each fold's differences, along the first axis."""
+    n_folds = len(n)
+    beyond = np.maximum(mean.var(axis=0, ddof=1) - (variance / n).mean(axis=0), 0.0)
+    return beyond * (n_folds - 1) / (2 * n_folds) / n_folds
 
 
 def p_values(nats: Any, error: Any, df: Any) -> Any:
@@ -133,13 +142,18 @@ class Information(Shown):
 
     @property
     def p_value(self) -> float:
-        """One-sided, of "not above 0"."""
-        return float(p_values(self.nats, self.standard_error, self.errors.df))
+        """One-sided, of "not above 0", or not above `zero` where this is higher."""
+        return float(p_values(self.nats - self._excess, self.standard_error, self.errors.df))
+
+    @property
+    def _excess(self) -> float:
+        """What the model finds where nothing is."""
+        return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval; its upper end is that of `seen` where this is higher."""
+        """Student's t interval around `nats`, from below it by a `zero` above 0, to above `seen`."""
         width = t_half_width(self.standard_error, self.errors.df, level)
-        return self.nats - width, max(self.nats, self.seen or -math.inf) + width
+        return self.nats - self._excess - width, max(self.nats, self.seen or -math.inf) + width
 
     def page(self) -> Page:
         """A page with the number, its errors and its other forms."""
