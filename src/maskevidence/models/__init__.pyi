@@ -1,5 +1,5 @@
 from maskevidence.images.masked_image import MaskedImage as MaskedImage
-from maskevidence.images.summary import ReconstructionLoss as ReconstructionLoss
+from maskevidence.images.reconstruction import ReconstructionLoss as ReconstructionLoss
 from maskevidence.tables.cell_mass import CellMass as CellMass
 from maskevidence.tables.gaussian.factor_analysis import FactorAnalysis as FactorAnalysis
 from maskevidence.tables.gaussian.full_covariance import Gaussian as Gaussian
