@@ -98,14 +98,8 @@ def errors_of_filling(table: Table, words: Sequence[str], seed: int = 0) -> dict
     kept = scale > 0
     if not kept.any():
         return dict.fromkeys(words, 1.0)
-    return {
-        word: float(
-            np.nan_to_num(
-                _errors(table.values, each, hidden, discrete)[kept] / scale[kept], nan=np.inf
-            ).mean()
-        )
-        for word, each in filled.items()
-    }
+    lost = {word: _errors(table.values, each, hidden, discrete)[kept] for word, each in filled.items()}
+    return {word: float(np.nan_to_num(each / scale[kept], nan=np.inf).mean()) for word, each in lost.items()}
 
 
 def _errors(
