@@ -98,7 +98,7 @@ def test_to_fill_the_errors_of_hidden_cells_decide() -> None:
     word, x = rng.choice(["a", "b", "c"], 150), rng.normal(size=150)
     frame = pd.DataFrame({"word": word, "same": word, "x": x, "y": 2 * x + 0.1 * rng.normal(size=150)})
     lost = errors_of_filling(as_table(frame), ["kernel-gaussian", "mixture-transition"])
-    assert lost["kernel-gaussian"] < 0.25 < lost["mixture-transition"]
+    assert lost["kernel-gaussian"] < 0.2 < lost["mixture-transition"]
     chosen, notes = auto_word(as_table(frame), to_fill=True)
     assert chosen == "kernel-gaussian"
     assert "which fills hidden cells best" in notes[0]
