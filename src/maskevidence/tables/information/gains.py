@@ -37,7 +37,7 @@ FOLDS = 5
 REPLICATES, _MASKS = 8, 4  # independent sets of masks for groups of more than six columns, and masks in each
 _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
-_FEWEST = 20  # rows of a fold
+_FEWEST = 3  # rows of a fold
 
 Rows = Float64[np.ndarray, "N D"]
 Columns = Bool[np.ndarray, " D"]
