@@ -30,7 +30,7 @@ def test_models(tmp_path: Path) -> None:
     [
         ("pcca:8", "unknown model 'pcca:8'; did you mean 'ppca:K'"),
         ("gausian", "unknown model 'gausian'; did you mean 'gaussian'"),
-        ("zzz", "unknown model 'zzz'. Known: masked-net, gaussian"),
+        ("zzz", "unknown model 'zzz'. Known: auto, masked-net, gaussian"),
         ("ppca", "model 'ppca' lacks its number of components; write ppca:8"),
         ("ppca:", "lacks its number of components"),
         ("ppca:0", "lacks its number of components"),

@@ -416,6 +416,17 @@ class TableModel(HasPage, nn.Module, ABC):
             (5.0, 4.0)
         """
 
+    def for_table(self, table: Table) -> "TableModel":
+        """The new model that takes a table's columns: this one, unless the family has another for words.
+
+        Example:
+            >>> import maskevidence as me
+            >>> table = Table("t", np.zeros((2, 1)), ("c",), np.arange(2), levels={"c": ("a", "b")})
+            >>> type(me.models.KernelGaussian(1, 1).for_table(table)).__name__
+            'MixedKernelGaussian'
+        """
+        return self
+
     def declare(self, x: object) -> None:
         """Show the model all rows before a fit to some of them, so that it knows the kind of every column.
 
@@ -449,7 +460,7 @@ class TableModel(HasPage, nn.Module, ABC):
         if isinstance(x, Table) and x.levels and not self.takes_words:
             raise InputError(
                 f"column {next(iter(x.levels))!r} holds words, which {type(self).__name__} cannot take; give "
-                "a MaskedNetwork, or leave such columns out"
+                "a MixedKernelGaussian or a MaskedNetwork, or leave such columns out"
             )
         tokens = Tokens.from_array(x)
         self.check_width(tokens.width)

@@ -24,7 +24,10 @@ _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     COUNTS: lambda d: me.models.MixtureTransition(d),
 }
 NETWORK = "masked-net"  # or with width and layers: masked-net:256x2
-MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
+KERNELS = "kernel-gaussian"
+AUTO = "auto"  # the model that a table decides; see `auto_word`
+MODELS = (AUTO, NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
+TAKE_WORDS = (COUNTS, KERNELS, NETWORK)  # whose new models take words
 LOW_RANK = ("ppca", "factor-analysis")  # families whose fit with K components starts from the fit with fewer
 FAMILIES = tuple(_WITH_COMPONENTS)  # words that need a number of components
 SINGLE = (NETWORK, *_WITHOUT_COMPONENTS)  # words without a number of components
@@ -35,9 +38,9 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     """Parse a MODEL word into a builder of new models or a saved model.
 
     Args:
-        word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian",
-            "mixture-transition", "ppca:8", "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of
-            a saved model.
+        word: "auto" (whose builder refuses, since a table decides), "masked-net", "masked-net:256x2" (width
+            and layers), "gaussian", "kernel-gaussian", "mixture-transition", "ppca:8", "factor-analysis:3",
+            "bernoulli-pca:2", "vae:20", or the folder of a saved model.
 
     Returns:
         (builder, None) for a new model, where the builder takes the number of features; (None, model) for a
@@ -49,6 +52,8 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
         torch.Size([5, 2])
     """
     name, _, components = word.partition(":")
+    if word == AUTO:
+        return _undecided, None
     if is_network(word):
         sizes = _network_sizes(word)
         return lambda n_features: me.models.MaskedNetwork(n_features, *sizes), None
@@ -65,6 +70,22 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
 
 
+def _undecided(n_features: int) -> "TableModel":
+    raise InputError(
+        "auto is decided by a table, in cells, impute, score and check; give one model, such as masked-net"
+    )
+
+
+def takes_words(word: str) -> bool:
+    """Whether the new models of a MODEL word take columns of words.
+
+    Example:
+        >>> takes_words("auto"), takes_words("masked-net:64x2"), takes_words("ppca:8")
+        (True, True, False)
+    """
+    return word.partition(":")[0] in (AUTO, *TAKE_WORDS)
+
+
 def is_network(word: str) -> bool:
     """Whether a MODEL word stands for a new masked network, with or without its sizes.
 
@@ -73,16 +94,6 @@ def is_network(word: str) -> bool:
         (True, True, False)
     """
     return word.partition(":")[0] == NETWORK
-
-
-def takes_words(word: str) -> bool:
-    """Whether a MODEL word stands for a new model that takes columns of words as they are.
-
-    Example:
-        >>> takes_words("masked-net:64x2"), takes_words("mixture-transition"), takes_words("gaussian")
-        (True, True, False)
-    """
-    return is_network(word) or word == COUNTS
 
 
 def _network_sizes(word: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ class Rows(Kind):
     name = "rows"
     nouns = "models of rows"
     models = (
+        "auto",
         "masked-net",
         "mixture-transition",
         "gaussian",

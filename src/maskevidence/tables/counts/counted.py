@@ -23,13 +23,20 @@ Values = Float64[np.ndarray, " _"]
 
 WAYS = 2  # to count a column
 TINY = 1e-300
+ALL = -1
 
 
 class Own(NamedTuple):
     """The training rows that some rows are, which are not counted."""
 
     cells: Rows
-    copies: Ints
+    copies: (
+        Ints  # how many are equal; ALL to count no row with the same value in the column that is asked for
+    )
+
+    def take(self, rows: Places) -> "Own":
+        """Some of them."""
+        return Own(self.cells[rows], self.copies[rows])
 
 
 class Part(NamedTuple):
@@ -78,30 +85,30 @@ class Counted:
         unit = [np.diff(of.values)[0] if of.kind == "yes/no" else of.step for of in columns]
         density = [of.kind == "number" or (of.kind == "yes/no" and numbers) for of in columns]
         self.log_unit = np.where(density, np.log(unit), 0.0)
-        self.listed, self._new = list[np.ndarray](), list[np.ndarray]()
-        self._trained, self._unseen = list[np.ndarray](), list[float]()  # which are, and p_new of the others
+        self.words = list[list[str] | None]()
+        self.listed, self.n_each = list[np.ndarray](), list[np.ndarray]()
+        self._new, self._unseen = list[np.ndarray](), list[float]()  # log p_new of each; of all without a row
         for j, (column, listed) in enumerate(zip(columns, words, strict=True)):
             values, counts = np.unique(self.rows[~np.isnan(self.rows[:, j]), j], return_counts=True)
             every = values if listed is None else np.union1d(values, np.arange(len(listed)))
-            if column.kind == "yes/no":
-                every = np.array(column.values)
+            every = np.array(column.values) if column.kind == "yes/no" else every
+            n_each = np.zeros(len(every), dtype=np.int64)
+            n_each[np.searchsorted(every, values)] = counts
+            named = [listed[int(v)] if listed is not None and v < len(listed) else f"{v:g}" for v in every]
             self.listed.append(every)
-            self._new.append(self._log_new(column, every, values, counts, listed))
-            self._trained.append(np.append(np.isin(every, values) | (column.kind == "yes/no"), False))
-            others = np.exp(self._new[-1])[~self._trained[-1]].sum()
+            self.n_each.append(n_each)
+            self.words.append(named if column.kind == "category" else None)
+            self._new.append(self._log_new(j))
+            others = np.exp(self._new[-1])[np.append(n_each == 0, True)].sum()
             self._unseen.append(math.log(max(others, TINY)))
         self._parts: dict[int, list[Part]] = {}
 
-    def _log_new(
-        self, column: Column, every: Values, values: Values, counts: Places, words: Sequence[str] | None
-    ) -> np.ndarray:
+    def _log_new(self, j: int) -> Values:
         """log p_new of all listed values of a column, and of all others together."""
-        if column.kind != "category":
-            return np.full(len(every) + 1, -math.log(len(every)) if column.kind == "yes/no" else 0.0)
-        n_each = np.zeros(len(every), dtype=np.int64)
-        n_each[np.searchsorted(every, values)] = counts
-        named = [words[int(v)] if words is not None and v < len(words) else f"{v:g}" for v in every]
-        found = log_new(named, n_each)
+        words = self.words[j]
+        if words is None:
+            return np.full(len(self.listed[j]) + 1, -math.log(len(self.listed[j])))
+        found = log_new(words, self.n_each[j])
         found = found - max(0.0, float(np.logaddexp.reduce(found)) - math.log(0.999))
         return np.append(found, math.log1p(-np.exp(found).sum()))
 
@@ -126,7 +133,7 @@ class Counted:
                 if target.column != j:
                     continue
                 of_target, size = self.of_rows[t], len(target.values)
-                start = 1 + place * width
+                start = 2 + place * width
                 found.append(Part(t, None, PairCounts(None, of_target, (1, size)), start))
                 seen = dict[int, int]()
                 for e, given in enumerate(self.ways):
@@ -149,8 +156,9 @@ class Counted:
             b = batch.codes[part.way]
             a = np.zeros_like(b) if part.given is None else batch.codes[part.given]
             n, n_ab = part.counts.of(a), part.counts.pairs(a, b)
-            own = self._own(part, batch, a)
-            n, n_ab = n - own, n_ab - own * (b == batch.own[part.way])
+            own, same = self._own(part, batch, a), b == batch.own[part.way]
+            own = np.where(batch.copies == ALL, n_ab, own)
+            n, n_ab = np.maximum(n - own, 0), np.maximum(n_ab - own * (same | (batch.copies == ALL)), 0)
             size = np.exp(-self.ways[part.way].log_size[np.maximum(b, 0)])
             if part.given is None:
                 frequency = n_ab / np.maximum(n, 1)
@@ -169,12 +177,28 @@ class Counted:
     def log_new(self, j: int, batch: Batch, spelled: bool) -> Floats:
         """log p_new of the cells of a column, or of all unseen words together in place of one."""
         if self.columns[j].kind == "number":
-            return log_far(self.columns[j], batch.cells[:, j])
+            far = log_far(self.columns[j], batch.cells[:, j])
+            alone = [each for each in self.parts(j) if each.given is None and self.ways[each.way].bins]
+            near = self.shares(alone, batch)[1].sum(1)  # the frequencies of the bins
+            with np.errstate(divide="ignore"):
+                return np.logaddexp(np.log(0.5 * near), math.log(0.5) + far) if alone else far
         listed, x = self.listed[j], batch.cells[:, j]
         place = np.minimum(np.searchsorted(listed, x), len(listed) - 1)
         place = np.where(listed[place] == x, place, len(listed))
         found = self._new[j][place]
-        return found if spelled else np.where(self._trained[j][place], found, self._unseen[j])
+        if spelled or self.words[j] is None:
+            return found
+        return np.where(np.append(self.n_each[j], 0)[place] > 0, found, self._unseen[j])
+
+    def log_spelled(self, j: int) -> Values:
+        """log p_new of all listed words of a column."""
+        return self._new[j][:-1]
+
+    def log_wide(self, j: int, x: Values) -> Values:
+        """log of a wide distribution of a number, or of equal probabilities of both values of a yes/no."""
+        if self.columns[j].kind != "number":
+            return np.full(len(x), -math.log(2))
+        return log_far(self.columns[j], cells_of(self.columns[j], x)) - self.log_unit[j]
 
     def distribution(
         self, parts: Sequence[Part], share: Float64[np.ndarray, "B C"], batch: Batch

@@ -37,11 +37,12 @@ class MixtureTransition(TableModel):
     p(b | visible) = s p_new(b) + (1 - s) [w_0 p(b) + Σ_A w_A p(b | a)] / (w_0 + Σ_A w_A),
 
     the sums over the visible columns A whose value a the training rows have, with p(b | a) = (n_ab + κ p(b))
-    / (n_a + κ), κ = 0.2. The weights of each column are fitted by EM, with all other columns visible and with
-    random ones, each row by the counts of the others. p_new is a distribution over all strings (see
-    `log_new`), or of numbers a Cauchy distribution. Words that the training rows lack count as one, as for
-    `MaskedNetwork`; `me.wrong_cells` reads how they are written. Numbers are counted by their
-    values if these recur, and in bins of about equally many rows, within which all cells are equal.
+    / (n_a + κ), κ = 0.2. There are two s, for rows with more and with less than half of all weight. The
+    weights of each column are fitted by EM, with all other columns visible and with random ones, each row by
+    the counts of the others. p_new is a distribution over all strings (see `log_new`), or of numbers half
+    their frequencies, half a Cauchy distribution. Words that the training rows lack count as one, as for
+    `MaskedNetwork`; `me.wrong_cells` reads how they are written. Numbers are counted by their values if these
+    recur, and in bins of about equally many rows, within which all cells are equal.
 
     Args:
         n_features: D.
@@ -89,7 +90,7 @@ class MixtureTransition(TableModel):
         if columns is not None and len(columns) != n_features:
             raise InputError(f"{len(columns)} columns are described, the model has {n_features} features")
         self.base_measure = base_measure(self.described or [Column()] * n_features)
-        self.weights = nn.Parameter(torch.zeros(n_features, 1 + WAYS * (1 + WAYS * n_features)).double())
+        self.weights = nn.Parameter(torch.zeros(n_features, 2 + WAYS * (1 + WAYS * n_features)).double())
         self.register_buffer("rows", torch.zeros(n_rows, n_features, dtype=torch.float64))
         self.register_buffer("seen", torch.ones(n_rows, n_features, dtype=torch.float64))
         self._counted: Counted | None = None
@@ -159,9 +160,11 @@ class MixtureTransition(TableModel):
         like = self.weights
         use, p = (torch.from_numpy(each).to(like) for each in counted.shares(parts, batch))
         weight = torch.exp(like[j, [part.weight for part in parts]])
-        mixed = (p * weight).sum(1) / (use * weight).sum(1).clamp(min=TINY)
+        there = (use * weight).sum(1)
+        mixed = (p * weight).sum(1) / there.clamp(min=TINY)
+        s = torch.where(there > weight.sum() / 2, like[j, 0], like[j, 1])
         new = torch.from_numpy(counted.log_new(j, batch, spelled)).to(like)
-        log_s, log_rest = nn.functional.logsigmoid(like[j, 0]), nn.functional.logsigmoid(-like[j, 0])
+        log_s, log_rest = nn.functional.logsigmoid(s), nn.functional.logsigmoid(-s)
         log_p = torch.logaddexp(log_s + new, log_rest + torch.log(mixed.clamp(min=TINY)))
         return log_p - counted.log_unit[j]
 
@@ -255,7 +258,7 @@ class MixtureTransition(TableModel):
             answers = [counted.shares(parts, batch.take(there)) for batch in batches]
             use, p = (np.concatenate(each).astype(np.float32) for each in zip(*answers, strict=True))
             new = np.tile(counted.log_new(j, batches[0].take(there), spelled=True), 2)
-            weights[j, 0], found = _fitted_weights(use, p, new)
+            weights[j, :2], found = _fitted_weights(use, p, new)
             weights[j, [part.weight for part in parts]] = found
         with torch.no_grad():
             self.weights.copy_(torch.from_numpy(weights))
@@ -348,14 +351,16 @@ class MixtureTransition(TableModel):
 
 def _fitted_weights(
     use: Float[np.ndarray, "N C"], p: Float[np.ndarray, "N C"], log_new: Float64[np.ndarray, " N"]
-) -> tuple[float, Float64[np.ndarray, " C"]]:
-    """The logit of s and the log weights, by EM with an MM step for the parts that each row has."""
-    w, s = np.full(use.shape[1], 1 / use.shape[1], dtype=np.float32), 0.05
+) -> tuple[Float64[np.ndarray, " 2"], Float64[np.ndarray, " C"]]:
+    """The logits of s and the log weights, by EM with an MM step for the parts that each row has."""
+    w, s = np.full(use.shape[1], 1 / use.shape[1], dtype=np.float32), np.full(2, 0.05)
     for _ in range(_SWEEPS):
         there, mixed = np.maximum(use @ w, 1e-30), np.maximum(p @ w, 1e-30)
-        log_odds = np.log(s / (1 - s)) + log_new - np.log(mixed / there)
+        few = (there <= w.sum() / 2).astype(np.int64)
+        log_odds = np.log(s / (1 - s))[few] + log_new - np.log(mixed / there)
         rest = (1 / (1 + np.exp(np.minimum(log_odds, 500.0)))).astype(np.float32)
-        s = float(np.clip(1 - (rest.sum() + 0.5) / (len(rest) + 1), 1e-6, 1 - 1e-6))
+        n_new = np.bincount(few, 1 - rest, 2) + 5 * (1 - rest.mean())  # 5 rows of both for each
+        s = np.clip((n_new + 0.5) / (np.bincount(few, minlength=2) + 6), 1e-6, 1 - 1e-6)
         w = w * ((rest / mixed) @ p + 1e-3) / ((rest / there) @ use + 1e-3)
         w = np.maximum(w / w.sum(), 1e-9)
-    return math.log(s / (1 - s)), np.log(w.astype(np.float64))
+    return np.log(s / (1 - s)), np.log(w.astype(np.float64))

@@ -28,10 +28,10 @@ _KINDS = {"a": 26, "A": 26, "9": 10}  # how many signs a letter of a format stan
 def log_new(words: Words, counts: Ints) -> Floats:
     """log p_new of each word: how probable it is as a word that its column has not shown yet, nats.
 
-    p_new is a mixture of three distributions over strings, weighed by EM: interpolated n-grams of signs; the
-    formats of the column, such as "9.9 a", with equal probabilities of all letters or digits; and its common
-    words after one random edit. All are learned from the other words (leave-one-out), each word once, and a
-    word that occurs once the less the fewer words occur twice: it may be a typing error.
+    p_new is a mixture of four distributions over strings, weighed by EM: interpolated n-grams of signs; the
+    formats of the column, such as "9.9 a", with equal probabilities of all letters or digits; its common
+    words, mistyped; and any signs of the column. All are learned from the other words (leave-one-out), each
+    word once, and a word that occurs once the less the fewer words occur twice: it may be a typing error.
 
     Args:
         words: the different words of a column.
@@ -44,15 +44,21 @@ def log_new(words: Words, counts: Ints) -> Floats:
         True
     """
     share = _trust(counts)
-    near = neighbours(words, counts)
-    parts = np.stack([_log_ngrams(words, share), _log_formats(words, share), near.log_edited(counts)])
+    near = neighbours(words, counts).log_mistyped(counts)
+    parts = np.stack([_log_ngrams(words, share), _log_formats(words, share), near, log_any(words)])
     judges = counts > 1 if (counts > 1).sum() >= _FEWEST else counts > 0
     log_weights = np.log(np.full((len(parts), 1), 1 / len(parts)))
     for _ in range(_SWEEPS if judges.any() else 0):
         joint = parts[:, judges] + log_weights
         share_of = np.exp(joint - np.logaddexp.reduce(joint, axis=0)).mean(1, keepdims=True)
-        log_weights = np.log((share_of + 1e-3) / (1 + 1e-3 * len(parts)))
+        log_weights = np.log((share_of + 1e-2) / (1 + 1e-2 * len(parts)))
     return np.logaddexp.reduce(parts + log_weights, axis=0)
+
+
+def log_any(words: Words) -> Floats:
+    """log of the probability of each word if all signs of the column, and the end, are equally probable."""
+    n_signs = 1 + len({sign for word in words for sign in word})
+    return -np.log(n_signs) * np.array([len(word) + 1 for word in words], dtype=np.float64)
 
 
 def _trust(counts: Ints) -> Floats:
@@ -130,31 +136,24 @@ class Near(NamedTuple):
     word: Ints
     meant: Ints
     log_typed: Float64[np.ndarray, " _"]  # log of the probability that this is typed for the other, wrongly
-    log_edited: Float64[np.ndarray, " _"]  # log of that of one random edit; -inf for several edits
-
-
-class Neighbours(NamedTuple):
-    """The pairs of a column."""
-
-    pairs: Near
     n_words: int
 
-    def log_edited(self, counts: Ints) -> Floats:
-        """log Σ_v p(v) p(word | v, one random edit), over the other common words v."""
+    def log_mistyped(self, counts: Ints) -> Floats:
+        """log Σ_v p(v) p(word | v, mistyped), over the other common words v."""
         found = np.full(self.n_words, -np.inf)
         p = np.log(np.maximum(counts, 1) / max(1, counts.sum()))
-        np.logaddexp.at(found, self.pairs.word, p[self.pairs.meant] + self.pairs.log_edited)
+        np.logaddexp.at(found, self.word, p[self.meant] + self.log_typed)
         return found
 
 
-def neighbours(words: Words, counts: Ints) -> Neighbours:
-    """For each word the common ones from which it differs by a sign more or less, or by a fifth of its signs.
+def neighbours(words: Words, counts: Ints) -> Near:
+    """For each word the common ones from which it differs by a sign more or less, or by half of its signs.
 
     Half of the typing errors are one random edit: another sign, one more, or one less. In the other half each
     sign is another one with a probability of .05.
 
     Example:
-        >>> found = neighbours(["birmingham", "birminxham", "birmingam"], np.array([9, 1, 1])).pairs
+        >>> found = neighbours(["birmingham", "birminxham", "birmingam"], np.array([9, 1, 1]))
         >>> sorted(zip(found.word.tolist(), found.meant.tolist()))
         [(1, 0), (2, 0)]
     """
@@ -164,14 +163,16 @@ def neighbours(words: Words, counts: Ints) -> Neighbours:
     common = common[: max(1, int(_WORK / total))]
     n_signs = max(2, len({sign for word in words for sign in word}))
     empty = np.zeros(0, dtype=np.int64)
-    parts: list[tuple[np.ndarray, ...]] = [(empty, empty, np.zeros(0), np.zeros(0))]
+    parts: list[tuple[np.ndarray, ...]] = [(empty, empty, np.zeros(0))]
     for size in np.unique(length[length > 1]).tolist():
         these = np.flatnonzero(length == size)
         for other in (size - 1, size, size + 1):
             meant = common[length[common] == other]
             if len(meant) and other > 1:
                 parts += _near(words, these, meant, n_signs)
-    return Neighbours(Near(*(np.concatenate(each) for each in zip(*parts, strict=True))), len(words))
+    word, right, log_typed = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order = np.argsort(word, kind="stable")
+    return Near(word[order], right[order], log_typed[order], len(words))
 
 
 def _near(words: Words, these: Ints, meant: Ints, n_signs: int) -> list[tuple[np.ndarray, ...]]:
@@ -183,17 +184,16 @@ def _near(words: Words, these: Ints, meant: Ints, n_signs: int) -> list[tuple[np
         written = _signs(words, some, size)
         if size == other:
             n_other = (written[:, None] != right[None]).sum(2)
-            close = (n_other > 0) & (n_other <= max(1, size // 5))
+            close = (n_other > 0) & (n_other <= max(1, size // 2))
             n_other = n_other[close]
             slips = n_other * np.log(_SLIP / (n_signs - 1)) + (size - n_other) * np.log1p(-_SLIP)
             edited = np.where(n_other == 1, -np.log(n_edits), -np.inf)
             typed = np.log(0.5) + np.logaddexp(slips, edited)
         else:
             close = _one_more(written, right) if size > other else _one_more(right, written).T
-            edited = np.full(int(close.sum()), -np.log(n_edits))
-            typed = np.log(0.5) + edited
+            typed = np.full(int(close.sum()), np.log(0.5) - np.log(n_edits))
         row, column = np.nonzero(close)
-        found.append((some[row], meant[column], typed, edited))
+        found.append((some[row], meant[column], typed))
     return found
 
 
@@ -209,3 +209,13 @@ def _one_more(long: np.ndarray, short: np.ndarray) -> Bool[np.ndarray, "_ _"]:
     before = np.logical_and.accumulate(long[:, None, :size] == short[None], axis=2).sum(2)
     after = np.logical_and.accumulate(long[:, None, :0:-1] == short[None, :, ::-1], axis=2).sum(2)
     return before + after >= size
+
+
+def rough_shape(word: str) -> str:
+    """The format of a word with repeats left out.
+
+    Example:
+        >>> rough_shape("12.0 oz"), rough_shape("Bad Aibling")
+        ('9.9 a', 'Aa Aa')
+    """
+    return re.sub(r"(.)\1+", r"\1", shape(word))
