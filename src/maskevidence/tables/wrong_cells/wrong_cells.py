@@ -38,7 +38,13 @@ from maskevidence.tables.wrong_cells.cell_search import (
     Sets,
     facts_of,
 )
-from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
+from maskevidence.tables.wrong_cells.found_cells import (
+    WrongCell,
+    WrongCells,
+    name_of_row,
+    odd_cells,
+    value_of,
+)
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
@@ -144,7 +150,8 @@ def wrong_cells(
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
-    return _as_given(replace(found, cells=_described(found, coded, sittings, judged, seed)), table)
+    described = _described(found, coded, sittings, judged, seed)
+    return _as_given(replace(found, cells=(*odd_cells(given), *described)), table)
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
