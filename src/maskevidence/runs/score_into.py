@@ -173,7 +173,8 @@ def _score_missing(
     scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
     pieces, cut = _missing(folder, manifest), manifest.rows_per_block
     lengths = tokens.n_tokens.cpu().numpy()
-    counts = {piece.repeats(): n_masks(design, lengths, piece.repeats()) for piece in pieces}
+    asked = {piece.repeats() for piece in pieces}
+    counts = {repeats: n_masks(design, lengths, repeats) for repeats in asked}
     total = sum(
         int(counts[piece.repeats()][block_rows(piece.first_block, cut, len(tokens))].sum())
         for piece in pieces
