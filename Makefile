@@ -30,7 +30,7 @@ paper: setup
 	@$(BIN)/python -m paper all --quick --out runs/paper
 
 # The second step checks shapes and types of every call: every model, every command, and the numbers of each design.
-CHECKED = tests/house/test_checked_calls.py tests/models/test_protocol.py tests/golden tests/tasks/test_cli.py
+CHECKED = tests/house/test_checked_calls.py tests/tables/test_protocol.py tests/golden tests/command/test_cli.py
 test: setup
 	$(BIN)/python -m pytest -n 2 -q --durations=20 $(CHECKED:%=--ignore=%)
 	CHECK_CALLS=1 $(BIN)/python -m pytest -n 2 -q $(CHECKED)

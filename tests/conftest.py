@@ -15,6 +15,7 @@ from command_line import run as run
 from command_line import saving_every_block
 from maskevidence.core.tokens import Tokens
 from oracles import GaussianModel
+from recorded_runs import N_FEATURES, make_model
 
 # The same examples on every machine, and no test depends on the clock.
 hypothesis.settings.register_profile(
@@ -83,6 +84,14 @@ def every_block_saved() -> Iterator[None]:
     """The runs of all tests of a file save each block as soon as it is scored."""
     with saving_every_block():
         yield
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, Path]:
+    """A saved model and a table of 600 rows, for run directories."""
+    make_model().save(tmp_path / "model")
+    np.save(tmp_path / "rows.npy", np.random.default_rng(2).normal(size=(600, N_FEATURES)))
+    return tmp_path / "model", tmp_path / "rows.npy"
 
 
 @pytest.fixture

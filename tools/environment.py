@@ -30,6 +30,7 @@ TORCH_FOR_GPUS = (
     "For the smaller torch for CPUs install uv, or let pip find its wheel (PIP_FIND_LINKS); then start again."
 )
 FREE, FREE_FOR_GPUS = 3, 10  # GiB that an installation needs, with what is downloaded
+ADDRESSES, ADDRESSES_FOR_GPUS = 3, 7  # GiB that a process maps with either torch, 6.3 measured for GPUs
 EVERY = 15.0  # seconds between two lines where the output is no terminal
 
 
@@ -78,7 +79,7 @@ def run(command: list[str], progress: Progress) -> None:
                 if not for_gpus and match[1].startswith(FOR_GPUS):
                     for_gpus = True
                     progress.note(TORCH_FOR_GPUS)
-                    if reason := too_little(FREE_FOR_GPUS):
+                    if reason := too_little(FREE_FOR_GPUS) or too_few_addresses(ADDRESSES_FOR_GPUS):
                         process.terminate()
                         sys.exit(reason)
                 packages += 1
@@ -117,6 +118,22 @@ def too_little(needed: int) -> str | None:
         return None
     return (
         f"setting up needs {needed} GB of free disk, and {ROOT} has {free:.1f} GB; free some, and start again"
+    )
+
+
+def too_few_addresses(needed: int) -> str | None:
+    """What to do if this shell lets a process map less, in GiB; None if that is enough or cannot be known."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit >= needed * GIB:
+        return None
+    return (
+        f"torch maps {needed} GB of address space, and this shell allows {limit / GIB:.1f} GB (`ulimit -v`); "
+        "lift the limit, or use torch for CPUs, which needs "
+        f"{ADDRESSES} GB, and start again"
     )
 
 
@@ -165,7 +182,7 @@ def main() -> None:
     start = time.monotonic()
     print(f"Setting up .venv for {sys.argv[1].replace(',', ', ')}", flush=True)
     if not ENVIRONMENT.exists():
-        if reason := too_little(FREE):
+        if reason := too_little(FREE) or too_few_addresses(ADDRESSES):
             sys.exit(reason)
         print(
             "The first time this takes 1 to 6 minutes; 1.9 to 2.6 GB of disk with torch for CPUs, "

@@ -20,18 +20,18 @@ TOOLS = ("pytest", "pytest-xdist", "beartype", "hypothesis", "threadpoolctl")
 MORE_TOOLS = {"hf": ["tensorboard"], "notebook": ["scikit-learn"]}
 PARTS = {
     "base": [
-        "tests/masks/test_masks.py",
-        "tests/evidence/test_curve.py",
-        "tests/models/gaussian/test_gaussian.py",
-        "tests/models/vae/test_vae.py",
+        "tests/core/masks/test_masks.py",
+        "tests/core/evidence/test_curve.py",
+        "tests/tables/gaussian/test_gaussian.py",
+        "tests/tables/latent/test_vae.py",
     ],
-    "hf": ["tests/integrations/test_collator.py", "tests/integrations/test_trainer.py"],
-    "sklearn": ["tests/integrations/test_sklearn_estimators.py"],
+    "hf": ["tests/bridges/huggingface/test_collator.py", "tests/bridges/huggingface/test_trainer.py"],
+    "sklearn": ["tests/bridges/sklearn/test_sklearn_estimators.py"],
     "plots": ["tests/paper/test_table_1.py", "tests/paper/test_figures.py"],
-    "notebook": ["tests/show/test_frames.py"],
-    "arviz": ["tests/show/test_arviz.py"],
-    "ray": ["tests/runs/test_ray.py"],
-    "lm-eval": ["tests/integrations/test_lm_eval.py"],
+    "notebook": ["tests/core/show/test_frames.py"],
+    "arviz": ["tests/core/show/test_arviz.py"],
+    "ray": ["tests/bridges/ray/test_ray.py"],
+    "lm-eval": ["tests/bridges/lm_eval/test_lm_eval.py"],
 }
 
 

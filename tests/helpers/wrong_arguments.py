@@ -149,6 +149,7 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         (m.ImportanceSampling, {}),
         (m.KernelGaussian, {"n_features": 3, "n_centres": 2}),
         (m.MaskedNetwork, {"n_features": 3, "width": 4}),
+        (m.MixedKernelGaussian, {"n_features": 3}),
         (m.PPCA, small),
         (m.PosteriorDraws, {"sample": len, "log_likelihood": len}),
         (m.VAE, {**small, "hidden": (4,)}),

@@ -34,8 +34,8 @@ HOSTILE = {
 }
 SENSITIVE = (
     "tests/house/test_surroundings.py::test_tests_see_nothing_of_it",
-    "tests/show/test_terminal.py",
-    "tests/tasks/test_help.py",
+    "tests/core/show/test_terminal.py",
+    "tests/command/test_help.py",
 )
 
 

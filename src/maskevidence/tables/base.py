@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 import maskevidence
 from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.fingerprints import includes_fitted, marks_of, share_fitted
+from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.model import Conditionals, columns_read, refuse_training_mode
 from maskevidence.core.model_page import model_page
 from maskevidence.core.show.parts import Page
@@ -31,6 +33,7 @@ from maskevidence.tables.imputation import Imputation
 
 FORMAT = 1  # of the folder of a saved model
 _ROWS_AT_ONCE = 8192  # that are filled together
+_ORDERS = 16  # for `score_samples`, as in the evaluation of EoNADE
 _MOST_SAMPLES = 20  # bootstrap samples to try before giving up
 
 
@@ -135,6 +138,15 @@ class TableModel(HasPage, nn.Module, ABC):
     @abstractmethod
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
         """log p of each row or the model's best bound, nats, shape (N,); NaN marks a missing value."""
+
+    def _bound_by_orders(self, x: object, seed: int = 0) -> Float64[np.ndarray, " N"]:
+        """The importance bound over 16 random orders, a lower bound of each row's log evidence."""
+        design, tokens = Orderings(_ORDERS, bound="importance"), self.tokens(x)
+        parts = [
+            estimate_evidence(self, tokens[rows], design, seed=seed).per_observation
+            for rows in torch.split(torch.argsort(tokens.ids), _ROWS_AT_ONCE)
+        ]
+        return np.concatenate(parts)
 
     @abstractmethod
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
@@ -404,6 +416,17 @@ class TableModel(HasPage, nn.Module, ABC):
             (5.0, 4.0)
         """
 
+    def for_table(self, table: Table) -> "TableModel":
+        """The new model that takes a table's columns: this one, unless the family has another for words.
+
+        Example:
+            >>> import maskevidence as me
+            >>> table = Table("t", np.zeros((2, 1)), ("c",), np.arange(2), levels={"c": ("a", "b")})
+            >>> type(me.models.KernelGaussian(1, 1).for_table(table)).__name__
+            'MixedKernelGaussian'
+        """
+        return self
+
     def declare(self, x: object) -> None:
         """Show the model all rows before a fit to some of them, so that it knows the kind of every column.
 
@@ -437,7 +460,7 @@ class TableModel(HasPage, nn.Module, ABC):
         if isinstance(x, Table) and x.levels and not self.takes_words:
             raise InputError(
                 f"column {next(iter(x.levels))!r} holds words, which {type(self).__name__} cannot take; give "
-                "a MaskedNetwork, or leave such columns out"
+                "a MixedKernelGaussian or a MaskedNetwork, or leave such columns out"
             )
         tokens = Tokens.from_array(x)
         self.check_width(tokens.width)

@@ -17,12 +17,17 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
     "vae": lambda d, k: me.models.VAE(n_features=d, n_components=k),
     "bernoulli-vae": lambda d, k: me.models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
+COUNTS = "mixture-transition"
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: me.models.Gaussian(n_features=d),
     "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit sets one centre per row
+    COUNTS: lambda d: me.models.MixtureTransition(d),
 }
 NETWORK = "masked-net"  # or with width and layers: masked-net:256x2
-MODELS = (NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
+KERNELS = "kernel-gaussian"
+AUTO = "auto"  # the model that a table decides; see `auto_word`
+MODELS = (AUTO, NETWORK, *_WITHOUT_COMPONENTS, *(f"{name}:K" for name in _WITH_COMPONENTS))
+TAKE_WORDS = (COUNTS, KERNELS, NETWORK)  # whose new models take words
 LOW_RANK = ("ppca", "factor-analysis")  # families whose fit with K components starts from the fit with fewer
 FAMILIES = tuple(_WITH_COMPONENTS)  # words that need a number of components
 SINGLE = (NETWORK, *_WITHOUT_COMPONENTS)  # words without a number of components
@@ -33,8 +38,9 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     """Parse a MODEL word into a builder of new models or a saved model.
 
     Args:
-        word: "masked-net", "masked-net:256x2" (width and layers), "gaussian", "kernel-gaussian", "ppca:8",
-            "factor-analysis:3", "bernoulli-pca:2", "vae:20", or the folder of a saved model.
+        word: "auto" (whose builder refuses, since a table decides), "masked-net", "masked-net:256x2" (width
+            and layers), "gaussian", "kernel-gaussian", "mixture-transition", "ppca:8", "factor-analysis:3",
+            "bernoulli-pca:2", "vae:20", or the folder of a saved model.
 
     Returns:
         (builder, None) for a new model, where the builder takes the number of features; (None, model) for a
@@ -46,6 +52,8 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
         torch.Size([5, 2])
     """
     name, _, components = word.partition(":")
+    if word == AUTO:
+        return _undecided, None
     if is_network(word):
         sizes = _network_sizes(word)
         return lambda n_features: me.models.MaskedNetwork(n_features, *sizes), None
@@ -60,6 +68,22 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
     if "/" in word or word.startswith("."):
         raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
+
+
+def _undecided(n_features: int) -> "TableModel":
+    raise InputError(
+        "auto is decided by a table, in cells, impute, score and check; give one model, such as masked-net"
+    )
+
+
+def takes_words(word: str) -> bool:
+    """Whether the new models of a MODEL word take columns of words.
+
+    Example:
+        >>> takes_words("auto"), takes_words("masked-net:64x2"), takes_words("ppca:8")
+        (True, True, False)
+    """
+    return word.partition(":")[0] in (AUTO, *TAKE_WORDS)
 
 
 def is_network(word: str) -> bool:

@@ -29,8 +29,8 @@ def cells(
         str,
         Argument(
             "MODEL",
-            "kernel-gaussian, masked-net, gaussian, ppca:8, factor-analysis:8, fitted by folds; or a saved "
-            "model's folder.",
+            "auto: the table decides; or kernel-gaussian, masked-net, gaussian, ppca:8, fitted by folds; or "
+            "a saved model's folder.",
         ),
     ],
     data: Annotated[
@@ -50,8 +50,8 @@ def cells(
     Examples:
 
         maskevidence cells kernel-gaussian table.csv --trusted checked.csv --out runs/cells
-        maskevidence cells masked-net table.csv --id-column name --rate 0.05
-        maskevidence impute masked-net table.csv --wrong runs/cells/cells.csv --out mended.csv
+        maskevidence cells auto table.csv --id-column name --rate 0.05
+        maskevidence impute auto table.csv --wrong runs/cells/cells.csv --out mended.csv
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder, read_sealed

@@ -23,10 +23,12 @@ from maskevidence.core.table import Table, column_of, decoded, place_of, with_co
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.fitting import fit_table
+from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
 from maskevidence.tables.rows import (
+    decided,
     is_table_file,
     model_on,
     note_on_pairs,
@@ -95,6 +97,8 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     notes = list(table.notes)
     if build is not None:
         some = table.take(np.flatnonzero(with_values(table.values)))
+        build, of_auto = decided(model, build, some, options.device, options.seed)
+        notes += of_auto
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = _fill(fitted, table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
@@ -107,7 +111,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         tokens = Tokens.from_array(table.values, empty_rows=True)
         saved.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))
         fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
-        if isinstance(saved, MaskedNetwork):
+        if isinstance(saved, MaskedNetwork | MixedKernelGaussian):
             notes += saved.notes_on_unseen(tokens, given)
     notes += filling.notes
     notes += note_on_pairs(table, filling.values[0])

@@ -38,7 +38,7 @@ def new_model(
         The model, which names its columns, and the columns that were dropped.
     """
     refuse_empty_columns(table)
-    model = build(len(rows.columns))
+    model = build(len(rows.columns)).for_table(table)
     dropped = [] if model.keeps_units else rows.constant_columns()
     kept = [column for column in rows.columns if column not in dropped]
     if not kept:
@@ -51,6 +51,7 @@ def new_model(
 
 def declared(model: TableModel, table: Table, names: Sequence[str] | None) -> TableModel:
     """A new model that knows the kinds of the columns of a table, and their names if they have some."""
+    model = model.for_table(table)
     model.declare(table)
     model.columns = None if names is None else list(names)
     return model

@@ -17,7 +17,8 @@ from maskevidence.core.show.shown import Shown
 from maskevidence.core.show.words import MINUS, count, typeset
 from maskevidence.core.support.checks import word_of
 from maskevidence.core.support.spread import spreads
-from maskevidence.core.tokens import columns_among
+from maskevidence.core.table import as_table
+from maskevidence.core.tokens import column_names, columns_among
 
 _ROWS, _COLUMNS = 6, 6  # shown on the page
 _MOST_STRIPS, _MOST_POINTS = 24, 80
@@ -239,7 +240,8 @@ def impute(model: object, x: object) -> Imputation:
     `masked`.
 
     Args:
-        model: a model with an `impute` method, such as every model of the Gaussian family.
+        model: a model with an `impute` method, such as every model of the Gaussian family; or a MODEL word
+            such as "auto" or "kernel-gaussian", which is fitted to the table first.
         x: shape (N, D), anything that `Tokens.from_array` reads; NaN marks a missing value. A model that was
             fitted to columns with names takes these from a data frame or a `Table`.
 
@@ -254,6 +256,11 @@ def impute(model: object, x: object) -> Imputation:
         >>> filled.values.round(6).tolist(), filled.variance.round(6).tolist()
         ([[2.0, 1.2]], [[0.0, 0.64]])
     """
+    if isinstance(model, str):
+        from maskevidence.tables.choosing.auto import fitted_to
+
+        x = x if column_names(x) is not None else as_table(x)
+        model = fitted_to(model, as_table(x))
     if not isinstance(model, HasImpute):
         raise InputError(
             f"{type(model).__name__} cannot impute: it has no method impute(x); use PPCA, FactorAnalysis or "

@@ -16,8 +16,9 @@ def impute_command(
         str,
         Argument(
             "MODEL",
-            "The folder of a saved model; or masked-net, gaussian, kernel-gaussian, ppca:8, "
-            "factor-analysis:8, bernoulli-pca:2 or vae:20, which is fitted to the table first.",
+            "auto: the table decides; or mixture-transition, kernel-gaussian, masked-net, gaussian, ppca:8, "
+            "factor-analysis:8, bernoulli-pca:2 or vae:20, fitted to the table first; or a saved model's "
+            "folder.",
         ),
     ],
     data: Annotated[
@@ -28,13 +29,13 @@ def impute_command(
     """Fill the missing values of a table, and write the table with its columns and rows in order.
 
     Every missing value is replaced by its mean given the observed values of its row, and a column NAME_sd
-    gives its standard deviation. With masked-net, a missing word or yes/no becomes the most probable one, and
-    a column NAME_p has its probability. With --draws, the missing values of a row are drawn jointly given the
-    observed ones, several times, for multiple imputation. Unused columns stay as they are.
+    gives its standard deviation. With a model of words, a missing word or yes/no becomes the most probable
+    one, and a column NAME_p has its probability. With --draws, the missing values of a row are drawn jointly
+    given the observed ones, several times, for multiple imputation. Unused columns stay as they are.
 
     Examples:
 
-        maskevidence impute factor-analysis:3 table.csv --out filled.csv
+        maskevidence impute auto table.csv --out filled.csv
         maskevidence impute kernel-gaussian table.csv --id-column name --missing "?,-999" --out filled.parquet
         maskevidence impute runs/a/model table.csv --draws 5 --out draws.csv
     """

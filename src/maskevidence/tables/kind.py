@@ -15,7 +15,9 @@ class Rows(Kind):
     name = "rows"
     nouns = "models of rows"
     models = (
+        "auto",
         "masked-net",
+        "mixture-transition",
         "gaussian",
         "kernel-gaussian",
         "ppca:8",
@@ -35,6 +37,7 @@ class Rows(Kind):
         "select": "maskevidence.tables.select:select_command",
         "impute": "maskevidence.tables.impute:impute_command",
         "cells": "maskevidence.tables.cells:cells",
+        "information": "maskevidence.tables.information.command:information_command",
     }
     folders: Mapping[str, tuple[str, str]] = {
         "selection.json": ("selection", "maskevidence.tables.selection_page:read_selection"),

@@ -53,12 +53,15 @@ class TableOptions:
     categories: Annotated[
         str | None,
         Option(
-            "For masked-net: columns that are categories; by default those of words.", "COLUMN[,COLUMN...]"
+            "For models of words: columns that are categories; by default those of words.",
+            "COLUMN[,COLUMN...]",
         ),
     ] = None
     numbers: Annotated[
         str | None,
-        Option("For masked-net: columns that are numbers, even with two values only.", "COLUMN[,COLUMN...]"),
+        Option(
+            "For models of words: columns that are numbers, even with two values only.", "COLUMN[,COLUMN...]"
+        ),
     ] = None
 
 

@@ -31,9 +31,11 @@ from maskevidence.core.table import (
 )
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
+from maskevidence.tables import by_name
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import is_network, parse_model
+from maskevidence.tables.by_name import AUTO, parse_model
 from maskevidence.tables.cell_mass import CellMass, check_cells
+from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
@@ -80,7 +82,7 @@ def prepare(
     code = own_file(model) is not None and not Path(model).is_dir()
     build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
     words = takes_words(model, saved)
-    cells = options.cells and not words  # a network scores the mass of cells anyway
+    cells = options.cells and not getattr(saved, "takes_words", False)  # these score the mass of cells anyway
     if isinstance(saved, TableModel):
         reading, notes = reading_for(saved, data, reading)
     table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
@@ -91,9 +93,12 @@ def prepare(
         ready, train = use_saved(saved, table, options.test_fraction, options.seed), table
     else:
         test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
+        train, _ = table.split(test_fraction, options.seed)
+        build, of_auto = decided(model, build, train, options.device, options.seed)
+        table = replace(table, notes=(*table.notes, *of_auto))
+        cells = options.cells and not build(len(table.columns)).for_table(table).takes_words
         ready = fit_held_out(build, table, test_fraction, options.seed, cells=cells)
         ready.model.read_with = read_with(reading)
-        train, _ = table.split(test_fraction, options.seed)
     if code:
         load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
@@ -112,7 +117,7 @@ def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
 
 def takes_words(word: str, saved: Any) -> bool:
     """Whether the model of a MODEL word, new or saved, takes columns of words as they are."""
-    return is_network(word) if saved is None else getattr(saved, "takes_words", False)
+    return by_name.takes_words(word) if saved is None else getattr(saved, "takes_words", False)
 
 
 def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowReading, list[str]]:
@@ -184,6 +189,18 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
     if build is None:
         return None, placed(saved, device)
     return lambda n_features: placed(build(n_features), device), None
+
+
+def decided(
+    word: str, build: Callable[[int], TableModel], table: Table, device: RowDevice, seed: int
+) -> tuple[Callable[[int], TableModel], tuple[str, ...]]:
+    """The builder of a MODEL word, and notes; the rows of the fit decide `auto`."""
+    if word != AUTO:
+        return build, ()
+    chosen, notes = auto_word(table, seed=seed)
+    made, _ = model_on(chosen, device)
+    assert made is not None
+    return made, notes
 
 
 def placed(model: TableModel, options: RowDevice) -> TableModel:

@@ -15,7 +15,7 @@ from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
 from maskevidence.tables.base import FORMAT, TableModel
 
-_KEPT_IN_FLOAT64 = ("mean", "shift", "scale")  # in a model of any dtype
+_KEPT_IN_FLOAT64 = ("mean", "shift", "scale", "rows")  # in a model of any dtype
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot store
 
 

@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument
 from maskevidence.command.result import Result
-from maskevidence.core.errors import InputError, MissingExtraError
-from maskevidence.tables.by_name import is_network, parse_components
+from maskevidence.core.errors import MissingExtraError
+from maskevidence.tables.by_name import parse_components, takes_words
 from maskevidence.tables.kind import rows
 from maskevidence.tables.options import SelectOptions
 
 if TYPE_CHECKING:
-    from maskevidence.core.table import Table
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.choosing.selection import Selection
-    from maskevidence.tables.options import RowReading
 
 RESULT, TABLE, PICTURE, MODEL = "selection.json", "selection.csv", "selection.png", "model"
 
@@ -52,7 +50,7 @@ def select_command(
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.choosing.choosing import candidates, select
-    from maskevidence.tables.rows import note_on_units, reading_options
+    from maskevidence.tables.rows import note_on_units, read, reading_options
     from maskevidence.tables.rows import read_with as kept_reading
 
     components = parse_components(options.components)
@@ -63,12 +61,8 @@ def select_command(
     if options.out is not None:
         folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
         folder.refuse(overwrite=options.overwrite)
-    reading = options.reading
-    networks = [is_network(word.family) for word in among]
-    words = any(networks)
-    how = {"limit": options.limit, "seed": options.seed, "words": words}
-    said = reading.table.categories or reading.table.numbers  # only masked-net takes these options
-    table = _read(data, reading, how, numbers=words and not all(networks) and not said)
+    words = any(takes_words(word.family) for word in among)
+    table = read(data, options.reading, limit=options.limit, seed=options.seed, words=words)
     selection = select(
         table,
         families,
@@ -85,21 +79,6 @@ def select_command(
     read_with = reading_options(options.reading, limit=options.limit, words=words)
     result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
     return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
-
-
-def _read(data: str, reading: "RowReading", how: dict[str, Any], *, numbers: bool) -> "Table":
-    """Read the table; if some families take only numbers, refuse all columns of words at once."""
-    from maskevidence.tables.rows import read
-
-    try:
-        table = read(data, reading, **how)
-    except InputError:
-        if not numbers:
-            raise
-    else:
-        if not (numbers and table.levels):
-            return table
-    return read(data, reading, **how | {"words": False})
 
 
 def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:

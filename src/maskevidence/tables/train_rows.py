@@ -30,7 +30,7 @@ from maskevidence.core.training.objectives import Elbo, Likelihood, MaskedObject
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import NETWORK, is_network
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network
 from maskevidence.tables.fitting import new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import RowDevice, RowTraining
@@ -59,10 +59,12 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
     build, _ = model_on(model, RowDevice(options.device, options.dtype))
     if build is None:
         raise InputError(f"{model!r} is a saved model; give one to be trained, such as ppca:8")
-    if model == "kernel-gaussian":
+    if model == AUTO:
         raise InputError(
-            "kernel-gaussian has no parameters to train by masks; score, impute and select fit it"
+            "auto is decided by a table, in cells, impute, score and check; give one model to train"
         )
+    if model in (KERNELS, COUNTS):
+        raise InputError(f"{model} has no parameters to train by masks; score, impute and select fit it")
     if is_network(model) and options.objective != RowTraining.objective:
         raise InputError(f"{NETWORK} is trained with masks of random sizes; leave --objective out")
     train, test, everything = _read(data, options, words=is_network(model))

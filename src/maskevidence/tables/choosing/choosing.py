@@ -38,10 +38,12 @@ from maskevidence.tables.by_name import (
     FAMILIES,
     LOW_RANK,
     SINGLE,
+    TAKE_WORDS,
     fit_each,
     is_network,
     parse_components,
     parse_model,
+    takes_words,
 )
 from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
@@ -54,7 +56,6 @@ from maskevidence.tables.network.columns import (
     columns_of,
     declared_columns,
 )
-from maskevidence.tables.network.masked_network import MaskedNetwork
 
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
@@ -81,9 +82,11 @@ class _Word(NamedTuple):
         assert build is not None
         return build(width)
 
-    def example(self, width: int) -> TableModel:
+    def example(self, table: Table) -> TableModel:
         """Build a small model of the family, to ask for properties that all its models share."""
-        return self.build(width) if is_network(self.family) else self._replace(k=self.k and 1).build(2)
+        width = len(table.columns)
+        small = self.build(width) if takes_words(self.family) else self._replace(k=self.k and 1).build(2)
+        return small.for_table(table)
 
 
 class _Scores(NamedTuple):
@@ -187,21 +190,9 @@ def select(
         >>> selection.choice, selection.model.n_components
         ('ppca:2', 2)
     """
-    numbers = _numbers(components)
-    folds = None if folds is None else whole_number("folds", folds)
-    seed = whole_number("seed", seed, 0)
-    if design is not None:
-        drawn = as_design(design, masks).without_tokens("select")
-        design, masks = drawn.design, drawn.masks
-    plan, notes = _plan(data, families, numbers, folds, design, MaskKey(seed, masks))
-    scores, failed, slow = _scored(plan)
-    if failed:
-        notes.append(_note_on_failures(failed))
-    if not scores:
-        raise NumericalError(f"no candidate could be fitted: {next(iter(failed.values()))}")
-    if slow:
-        notes.append(f"{slow} of the {len(plan.folds) * len(plan.words)} fits ended before they converged")
-    notes += [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
+    plan, notes = _plan(data, families, components, folds, design, masks, seed)
+    scores, noted = _fitted(plan)
+    notes += noted
     ranked, kinds = _ranked(plan, scores)
     if len(set(kinds.values())) > 1:
         of_each = ", ".join(f"{one.name} {kind_name(kinds[one.name])}" for one in ranked)
@@ -221,11 +212,30 @@ def select(
         n_observations=len(plan.scored),
         folds=len(plan.folds),
         design=None if plan.design is None else plan.design.settings(),
-        seed=seed,
+        seed=plan.key.seed,
         column_names=plan.table.columns,
         notes=tuple(notes),
         fills=_fills(plan, scores[best].models),
     )
+
+
+def ranked_candidates(
+    data: Table, families: Sequence[str], *, folds: int, design: str, seed: int
+) -> tuple[Candidate, ...]:
+    """The candidates of `select`, the best first, without a fit to all rows."""
+    plan, _ = _plan(data, families, COMPONENTS, folds, design, "own", seed)
+    return _ranked(plan, _fitted(plan)[0])[0]
+
+
+def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
+    """The candidates' scores, and notes on their fits."""
+    scores, failed, slow = _scored(plan)
+    notes = [_note_on_failures(failed)] if failed else []
+    if not scores:
+        raise NumericalError(f"no candidate could be fitted: {next(iter(failed.values()))}")
+    if slow:
+        notes.append(f"{slow} of the {len(plan.folds) * len(plan.words)} fits ended before they converged")
+    return scores, notes + [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
 
 
 def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
@@ -263,20 +273,27 @@ def _numbers(components: int | str | Sequence[int]) -> list[int]:
 def _plan(
     data: object,
     families: str | Sequence[str],
-    components: Sequence[int],
+    components: int | str | Sequence[int],
     folds: int | None,
-    design: MaskDesign | None,
-    key: MaskKey,
+    design: MaskDesign | str | None,
+    masks: Masks,
+    seed: int,
 ) -> tuple[_Plan, list[str]]:
     """Plan the selection; the notes say which rows, columns and candidates are left out."""
+    numbers, folds = _numbers(components), None if folds is None else whole_number("folds", folds)
+    key = MaskKey(whole_number("seed", seed, 0), masks)
+    if design is not None:
+        drawn = as_design(design, masks).without_tokens("select")
+        design, key = drawn.design, MaskKey(key.seed, drawn.masks)
     table = as_table(data)
-    words = candidates(families, components)
+    words = candidates(families, numbers)
     values, columns = table.values, table.columns
     given = table.take(np.flatnonzero(with_values(values)))
     values = given.values
     table = replace(given, ids=np.arange(len(values)), labels=None)
-    examples = [word.example(len(columns)) for word in words]
-    _check_measures(table, words, examples)
+    words, notes = _taking_words(table, words)
+    examples = [word.example(table) for word in words]
+    by_cells = _check_measures(table, words, examples)
     closed = all(isinstance(example, HasLogEvidence) for example in examples)
     if folds is None:
         folds = min(len(values), MANY_FOLDS if closed and len(values) < FEW_ROWS else FOLDS)
@@ -284,7 +301,7 @@ def _plan(
         raise InputError(f"folds={folds} of {len(values)} rows with a value; give 2 to {len(values)}")
     held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
     # a `Table` already has these notes
-    notes = [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
+    notes += [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
     if not all(example.keeps_units for example in examples):
         kept = varying_columns(values, held)
         if not kept.all():
@@ -295,10 +312,11 @@ def _plan(
         if not some.all():
             place = given.place(int(np.argmin(some)))
             raise InputError(f"{place} has no value in a column that varies; leave it out")
+    alone = len(words) == 1 and bool(notes)
     words, left_out = _possible(words, values.shape[1], len(values) - max(map(len, held)))
     if left_out:
         notes.append(f"left out {left_out}: components are fewer than the columns and the rows of a fit")
-    if len(words) < 2:
+    if len(words) < 2 and not (words and alone):
         raise InputError(
             f"{'one model' if words else 'no model'} to choose from for {values.shape[1]} columns that vary; "
             "give several families or numbers of components; impute and score take a single model"
@@ -306,33 +324,48 @@ def _plan(
     if design is None and not closed:
         design = EverySize(masks_per_size=2)
     table, cells = table.select(list(columns)), None
-    if any(is_network(word.family) for word in words):
+    if by_cells is not None:
         cells = tuple(declared_columns(table, table.values))
         if len({example.base_measure for example in examples}) > 1:
-            notes.append(f"every candidate is scored by the {base_measure(cells)}, as masked-net is")
+            notes.append(f"every candidate is scored by the {base_measure(cells)}, as {by_cells} is")
     named = list(table.columns) if column_names(data) is not None else None
     return _Plan(table, words, held, first_copies(given.values), design, key, named, cells), notes
 
 
-def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[TableModel]) -> None:
-    """Refuse families with different base measures, and families that cannot take words."""
-    others = [word.family for word, example in zip(words, examples, strict=True) if not example.takes_words]
-    if table.levels and others:
+def _taking_words(table: Table, words: tuple[_Word, ...]) -> tuple[tuple[_Word, ...], list[str]]:
+    """The candidates that can take the table's columns, and a note on the others."""
+    kept = tuple(word for word in words if takes_words(word.family))
+    if not table.levels or len(kept) == len(words):
+        return words, []
+    cannot = ", ".join(dict.fromkeys(word.family for word in words if word not in kept))
+    holds = f"column {next(iter(table.levels))!r} holds words"
+    if not kept:
         raise InputError(
-            f"column {next(iter(table.levels))!r} holds categories, which {others[0]} cannot take; choose "
-            "among networks alone, or leave such columns out (--drop) or encode them (--one-hot)"
+            f"{holds}, which {cannot} cannot take; {', '.join(TAKE_WORDS)} can, or leave such columns out "
+            "(--drop) or encode them (--one-hot)"
         )
+    return kept, [f"{holds}: left out {cannot}, which cannot take words"]
+
+
+def _check_measures(table: Table, words: Sequence[_Word], examples: Sequence[TableModel]) -> str | None:
+    """Refuse families with different base measures; return one that scores cells, as all others then are."""
     for example in examples:
         example.declare(table)
     measures = {example.base_measure for example in examples}
-    network = next((example for example in examples if isinstance(example, MaskedNetwork)), None)
-    if network is not None and MIXED not in measures:  # without words, numbers have the measure of cells
-        measures = measures - {DENSITY} | {network.base_measure}
+    of_cells = [
+        (word.family, example) for word, example in zip(words, examples, strict=True) if example.takes_words
+    ]
+    by_cells = None
+    if of_cells:
+        by_cells = of_cells[0][0]
+        if MIXED not in measures:  # without words, numbers have the measure of cells
+            measures = measures - {DENSITY} | {of_cells[0][1].base_measure}
     if len(measures) > 1:
         raise InputError(
             f"{' and '.join(dict.fromkeys(word.family for word in words))} cannot be compared: their numbers "
             f"are relative to {' and '.join(sorted(measures))}; choose among families of one kind"
         )
+    return by_cells
 
 
 def candidates(families: str | Sequence[str], components: Sequence[int]) -> tuple[_Word, ...]:

@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
+import maskevidence
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
 from maskevidence.core.noise import KeyedNoise, chosen, row_keys
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.gaussian.full_covariance import Gaussian
@@ -89,6 +91,12 @@ class KernelGaussian(TableModel):
 
     def arguments(self) -> dict[str, Any]:
         return {"n_features": self.n_features, "n_centres": len(self.centres)}
+
+    def for_table(self, table: Table) -> TableModel:
+        if not table.levels:
+            return self
+        like = self._like()
+        return maskevidence.models.MixedKernelGaussian(self.n_features).to(like.device, like.dtype)
 
     def fit(
         self,
@@ -177,7 +185,10 @@ class KernelGaussian(TableModel):
         self.check_width(tokens.width)
         result = self.centres.new_zeros(masked.shape)
         for part in self._kernels.parts(tokens.values, tokens.visible(masked)):
-            log_density = self._log_densities(part, tokens.values, masked, step)
+            if step is None:
+                log_density = self._log_densities(part, tokens.values, masked)
+            else:
+                log_density = self._log_masses(part, tokens.values, masked, step)
             result = result.index_put((part.rows[:, None].expand_as(part.hidden), part.hidden), log_density)
         return result
 
@@ -186,25 +197,61 @@ class KernelGaussian(TableModel):
         part: KernelPart,
         values: Float[Tensor, "B D"],
         masked: Bool[Tensor, "B D"],
-        step: Float[Tensor, " D"] | None,
     ) -> Float[Tensor, "b m"]:
-        """log p(x_j | x_R) of the masked tokens of a part, or of their cells; 0 for other hidden ones."""
+        """log p(x_j | x_R) of the masked tokens of a part; 0 for other hidden ones."""
         h = self.bandwidth
         a, log_kernels = torch.sqrt(1 - h.square()), part.log_kernels(h)[:, None, :]
         wanted = masked[part.rows].gather(1, part.hidden)
         x = self._kernels.centred(values[part.rows], masked[part.rows]).gather(1, part.hidden)
         residual, variance = torch.where(wanted, x - part.shift, 0.0)[:, :, None], h.square() * part.within
-        if step is None:
-            scale = torch.rsqrt(2 * variance)[:, :, None]
-            white = torch.addcmul(residual * scale, part.moves, -a * scale)
-            joint = torch.addcmul(log_kernels, white, white, value=-1)  # without what all kernels share
-            shared = normal_log_density(torch.zeros_like(variance), variance)
-        else:
-            wide = (residual - a * part.moves, variance[:, :, None].expand_as(part.moves))
-            joint = log_kernels + normal_log_cell(*wide, step[part.hidden][:, :, None])
-            shared = torch.zeros_like(variance)
+        scale = torch.rsqrt(2 * variance)[:, :, None]
+        white = torch.addcmul(residual * scale, part.moves, -a * scale)
+        joint = torch.addcmul(log_kernels, white, white, value=-1)  # without what all kernels share
+        shared = normal_log_density(torch.zeros_like(variance), variance)
         log_density = torch.logsumexp(joint, 2) - torch.logsumexp(log_kernels, 2) + shared
         return torch.where(wanted, log_density, 0.0)
+
+    def _log_masses(
+        self,
+        part: KernelPart,
+        values: Float[Tensor, "B D"],
+        masked: Bool[Tensor, "B D"],
+        step: Float[Tensor, " D"],
+    ) -> Float[Tensor, "b m"]:
+        """The log mass of the masked tokens' cells over the step; 0 for other hidden tokens."""
+        h, log_kernels = self.bandwidth, part.log_kernels(self.bandwidth)
+        row, place = torch.nonzero(masked[part.rows].gather(1, part.hidden), as_tuple=True)
+        column = part.hidden[row, place]
+        x = self._kernels.centred(values[part.rows], masked[part.rows])[row, column]
+        residual = (x - part.shift[row, place])[:, None] - torch.sqrt(1 - h.square()) * part.moves[row, place]
+        variance = (h.square() * part.within)[row, place][:, None].expand_as(residual)
+        joint = log_kernels[row] + normal_log_cell(residual, variance, step[column][:, None])
+        log_mass = torch.logsumexp(joint, 1) - torch.logsumexp(log_kernels, 1)[row]
+        return torch.zeros_like(part.shift).index_put((row, place), log_mass)
+
+    def answers(
+        self,
+        values: Float[Tensor, "B D"],
+        visible: Bool[Tensor, "B D"],
+        wanted: Bool[Tensor, "B D"] | None = None,
+        step: Float[Tensor, " D"] | None = None,
+        own: Int64[Tensor, " B"] | None = None,
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        """The conditional mean of every hidden token, and the log mass of the wanted ones' cells, else 0.
+
+        Args:
+            own: a kernel of each row that is left out.
+        """
+        mean, log_mass = values.to(self.centres), self.centres.new_zeros(values.shape)
+        for part in self._kernels.parts(values, visible):
+            log_kernels, cells = part.log_kernels(self.bandwidth), (part.rows[:, None], part.hidden)
+            if own is not None:
+                log_kernels[torch.arange(len(part.rows)), own[part.rows]] = -torch.inf
+            expected = part.expected(torch.softmax(log_kernels, 1), self.bandwidth)
+            mean = mean.index_put(cells, self.gaussian.mean[part.hidden].to(mean) + expected)
+            if wanted is not None and step is not None:
+                log_mass = log_mass.index_put(cells, self._log_masses(part, values, wanted, step))
+        return mean, log_mass
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context), nats per observation, shape (B,)."""

@@ -236,13 +236,13 @@ class ColumnHeads(nn.Module):
         for k in (*self.yes_no, *self.category):
             values = torch.tensor(self.columns[k].values, dtype=torch.float64, device=outputs.device)
             weights = self.log_probabilities(outputs, k).exp().double()[:, : len(values)]
-            drawn[:, k] = values[_pick(weights, uniform[:, k, 0].double())]
+            drawn[:, k] = values[picked(weights, uniform[:, k, 0].double())]
         if self.number:
             u, pick = uniform[:, self.number].double().unbind(2)
             logits, centre, log_scale = self._parts(outputs)[2].double().unbind(3)
             share = self._parts(outputs)[3].double().exp()
             weights = torch.cat([share[:, :, :1] * torch.softmax(logits, 2), share[:, :, 1:]], 2)
-            index = _pick(weights, pick)[:, :, None]
+            index = picked(weights, pick)[:, :, None]
             of_mixture = index.clamp(max=N_LOGISTICS - 1)
             centre, log_scale = (part.gather(2, of_mixture)[:, :, 0] for part in (centre, log_scale))
             u = centre + log_scale.exp() * torch.logit(u.clamp(_SMALLEST, 1 - _SMALLEST))
@@ -404,7 +404,7 @@ def _log_1_minus_exp(log_t: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return torch.where(log_t < _TINY, log_t, torch.log(-torch.expm1(-torch.exp(log_t.clamp(min=_TINY)))))
 
 
-def _pick(weights: Float64[Tensor, "*B V"], uniform: Float64[Tensor, "*B"]) -> Tensor:
+def picked(weights: Float64[Tensor, "*B V"], uniform: Float64[Tensor, "*B"]) -> Tensor:
     """Sample an index for each row with probability proportional to its weights."""
     sums = weights.cumsum(-1)
     below = (sums < uniform[..., None] * sums[..., -1:]).sum(-1)

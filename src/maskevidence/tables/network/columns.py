@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import CELLS, MASS
 from maskevidence.core.support.spread import spreads
-from maskevidence.core.tokens import called, column_names
+from maskevidence.core.tokens import Tokens, called, column_names
 
 ColumnKind = Literal["yes/no", "category", "number"]
 MIXED = f"{CELLS}, mass of each category"
@@ -234,6 +234,34 @@ def note_on_unseen(
         f"{f' ({listed})' if listed else ''}, all of which together have the probability "
         f"{column.unseen:.2g}{check}"
     ]
+
+
+def notes_on_unseen(model: Any, columns: Sequence[Column], tokens: Tokens, data: object = None) -> list[str]:
+    """A note for each column with categories that a model of rows has not seen in training.
+
+    Args:
+        data: the rows as they were given, which may name the words.
+    """
+    notes = []
+    given = None if not model.levels or column_names(data) is None else model.table(data)
+    for k, column in enumerate(columns):
+        if column.kind != "category":
+            continue
+        codes = tokens.values[tokens.maskable[:, k], k].double().cpu().numpy()
+        words = None if model.columns is None else model.levels.get(model.columns[k])
+        if words is not None:
+            others = sorted(given.words(model.columns[k]) - set(words)) if given is not None else []
+            words = [*words, ", ".join(others)]
+        notes += note_on_unseen(called(model.columns, k), column, codes, words)
+    return notes
+
+
+def third_value(no: float, yes: float) -> str:
+    """Why a yes/no cell is refused that holds neither value."""
+    return (
+        f"the model was fitted to {no:g} and {yes:g} alone: fit it to rows with all values, or call the "
+        "column a number"
+    )
 
 
 def _number(

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.design import BoolMatrix, Integers, MaskKey, Plan, Positions
-from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import Conditionals
 from maskevidence.core.noise import KeyedNoise, row_keys
@@ -21,7 +20,7 @@ from maskevidence.core.support.folds import first_copies, held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
 from maskevidence.core.support.threads import seeded
 from maskevidence.core.table import as_table
-from maskevidence.core.tokens import Tokens, called, column_names
+from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
 from maskevidence.core.training.objectives import MaskedObjective, Objective
@@ -35,11 +34,11 @@ from maskevidence.tables.network.columns import (
     columns_from,
     columns_of,
     declared_columns,
-    note_on_unseen,
+    notes_on_unseen,
+    third_value,
 )
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 
-_ORDERS = 16  # for `score_samples`, as in the evaluation of EoNADE
 _ROWS = 8_192  # rows per call
 _STEPS = 4_000
 _BATCHES = (32, 128)  # rows per step, with two masks each
@@ -189,12 +188,7 @@ class MaskedNetwork(TableModel):
         found = self.cells.third_value(tokens.values.double(), read)
         if found is None:
             return None
-        no, yes = self.cells.columns[found[1]].values
-        return (
-            *found,
-            f"the model was fitted to {no:g} and {yes:g} alone: fit it to rows with all values, or call the "
-            "column a number",
-        )
+        return (*found, third_value(*self.cells.columns[found[1]].values))
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """Notes if the model was fitted to these rows, or columns have unseen categories."""
@@ -202,16 +196,7 @@ class MaskedNetwork(TableModel):
 
     def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
         """A note for each column with categories unseen in training."""
-        notes = []
-        given = None if not self.levels or column_names(data) is None else self.table(data)
-        for k in self.cells.category:
-            codes = tokens.values[tokens.maskable[:, k], k].double().cpu().numpy()
-            words = None if self.columns is None else self.levels.get(self.columns[k])
-            if words is not None and self.columns is not None:
-                others = sorted(given.words(self.columns[k]) - set(words)) if given is not None else []
-                words = [*words, ", ".join(others)]
-            notes += note_on_unseen(called(self.columns, k), self.cells.columns[k], codes, words)
-        return notes
+        return notes_on_unseen(self, self.cells.columns, tokens, data)
 
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
         """All values of a column, shape (V,), an unseen category last; None for a number."""
@@ -255,12 +240,7 @@ class MaskedNetwork(TableModel):
         """The importance bound over 16 random orders, a lower bound of each row's log evidence, nats, shape
         (N,).
         """
-        design, tokens = Orderings(_ORDERS, bound="importance"), self.tokens(x)
-        parts = [
-            estimate_evidence(self, tokens[rows], design, seed=self.seed).per_observation
-            for rows in torch.split(torch.argsort(tokens.ids), _ROWS)
-        ]
-        return np.concatenate(parts)
+        return self._bound_by_orders(x, self.seed)
 
     # Training
 

@@ -192,7 +192,7 @@ class CellJudge:
             go = (seen.max(1) > _STOP) & (hidden[active].sum(1) < most[active])
             active, worst = active[go], worst[go]
             hidden[active, worst] = True
-            suspicion[active] = wrong[active] - self._alone(rows[active], hidden[active])
+            suspicion[active] = wrong[active] - self._alone(rows[active], hidden[active], active)
         suspicion, clues = self._judged_again(rows, wrong, hidden, suspicion)
         unknown = np.where(outside, self.facts.unknown, np.nan)
         row, column = np.nonzero(outside)
@@ -206,7 +206,7 @@ class CellJudge:
         place = np.arange(len(row))
         others = hidden[row]
         others[place, column] = False
-        again = wrong[row] - self._alone(rows[row], others)
+        again = wrong[row] - self._alone(rows[row], others, row)
         share = _beside_others(np.where(others, np.nan, again))
         final = suspicion.copy()
         final[hidden] = -np.inf
@@ -238,8 +238,12 @@ class CellJudge:
             answers[row[part]] = answer
         return np.where(masks, answers, np.nan)
 
-    def _alone(self, rows: Rows, hidden: Cells) -> Rows:
-        """log p of each cell that is not hidden, given the others that are not; NaN elsewhere."""
+    def _alone(self, rows: Rows, hidden: Cells, places: Ints | None = None) -> Rows:
+        """log p of each cell that is not hidden, given the others that are not; NaN elsewhere.
+
+        Args:
+            places: of the rows in the search, which are the ids of the tokens.
+        """
         seen, answers = ~np.isnan(rows), np.full(rows.shape, np.nan)
         column, row = np.nonzero((seen & ~hidden).T)  # rows with equal masks are neighbours
 
@@ -248,17 +252,22 @@ class CellJudge:
             masked[np.arange(len(masked)), column[part]] = True
             return masked
 
-        for part, answer in self._ask(rows, row, hidden.sum(1)[row] + 1, masks):
+        for part, answer in self._ask(rows, row, hidden.sum(1)[row] + 1, masks, places):
             answers[row[part], column[part]] = answer[np.arange(len(answer)), column[part]]
         return answers
 
     def _ask(
-        self, rows: Rows, row: Ints, n_hidden: Ints, masks: Callable[[RowIndex], Cells]
+        self,
+        rows: Rows,
+        row: Ints,
+        n_hidden: Ints,
+        masks: Callable[[RowIndex], Cells],
+        places: Ints | None = None,
     ) -> Iterator[tuple[RowIndex, Rows]]:
         """The model's answers for masks of some rows, call by call."""
         if not len(row):
             return
-        tokens = to_device_of(self.asker.model, Tokens.from_array(rows, empty_rows=True))
+        tokens = to_device_of(self.asker.model, Tokens.from_array(rows, places, empty_rows=True))
         contexts = MaskedRows(tokens, row, n_hidden, lambda part: torch.from_numpy(masks(part)))
         for answer in self.asker.conditionals(contexts):
             yield answer.part, answer.log_probs.double().cpu().numpy()

@@ -20,8 +20,11 @@ from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model
+from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
+from maskevidence.tables.counts.mixture_transition import MixtureTransition
+from maskevidence.tables.counts.word_judge import WordJudge, judge_of
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
@@ -79,8 +82,8 @@ def wrong_cells(
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
-            such as "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold, and
-            judges that fold and a part of the table; without trusted rows, to all rows but a fold.
+            such as "auto", "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold,
+            and judges that fold and a part of the table; without trusted rows, to all rows but a fold.
         table: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Holes are never
             called wrong.
         rate: the share of the calls that may be false on average, in (0, 1).
@@ -109,15 +112,25 @@ def wrong_cells(
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
     seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
+    notes = list[str]()
+    if model == AUTO:
+        model, of_auto = auto_word(as_table(table if trusted is None else trusted), seed=seed)
+        notes += of_auto
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        given, coded, sittings, notes = _by_model(fitted, table, trusted, batch_size)
+        given, coded, sittings, noted = _by_model(fitted, table, trusted, batch_size)
     else:
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
-        given, coded, sittings, notes = _by_word(build, rows, known, (folds, seed), batch_size)
+        given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
+    notes += noted
     places = np.argsort(np.concatenate([each.places for each in sittings]))
     judged = _joined([each.judge.search(coded.values[each.places]) for each in sittings]).take(places)
-    p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
+    (first, *_) = sittings
+    if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+        p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
+        judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
+    else:
+        p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
     n_trusted = sum(len(each.clean) for each in sittings)
     if trusted is None:
         notes.append(
@@ -131,6 +144,15 @@ def wrong_cells(
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
     return _as_given(replace(found, cells=_described(found, coded, sittings, judged, seed)), table)
+
+
+def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
+    """The number of the call of each called cell, each alone, the most suspicious first; 0 for others."""
+    calls = np.zeros(called.shape, dtype=np.int64)
+    row, column = np.nonzero(called)
+    order = np.argsort(-suspicion[row, column], kind="stable")
+    calls[row[order], column[order]] = 1 + np.arange(len(order))
+    return calls
 
 
 def _as_given(found: WrongCells, table: object) -> WrongCells:
@@ -239,17 +261,23 @@ def _by_word(
             f"the trusted rows have the columns {', '.join(base.columns)}, the table has "
             f"{', '.join(table.columns)}; give rows with the same columns, or drop the others"
         )
-    example = build(len(base.columns))
+    example = build(len(base.columns)).for_table(base)
     if base.levels and not example.takes_words:
         raise InputError(
             f"column {next(iter(base.levels))!r} holds words, which {type(example).__name__} cannot take; "
-            "give masked-net, or leave such columns out"
+            f"give {AUTO}, {' or '.join(TAKE_WORDS)}, or leave such columns out"
         )
     if len(base) < folds:
         raise InputError(
             f"{count(len(base), 'row' if trusted is None else 'trusted row')} for {folds} folds; give more "
             "rows, or fewer folds"
         )
+    if trusted is None and isinstance(example, MixtureTransition):
+        model = declared(build(len(base.columns)), base, base.columns)
+        model.fit(base.values[with_values(base.values)])
+        facts = facts_of(model, base.values, [base.columns.index(name) for name in base.levels])
+        judge_of_words = judge_of(model, facts, base.values, batch_size)
+        return table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], []
     parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
     if not example.keeps_units:

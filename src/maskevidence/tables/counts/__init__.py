@@ -1,0 +1,1 @@
+"""A model of rows by counts, for columns of words."""

@@ -1,0 +1,233 @@
+"""Which words are wrong: their suspicion by counts without their row, and how many of them are right."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64, Int64
+from torch import Tensor
+
+from maskevidence.core.model import Conditionals
+from maskevidence.core.tokens import Tokens
+from maskevidence.tables.counts.counted import ALL, Own
+from maskevidence.tables.counts.mixture_transition import MixtureTransition
+from maskevidence.tables.counts.spelling import Near, log_any, neighbours, rough_shape
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Facts, Judged
+
+Rows = Float64[np.ndarray, "N D"]
+Ints = Int64[np.ndarray, " n"]
+
+_RARE = 3  # cells with a word that may be wrong everywhere
+_ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if one is
+_LEAST = 1.0  # nats; less suspicious cells are not called
+_BEFORE = 1.0  # cells
+_NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
+_DISTRIBUTIONS = 3  # of a wrong word
+_FLOOR = 1e-3  # the least share of wrong cells
+
+
+class LeftOut:
+    """A `MixtureTransition` that judges each row by the counts without it; ids are places of rows."""
+
+    def __init__(self, model: MixtureTransition, own: Own | None) -> None:
+        self.model, self.own = model, own
+        self.conditionals: Conditionals = model.conditionals
+        self.base_measure = model.base_measure
+        self.values_of = model.values_of
+        self.draw_missing = model.draw_missing
+
+    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p(x_j | x_visible), an unseen word by its own string."""
+        own = None if self.own is None else self.own.take(tokens.ids.cpu().numpy())
+        return self.model.log_given(tokens, masked, own, spelled=True)
+
+
+class _Spelling(NamedTuple):
+    """How the words of a column are written."""
+
+    near: Near
+    log_any: Float64[np.ndarray, " V"]
+    log_rare_shape: Float64[np.ndarray, " V"]  # log of 1 / (shapes × share of the other words' cells)
+    counts: Int64[np.ndarray, " V"]
+
+
+class WordJudge(CellJudge):
+    """Judges the rows that a `MixtureTransition` was fitted to, each by the counts without it.
+
+    q, the distribution of a wrong cell, is for a known word half that of another row's value and half equal
+    for all; for an unseen word it is the mean of three distributions over strings: a word that the row
+    expects, mistyped; any signs; a string of the column in another format. A word of at most three cells may
+    also be wrong in all of them, and is judged as unseen.
+
+    Args:
+        model: fitted.
+        facts: of its columns.
+        own: the training row of each row that is searched; None for other rows.
+        batch_size: rows in a call of the model.
+    """
+
+    def __init__(
+        self, model: MixtureTransition, facts: Facts, own: Own | None, batch_size: int | None = None
+    ) -> None:
+        self.left_out, self.counted = LeftOut(model, own), model.counted
+        super().__init__(self.left_out, facts, batch_size)
+        self.model = model
+        self.words = [self._spelling(j) for j in range(model.n_features)]
+
+    def _spelling(self, j: int) -> _Spelling | None:
+        """How the words of a column are written; None for numbers and yes/no."""
+        words = self.counted.words[j]
+        if words is None:
+            return None
+        counts = self.counted.n_each[j]
+        shapes, which = np.unique([rough_shape(word) for word in words], return_inverse=True)
+        others = np.bincount(which, counts)[which] - counts
+        share = (others + 0.5) / (counts.sum() - counts + 0.5 * (len(shapes) + 1))
+        rare = -np.log(share) - np.log(len(shapes) + 1)
+        return _Spelling(neighbours(words, counts), log_any(words), rare, counts)
+
+    def log_wrong(self, rows: Rows) -> Rows:
+        """log q of each cell, nats."""
+        seen, visible = ~np.isnan(rows), np.zeros(rows.shape, dtype=bool)
+        places = np.arange(len(rows))
+        marginal = self._masked(rows, seen)
+        given = self._alone(rows, visible, places)
+        wrong, own = np.full(rows.shape, np.nan), self.left_out.own
+        for j, spelling in enumerate(self.words):
+            there = np.flatnonzero(seen[:, j])
+            if spelling is None:
+                wrong[there, j] = np.logaddexp(
+                    marginal[there, j], self.counted.log_wide(j, rows[there, j])
+                ) - np.log(2)
+                continue
+            place = np.searchsorted(self.counted.listed[j], rows[there, j])
+            known = np.logaddexp(marginal[there, j], -np.log(len(spelling.counts))) - np.log(2)
+            n = spelling.counts[place] - (0 if own is None else own.copies[there])
+            rare = n <= _RARE - 1
+            strange = self._log_strange(j, rows, there[rare], place[rare])
+            whole = self._without_word(rows, there[rare], j) if own is not None else given[there[rare], j]
+            everywhere = given[there[rare], j] + _ALL_WRONG + strange + np.log(0.5) - whole
+            by_chance = given[there[rare], j] < whole + np.log(2)  # no other row makes the word likelier
+            unseen = (n[rare] <= 0) | by_chance
+            known[rare] = np.where(unseen, np.log(0.5) + strange, np.logaddexp(known[rare], everywhere))
+            wrong[there, j] = known
+        return wrong
+
+    def _masked(self, rows: Rows, masks: Bool[np.ndarray, "N D"]) -> Rows:
+        """log p of all cells of a row without any other."""
+        tokens = Tokens.from_array(rows, empty_rows=True)
+        with torch.no_grad():
+            return self.left_out.log_conditionals(tokens, torch.from_numpy(masks)).cpu().double().numpy()
+
+    def _log_strange(self, j: int, rows: Rows, row: Ints, place: Ints) -> Float64[np.ndarray, " n"]:
+        """log q of words as if they were unseen."""
+        spelling = self.words[j]
+        assert spelling is not None
+        typed = np.full(len(row), -np.inf)
+        near, which = self._near(j, row, place)
+        np.logaddexp.at(typed, which, self._log_meant(j, rows, row[which], near.meant) + near.log_typed)
+        new = self.counted.log_spelled(j)[place]
+        shaped = new + np.maximum(spelling.log_rare_shape[place], -30.0)
+        three = np.logaddexp(np.logaddexp(typed, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
+        return np.maximum(three, new - 3.0)
+
+    def _near(self, j: int, row: Ints, place: Ints) -> tuple[Near, Ints]:
+        """The pairs of some cells' words with common ones, and the cell of each pair."""
+        spelling = self.words[j]
+        assert spelling is not None
+        near = spelling.near
+        start = np.searchsorted(near.word, place)
+        n = np.searchsorted(near.word, place, "right") - start
+        which = np.repeat(np.arange(len(row)), n)
+        pair = np.arange(len(which)) - np.repeat(np.cumsum(n) - n, n) + start[which]
+        return Near(near.word[pair], near.meant[pair], near.log_typed[pair], near.n_words), which
+
+    def _log_meant(self, j: int, rows: Rows, row: Ints, meant: Ints) -> Float64[np.ndarray, " n"]:
+        """log p of other words in some cells, given the rest of their rows."""
+        if not len(row):
+            return np.zeros(0)
+        other = rows[row].copy()
+        other[:, j] = self.counted.listed[j][meant]
+        return self._one_column(other, j, row)
+
+    def _one_column(self, rows: Rows, j: int, places: Ints) -> Float64[np.ndarray, " n"]:
+        """log p of a column's cells given the rest of their rows."""
+        tokens = Tokens.from_array(rows, places, empty_rows=True)
+        masks = torch.zeros_like(tokens.maskable)
+        masks[:, j] = True
+        with torch.no_grad():
+            return self.left_out.log_conditionals(tokens, masks)[:, j].cpu().double().numpy()
+
+    def _without_word(self, rows: Rows, row: Ints, j: int) -> Float64[np.ndarray, " n"]:
+        """log p of words by the counts without all rows that have them."""
+        own = self.left_out.own
+        assert own is not None
+        if not len(row):
+            return np.zeros(0)
+        self.left_out.own = Own(own.cells, np.full_like(own.copies, ALL))
+        answer = self._one_column(rows[row], j, row)
+        self.left_out.own = own
+        return answer
+
+    def called(self, rows: Rows, judged: Judged, rate: float) -> tuple[Rows, Rows, Bool[np.ndarray, "N D"]]:
+        """The share of right cells among those of their column that are as suspicious, and what is called.
+
+        A right cell that no other row supports is suspicious. How many there are is not known, but how many
+        become so suspicious when one, or two, of the rows that support them are taken away is: with M₂ and M₃
+        of them, about M₂² / M₃ right cells of a column have no support (Good and Turing's reasoning, a
+        geometric progression in the number of rows). Of M₁ cells, a share (M₂ + 1)² / ((M₃ + 1) M₁) is right.
+
+        Returns:
+            The share, shape (N, D), NaN for holes; the suspicion plus the log odds of this share; the calls.
+        """
+        own, hidden = self.left_out.own, judged.hidden
+        assert own is not None
+        with np.errstate(invalid="ignore"):
+            levels = [judged.suspicion]
+            for more in (1, 2):
+                self.left_out.own = Own(own.cells, own.copies + more)
+                wrong = self.log_wrong(rows)
+                alone = wrong - self._alone(rows, hidden, np.arange(len(rows)))
+                again, _ = self._judged_again(rows, wrong, hidden, alone)
+                levels.append(np.fmax(levels[-1], again))
+        self.left_out.own = own
+        share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
+        for j, spelling in enumerate(self.words):
+            there = np.flatnonzero(~np.isnan(judged.suspicion[:, j]))
+            if spelling is None or not len(there):
+                continue
+            share[there, j] = _right_share(*(each[there, j] for each in levels))
+            once = spelling.counts == 1
+            if once.sum() > _NEAR_UNIQUE * spelling.counts.sum():
+                place = np.searchsorted(self.counted.listed[j], rows[there, j])
+                share[there[once[place]], j] = 1.0
+        suspicion = (
+            judged.suspicion + np.log(np.maximum(1 - share, _FLOOR)) - np.log(np.maximum(share, _FLOOR))
+        )
+        return share, suspicion, share <= rate
+
+
+def _right_share(
+    first: Float64[np.ndarray, " n"], second: Float64[np.ndarray, " n"], third: Float64[np.ndarray, " n"]
+) -> Float64[np.ndarray, " n"]:
+    """The least estimated share of right cells at the suspicion of each cell or a lower one."""
+
+    def above(values: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        return len(values) - np.searchsorted(np.sort(values), first)
+
+    n_first, n_second = above(first), above(second)
+    gone_one, gone_two = n_second - n_first, above(third) - n_second
+    right = (gone_one + _BEFORE) * np.maximum((gone_one + _BEFORE) / (gone_two + _BEFORE), 1.0)
+    share = np.where(first >= _LEAST, np.minimum(right / n_first, 1.0), 1.0)
+    order = np.argsort(first, kind="stable")
+    best = np.empty_like(share)
+    best[order] = np.minimum.accumulate(share[order])
+    return best
+
+
+def judge_of(model: Any, facts: Facts, rows: Rows, batch_size: int | None) -> WordJudge:
+    """The judge of the rows that a model was fitted to, without those that have no value."""
+    there = ~np.isnan(rows).all(axis=1)
+    cells, copies = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=np.int64)
+    cells[there], copies[there] = model.counted.rows, model.counted.copies
+    return WordJudge(model, facts, Own(cells, copies), batch_size)

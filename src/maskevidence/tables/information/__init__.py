@@ -1,0 +1,1 @@
+"""What one group of columns tells about another."""

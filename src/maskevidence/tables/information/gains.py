@@ -1,0 +1,258 @@
+"""Log-probabilities of some columns given some others, row by row; the columns that are neither are hidden.
+
+A cell that is hidden and not asked for has the role "absent" of `Tokens`, as a missing value has. A Gaussian,
+PPCA or factor analysis integrates over it in closed form, `BernoulliPCA` and a VAE by their nodes or samples,
+and a masked network has learned to answer without it, since a random half of its training hides it.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
+from maskevidence.core.model import HasLogEvidence, HasRefine, as_tokens, check_conditionals
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.progress import progress
+from maskevidence.core.support.spread import varies, with_values
+from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.tokens import Tokens
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.fitting import declared
+from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.network.masked_network import MaskedNetwork
+
+FOLDS = 5
+REPLICATES, _MASKS = 8, 4  # independent sets of masks for groups of more than six columns, and masks in each
+_ENUMERATED = 6  # most columns whose masks are enumerated
+_FILLS = 5  # draws of the missing cells of a row
+_FEWEST = 20  # rows of a fold
+
+Rows = Float64[np.ndarray, "N D"]
+Columns = Bool[np.ndarray, " D"]
+
+
+class Term(NamedTuple):
+    """weight × E log p(asked | visible): jointly, each column alone, or each given the rest of the asked."""
+
+    weight: float
+    asked: Columns
+    visible: Columns
+    how: Literal["joint", "alone", "given the rest"] = "joint"
+
+    def log_probs(self, model: Any, tokens: Tokens, seed: int) -> Float64[np.ndarray, "R N"]:
+        """Nats of each row, by R independent sets of masks; R is 1 if no masks are drawn."""
+        asked, visible = torch.from_numpy(self.asked), torch.from_numpy(self.visible)
+        present, n = tokens.maskable, int(self.asked.sum())
+        roles = replace(tokens, maskable=present & asked.to(present), context=present & visible.to(present))
+        if self.how == "joint" and n > 1 and isinstance(model, HasLogEvidence):
+            with torch.no_grad():
+                return model.log_evidence(roles).double().cpu().numpy()[None]
+        ask = partial(estimate_evidence, model, roles, refine=False, check=False)
+        if n == 1 or self.how == "alone":
+            return ask(FixedRate(1.0, 1)).per_observation[None]
+        if self.how == "given the rest" or n <= _ENUMERATED:
+            design = LeaveOneOut() if self.how == "given the rest" else Exhaustive()
+            return ask(design).per_observation[None]
+        of_sets = [
+            ask(RandomSize(_MASKS, 1), seed=REPLICATES * seed + r).per_observation for r in range(REPLICATES)
+        ]
+        return np.stack(of_sets)
+
+
+class Gains(NamedTuple):
+    """The terms of a sum for n rows."""
+
+    rows: Int64[np.ndarray, " n"]  # places of the rows, which repeat where missing cells were drawn
+    terms: Float64[np.ndarray, "T R n"]  # without their weights
+
+    def sums(self, weights: Sequence[float]) -> Float64[np.ndarray, "R n"]:
+        """The weighted sum of the terms."""
+        return np.tensordot(np.asarray(weights), self.terms, axes=1)
+
+
+def gains(model: Any, values: Rows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int) -> Gains:
+    """The terms of some rows; missing cells of the columns in question are drawn five times by the model.
+
+    Rows without any cell in these columns are left out.
+    """
+    some = values[rows]
+    union = np.logical_or.reduce([term.asked | term.visible for term in terms])
+    holes = np.isnan(some[:, union])
+    whole, torn = np.flatnonzero(~holes.any(1)), np.flatnonzero(holes.any(1) & ~holes.all(1))
+    parts, places = [some[whole]], [whole]
+    if len(torn) and isinstance(model, HasDrawMissing):
+        parts += list(model.draw_missing(some[torn], _FILLS, seed))
+        places += [torn] * _FILLS
+    place = np.concatenate(places)
+    table = np.where(union, np.concatenate(parts), np.nan)
+    if not len(place):
+        return Gains(rows[place], np.zeros((len(terms), 1, 0)))
+    tokens = as_tokens(model, Tokens.from_array(table, empty_rows=True))
+    answers = [term.log_probs(model, tokens, seed) for term in terms]
+    n_sets = max(map(len, answers))
+    return Gains(rows[place], np.stack([np.broadcast_to(each, (n_sets, len(place))) for each in answers]))
+
+
+class Fold(NamedTuple):
+    """A model, the rows that it has not seen, and a model of another fold, which has."""
+
+    model: Any
+    out: Int64[np.ndarray, " n"]
+    other: Any | None  # None for a model that came fitted
+    again: Callable[[Rows], Any] | None  # fits a new model in the same way to other values of the rows
+
+
+class Fitted(NamedTuple):
+    """Models of a table."""
+
+    name: str
+    table: Table  # in the columns and codes of the models
+    groups: list[list[int]]  # the places of the columns in question
+    folds: list[Fold]
+    notes: tuple[str, ...]
+    seed: int
+
+    def mask(self, group: Sequence[int]) -> Columns:
+        """A group as booleans."""
+        return np.isin(np.arange(len(self.table.columns)), np.asarray(group, dtype=np.int64))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions are one number, as in a model of one joint density."""
+        return self.folds[0].model.conditionals == "exact"
+
+
+def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int) -> Fitted:
+    """Models of the rows of a table: one that came fitted, or a word's, each fitted to all folds but one.
+
+    Args:
+        groups: the columns in question, by name or place, with `...` for all others; None for all columns,
+            each of its own.
+    """
+    folds, seed = whole_number("folds", folds, 3), whole_number("seed", seed, 0)
+    if isinstance(model, str):
+        build, saved = parse_model(model)
+        if build is not None:
+            table = as_table(data)
+            places = _groups_of(table, groups)
+            table = table.select([table.columns[j] for group in places for j in group])
+            ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
+            own = [list(range(start, end)) for start, end in ends]
+            return _by_word(model, build, table, own, (folds, seed))
+        model = saved
+    check_conditionals(model)
+    table, notes = _read(model, data), list[str]()
+    if isinstance(model, HasRefine):
+        model = copy.deepcopy(model)
+        notes.append(model.refine(as_tokens(model, table.tokens())))
+    notes.append("the model came fitted: its own error is not in the interval; a MODEL word shows it")
+    if isinstance(model, TableModel) and model.fitted_rows:
+        notes += model.notes_on(as_tokens(model, Tokens.from_array(table.values, empty_rows=True)))
+    rows = np.flatnonzero(with_values(table.values))
+    fold = Fold(model, rows, None, None)
+    return Fitted(type(model).__name__, table, _groups_of(table, groups), [fold], tuple(notes), seed)
+
+
+def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
+    """The places of groups of columns, which share none."""
+    if groups is None:
+        return [[j] for j in range(len(table.columns))]
+    places = [[] if group is ... else places_of(table, group) for group in groups]
+    others = [j for j in range(len(table.columns)) if not any(j in group for group in places)]
+    places = [others if given is ... else group for given, group in zip(groups, places, strict=True)]
+    listed = [j for group in places for j in group]
+    twice = next((j for k, j in enumerate(listed) if j in listed[:k]), None)
+    if twice is not None:
+        raise InputError(f"column {table.columns[twice]!r} is given twice; give each in one group, once")
+    return places
+
+
+def _read(model: Any, data: object) -> Table:
+    """The rows in the columns and codes of a fitted model; texts are refused."""
+    if isinstance(model, TableModel):
+        table = with_levels_of(model.table(data), model.levels)
+        model.check_width(len(table.columns))
+        return table
+    tokens = data if isinstance(data, Tokens) else None
+    if tokens is None and callable(getattr(type(model), "tokens", None)):
+        tokens = as_tokens(model, data)
+    if tokens is None:
+        return as_table(data)
+    if tokens.n_bytes is not None or tokens.values.ndim > 2:
+        raise InputError(
+            f"{type(model).__name__} does not read rows: no check finds a model of texts calibrated with "
+            "many tokens hidden (a BERT finds nats of information in shuffled pairs); give a model of rows"
+        )
+    return as_table(torch.where(tokens.maskable, tokens.values.double(), torch.nan).cpu().numpy())
+
+
+def _by_word(
+    word: str, build: Any, table: Table, groups: list[list[int]], folding: tuple[int, int]
+) -> Fitted:
+    """New models, each fitted to all rows but those of a fold."""
+    folds, seed = folding
+    table = table.take(np.flatnonzero(with_values(table.values)))
+    if len(table) < folds * _FEWEST:
+        n = folds * _FEWEST
+        raise InputError(f"{count(len(table), 'row')} for {folds} folds; give {n} or more, or fewer folds")
+    if table.levels and not build(len(table.columns)).takes_words:
+        raise InputError(
+            f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net"
+        )
+    parts = [np.sort(part) for part in folds_of(table.values, folds, np.random.default_rng(seed))]
+    for part in parts:
+        if not (other := varies(np.delete(table.values, part, axis=0))).all():
+            name = table.columns[int(np.argmin(other))]
+            raise InputError(f"column {name!r} has one value in all rows of a fit; leave it out")
+
+    def fit(rows: Int64[np.ndarray, " n"], number: int, values: Rows) -> Any:
+        model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
+        train = values[rows][with_values(values[rows])]
+        if isinstance(model, MaskedNetwork):
+            model.seed = folds * seed + number
+            return model.fit(train, seed=model.seed)
+        return model.fit(train)
+
+    made = []
+    with progress("fits", folds, parts=True) as advance:
+        for number, part in enumerate(parts):
+            again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
+            made.append(Fold(again(table.values), part, None, again))
+            advance(1)
+    made = [fold._replace(other=made[number - 1].model) for number, fold in enumerate(made)]
+    return Fitted(word, table, groups, made, table.notes, seed)
+
+
+def places_of(table: Table, group: Any) -> list[int]:
+    """The places of a group of columns, given by name or place, one or several.
+
+    Example:
+        >>> places_of(Table("t", np.ones((1, 3)), ("a", "b", "c"), np.arange(1)), ["c", 0])
+        [2, 0]
+    """
+    names = [] if group is None else [group] if isinstance(group, str | int | np.integer) else list(group)
+    places = []
+    for name in names:
+        if isinstance(name, str) and name in table.columns:
+            places.append(table.columns.index(name))
+        elif (
+            isinstance(name, int | np.integer)
+            and not isinstance(name, bool)
+            and 0 <= name < len(table.columns)
+        ):
+            places.append(int(name))
+        else:
+            raise InputError(f"there is no column {name!r}; the columns are {', '.join(table.columns)}")
+    return places

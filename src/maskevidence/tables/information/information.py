@@ -1,0 +1,238 @@
+"""Mutual information, total correlation and O-information, from differences of areas of one masked model."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.core.model import HasValuesOf
+from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains
+from maskevidence.tables.information.result import (
+    MUTUAL,
+    NOT_CAUSE,
+    Errors,
+    Information,
+    entropy,
+    errors_of,
+    share_present,
+)
+
+
+def information(
+    model: object,
+    data: object,
+    a: Any,
+    b: Any,
+    given: Any = None,
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> Information:
+    """Estimate the (conditional) mutual information of two groups of columns, by one masked model.
+
+    I(A; B | C) = E[log p(A | B, C) - log p(A | C)]: two areas of the same model under the same masks, with B
+    visible and with B hidden and not asked. A model of learned conditionals is asked for B, too, and the mean
+    of both directions taken.
+
+    A MODEL word is fitted to these columns, once to all rows but those of each fold, a network with another
+    seed each time, and every row is asked of the model that has not seen it. With K folds and values g of n
+    rows,
+
+    standard error² = s²(g) / n + τ² / K,
+
+    where τ² is the variance of the fits, seen where two of them answer for the same rows. Groups of more than
+    six columns without a closed form are asked by 8 sets of random masks, whose spread is `mask_se`.
+    The interval is Student's t around the mean. Its upper end is that of the rows that the models have seen: a
+    model that learns from n rows misses a part of a dependence, so the number is low rather than high. Its
+    lower end is lower by `zero`, if that is above 0: what the same fit finds in independent columns.
+
+    Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
+    counts as the share of its cells in the error.
+
+    Args:
+        model: a MODEL word, such as "gaussian" or "masked-net"; or a fitted model of rows, for which nothing
+            is known of the error of its fit.
+        data: shape (N, D), an array, `Table` or data frame; NaN where a value is missing.
+        a: a column or several, by name or position.
+        b: others.
+        given: C, others, or none.
+        folds: parts of the rows, 3 or more.
+        seed: of the folds, the fits, the masks and the draws.
+
+    Returns:
+        A result in nats per row (`nats`, `bits`, `interval()`, `zero`, ...).
+
+    Raises:
+        InputError: groups that share a column or are empty, unknown columns, too few rows, or texts.
+
+    Source:
+        Cover and Thomas (2006), Elements of Information Theory, chapter 2.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], 2000)
+        >>> found = me.information("gaussian", x, 0, 1)
+        >>> low, high = found.interval()
+        >>> bool(low < -np.log(1 - 0.6**2) / 2 < high), round(found.correlation, 1)
+        (True, 0.6)
+    """
+    fit = fitted(model, data, [a, b, given], folds, seed)
+    if not all(fit.groups[:2]):
+        raise InputError("a or b names no column; give one or several in each")
+    asked, other, known = map(fit.mask, fit.groups)
+    if fit.symmetric and asked.sum() > other.sum():
+        asked, other = other, asked
+    sides = [(asked, other)] if fit.symmetric else [(asked, other), (other, asked)]
+    terms = []
+    for one, rest in sides:
+        weight = 1 / len(sides)
+        terms += [Term(weight, one, rest | known), Term(-weight, one, known)]
+    return _estimated(MUTUAL, fit, terms, fit.groups[:1])
+
+
+def total_correlation(
+    model: object, data: object, columns: Any = None, given: Any = None, *, folds: int = FOLDS, seed: int = 0
+) -> Information:
+    """Estimate the total correlation of columns: E[log p(x) - Σ_j log p(x_j)], nats.
+
+    It is the area under the curve less D times the score with all columns hidden, and 0 for independent
+    columns. Arguments and errors are those of `information`.
+
+    Args:
+        columns: two or more, by name or position; by default all.
+
+    Source:
+        Watanabe (1960), Information theoretical analysis of multivariate correlation.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = np.random.default_rng(0).normal(size=(500, 3))
+        >>> low, high = me.total_correlation("gaussian", x).interval()
+        >>> low < 0 < high
+        True
+    """
+    fit = fitted(model, data, [... if columns is None else columns, given], folds, seed)
+    return _of_columns("total correlation", fit, (1, -1, 0))
+
+
+def o_information(
+    model: object, data: object, columns: Any = None, given: Any = None, *, folds: int = FOLDS, seed: int = 0
+) -> Information:
+    """Estimate the O-information of columns: total correlation less dual total correlation, nats.
+
+    Above 0, redundancy dominates (columns say the same); below 0, synergy (they tell it only together, as in
+    a parity). Arguments are those of `total_correlation`.
+
+    Source:
+        Rosas, Mediano, Gastpar, Jensen (2019), Quantifying high-order interdependencies via multivariate
+        extensions of the mutual information.
+
+    Example:
+        >>> import maskevidence as me
+        >>> z = np.random.default_rng(0).normal(size=(2000, 1))
+        >>> x = z + np.random.default_rng(1).normal(size=(2000, 3))
+        >>> me.o_information("gaussian", x).interval()[0] > 0  # three columns that repeat z
+        True
+    """
+    fit = fitted(model, data, [... if columns is None else columns, given], folds, seed)
+    return _of_columns("O-information", fit, (2, -1, -1))
+
+
+def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> Information:
+    """The sum of the joint, lonely and full conditional log-probabilities of columns, with weights."""
+    if len(fit.groups[0]) < 2:
+        raise InputError(f"{quantity} of {len(fit.groups[0])} column; give two or more")
+    asked, known = map(fit.mask, fit.groups)
+    hows = ("joint", "alone", "given the rest")
+    terms = [Term(w, asked, known, how) for w, how in zip(weights, hows, strict=True) if w]  # type: ignore[arg-type]
+    return _estimated(quantity, fit, terms, [[j] for j in fit.groups[0]])
+
+
+def _estimated(
+    quantity: str, fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]
+) -> Information:
+    """The mean of a sum of terms over all rows, with its errors; blocks are shuffled for the zero."""
+    values, weights = fit.table.values, [term.weight for term in terms]
+    sums, shares, seen, first = [], [], [], []
+    *asked, given = fit.groups
+    pairs = [*(asked if len(asked) > 1 else asked * 2), given]
+    for fold in fit.folds:
+        got = gains(fold.model, values, fold.out, terms, fit.seed)
+        if not len(got.rows):
+            continue
+        sums.append(got.sums(weights))
+        shares.append(share_present(~np.isnan(values), pairs, got.rows))
+        first.append(got.terms[0].mean(0))
+        if fold.other is not None:
+            seen.append(gains(fold.other, values, fold.out, terms, fit.seed).sums(weights))
+    if not sums or sum(shares) < 2:
+        raise InputError("fewer than two rows have values in each group of columns; give more rows")
+    errors = errors_of(sums, seen, shares)
+    nats = float(np.concatenate(sums, axis=1).mean())
+    if not math.isfinite(nats):
+        raise NumericalError(f"the {quantity} is {nats}: the model gives a row the probability 0")
+    zero = None if fit.folds[0].again is None else _zero(fit, terms, blocks)
+    discrete = [len(each) == 1 and _is_discrete(fit, each[0]) for each in asked]
+    of_each: list[float] = [
+        entropy(values[:, each[0]]) if yes else math.nan for each, yes in zip(asked, discrete, strict=True)
+    ]
+    mutual = quantity == MUTUAL and not given
+    bound = None
+    if mutual and discrete[0]:
+        bound = float(np.concatenate(first).mean()) + of_each[0]
+    return Information(
+        quantity=quantity,
+        nats=nats,
+        errors=errors,
+        seen=float(np.concatenate(seen, axis=1).mean()) if seen else None,
+        zero=None if zero is None else zero[0],
+        zero_se=None if zero is None else zero[1],
+        lower_bound=bound,
+        symmetric_uncertainty=2 * nats / sum(of_each) if mutual and all(discrete) and any(of_each) else None,
+        groups=tuple(tuple(fit.table.columns[j] for j in group) for group in fit.groups),
+        n_rows=len(np.unique(np.concatenate([fold.out for fold in fit.folds]))),
+        model=fit.name,
+        notes=(*fit.notes, *_notes(errors, nats, zero, bound)),
+    )
+
+
+def _is_discrete(fit: Fitted, column: int) -> bool:
+    """Whether the model gives probabilities to the values of a column."""
+    model = fit.folds[0].model
+    return isinstance(model, HasValuesOf) and model.values_of(column) is not None
+
+
+def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float] | None:
+    """What a fit to rows with independent blocks of columns gives in the first fold, and its error."""
+    fold, values, rng = fit.folds[0], fit.table.values.copy(), np.random.default_rng(fit.seed)
+    given = fit.groups[-1]
+    assert fold.again is not None
+    for block in blocks:
+        drawn = fit.table.values[rng.permutation(len(values))]
+        if len(given):
+            if not isinstance(fold.model, HasDrawMissing):
+                return None
+            blank = np.full_like(values, np.nan)
+            blank[:, given] = fit.table.values[:, given]
+            (drawn,) = fold.model.draw_missing(blank, 1, int(rng.integers(2**31)))
+        values[:, block] = np.where(np.isnan(values[:, block]), np.nan, drawn[:, block])
+    weights = [term.weight for term in terms]
+    got = gains(fold.again(values), values, fold.out, terms, fit.seed).sums(weights).mean(0)
+    return float(got.mean()), float(got.std(ddof=1)) / len(got) ** 0.5
+
+
+def _notes(errors: Errors, nats: float, zero: tuple[float, float] | None, bound: float | None) -> list[str]:
+    """What a reader needs to know besides the numbers."""
+    notes = [NOT_CAUSE]
+    if nats < 0:
+        notes.append(
+            "the number is below 0, which the truth is not: the model has learned nothing of the kind"
+        )
+    if zero is not None and zero[0] > 3 * zero[1] > 0:
+        notes.append("the model finds information in independent columns: it fits these rows badly")
+    if bound is None and errors.fit_se is not None:
+        notes.append("no lower bound: the model's own log q(a) may be as wrong as log q(a | b)")
+    return notes

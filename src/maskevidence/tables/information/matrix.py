@@ -1,0 +1,264 @@
+"""What every column tells about every other one, or about a target, by the same models and masks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.model import as_tokens
+from maskevidence.core.scores.ask import Asker, MaskedRows
+from maskevidence.core.show.parts import Page, Table, Value, Values
+from maskevidence.core.show.pictures import ColourGrid
+from maskevidence.core.show.shown import Columns, Shown
+from maskevidence.core.show.words import count, digits_for, typeset
+from maskevidence.core.support.files import csv_text
+from maskevidence.core.tokens import Tokens
+from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
+from maskevidence.tables.information.result import NOT_CAUSE, p_values, variance_of_fits
+
+RATE = 0.05
+ALONE, GIVEN = "alone", "given all others"
+_NUMBERS = 2**22  # of a batch of rows
+_MOST_LISTED = 20  # pairs on a page
+
+
+@dataclass(frozen=True, repr=False)
+class InformationMatrix(Shown):
+    """The mutual information of all pairs of columns, nats; or what each column tells about a target.
+
+    Attributes:
+        names: of the D columns.
+        target: the column that is told about; None for all pairs.
+        nats: shape (D, D), symmetric, NaN on the diagonal; with a target (2, D), of each column alone and
+            given all others, NaN for the target.
+        standard_error: same shape; of the rows and of the fits.
+        p_values: same shape; one-sided, of "not above 0".
+        found: same shape; whether a number is above 0, on average at most `rate` of these falsely.
+        rate: the false discovery rate.
+        n_rows: the number of rows.
+        model: the MODEL word or class.
+        notes: one sentence each.
+    """
+
+    names: tuple[str, ...]
+    target: str | None
+    nats: Rows
+    standard_error: Rows
+    p_values: Rows
+    found: Bool[np.ndarray, "n D"]
+    rate: float
+    n_rows: int
+    model: str
+    notes: tuple[str, ...]
+
+    def columns(self) -> Columns:
+        """A line for each pair, or for each column alone and given all others; the highest number first."""
+        row, column = np.nonzero(_once(self.nats, self.target))
+        order = np.argsort(-self.nats[row, column], kind="stable")
+        row, column = row[order], column[order]
+        firsts = self.names if self.target is None else (ALONE, GIVEN)
+        named: dict[str, Any] = {"column": [self.names[k] for k in column]}
+        named["other" if self.target is None else "given"] = [firsts[k] for k in row]
+        for name in ("nats", "standard_error", "p_values", "found"):
+            named[name] = getattr(self, name)[row, column].tolist()
+        return Columns(named)
+
+    def page(self) -> Page:
+        """A page with the highest numbers; those that are not above 0 are left out."""
+        table = self.columns().values
+        known = self.standard_error[self.standard_error > 0]
+        digits = digits_for(float(np.median(known)) if len(known) else None)
+        pairs = f"{count(len(table['nats']), 'pair')} of columns"
+        headline = f"{sum(table['found'])} of {pairs} have information on each other"
+        if self.target is not None:
+            alone, given = self.found.sum(1).tolist()
+            others = count(len(self.names) - 1, "column")
+            headline = f"{alone} of {others} tell about {self.target}, and {given} given all others"
+        lines = [
+            [column, other, f"{typeset(nats, digits)} ± {error:.{digits}f}", f"{p:.2g}"]
+            for column, other, nats, error, p, found in zip(*table.values(), strict=True)
+            if found
+        ]
+        listed = lines[:_MOST_LISTED]
+        title = f"The highest {len(listed)}" if len(lines) > len(listed) else ""
+        heads = ["column", "and" if self.target is None else "given", "nats", "p"]
+        parts = [Table(heads, listed, title, words=(0, 1))] if listed else []
+        rate = f"false discovery rate {100 * self.rate:g} % (Benjamini-Hochberg); the others are not above 0"
+        return Page(f"InformationMatrix({headline})", headline, "", parts, (rate, *self.notes))
+
+    def picture(self) -> tuple[ColourGrid | Values, str]:
+        """The matrix, where cells that are not above 0 are white; with a target, numbers with intervals."""
+        if self.target is None:
+            kept = np.where(self.found, self.nats, np.nan)
+            reach = float(np.nanmax(kept, initial=0.0)) or 1.0
+            words = "mutual information  (nats); white: not above 0"
+            return ColourGrid(kept, self.names, self.names, words, reach=reach), "Pairs of columns"
+        values = []
+        for k in np.argsort(-np.nan_to_num(self.nats[0], nan=-np.inf), kind="stable"):
+            for row, group in enumerate((ALONE, GIVEN)):
+                nats, width = float(self.nats[row, k]), 1.96 * float(self.standard_error[row, k])
+                if not np.isnan(nats):
+                    ends = (nats - width, nats + width)
+                    values.append(Value(self.names[k], nats, ends, group=group, number=row))
+        label = f"information on {self.target}  (nats)"
+        return Values(values, label, zero=True), f"What tells about {self.target}"
+
+    def to_csv(self) -> str:
+        """The lines of `columns`."""
+        values = self.columns().values
+        return csv_text(list(values), zip(*values.values(), strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        arrays = ("nats", "standard_error", "p_values", "found")
+        known = {name: getattr(self, name) for name in ("target", "rate", "n_rows", "model")}
+        lists = {name: list(getattr(self, name)) for name in ("names", "notes")}
+        blank = np.isnan(self.nats)
+        none = {name: np.where(blank, np.array(None), getattr(self, name)).tolist() for name in arrays}
+        return known | lists | none
+
+
+def information_matrix(
+    model: object,
+    data: object,
+    target: Any = None,
+    *,
+    rate: float = RATE,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> InformationMatrix:
+    """Estimate the mutual information of all pairs of columns, or of each column and a target, nats.
+
+    One pass for each row and column, with only this column visible, asks for all other columns; the number of
+    a pair is the mean of both directions. With a target t, a column j tells I(t; j) alone, and given all
+    others I(t; j | rest) = E[log p(t | all) - log p(t | all but j)]. Models, folds and errors are those of
+    `information`; a pair takes the rows that have both cells.
+
+    Args:
+        model: a MODEL word or a fitted model of rows.
+        data: shape (N, D), NaN where a value is missing.
+        target: a column, by name or position.
+        rate: the false discovery rate, in (0, 1).
+        folds: parts of the rows, 3 or more.
+        seed: of the folds and the fits.
+
+    Raises:
+        InputError: a rate outside (0, 1), fewer than two columns, or data that `information` refuses.
+
+    Source:
+        Benjamini and Hochberg (1995), Controlling the False Discovery Rate.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = np.random.default_rng(0).normal(size=(500, 3))
+        >>> x[:, 2] += x[:, 0]
+        >>> me.information_matrix("gaussian", x).found.tolist()
+        [[False, False, True], [False, False, False], [True, False, False]]
+    """
+    if not 0 < rate < 1:
+        raise InputError(f"rate={rate}; give a share of false discoveries in (0, 1), such as 0.05")
+    fit = fitted(model, data, None, folds, seed)
+    names = fit.table.columns
+    if len(names) < 2:
+        raise InputError(f"{fit.table.name} has one column; give two or more")
+    t = None if target is None else places_of(fit.table, target)[0]
+    nats, error, p = _numbers(fit, t)
+    tested = _once(nats, target)
+    found = np.zeros(nats.shape, dtype=bool)
+    found[tested] = _discoveries(p[tested], rate)
+    if t is None:
+        found |= found.T
+    return InformationMatrix(
+        names=names,
+        target=None if t is None else names[t],
+        nats=nats,
+        standard_error=error,
+        p_values=p,
+        found=found,
+        rate=rate,
+        n_rows=len(fit.table),
+        model=fit.name,
+        notes=(*fit.notes, NOT_CAUSE),
+    )
+
+
+def _once(nats: Rows, target: Any) -> Bool[np.ndarray, "n D"]:
+    """The places of the numbers, each pair once."""
+    known = ~np.isnan(nats)
+    return np.triu(known, 1) if target is None else known
+
+
+def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, " n"]:
+    """Which hypotheses are rejected at a false discovery rate (Benjamini and Hochberg).
+
+    Example:
+        >>> _discoveries(np.array([0.01, 0.9, 0.04, 0.03]), 0.1).tolist()
+        [True, False, True, True]
+    """
+    below = np.sort(p) <= rate * np.arange(1, len(p) + 1) / max(len(p), 1)
+    return p <= (np.sort(p)[np.flatnonzero(below)[-1]] if below.any() else -1.0)
+
+
+def _numbers(fit: Fitted, target: int | None) -> tuple[Rows, Rows, Rows]:
+    """Means over all rows, their standard errors and p-values."""
+    of_folds, gaps = [], []
+    for fold in fit.folds:
+        rows = fit.table.values[fold.out]
+        held_out = list(_values(fold.model, rows, target))
+        of_folds.append(_moments(held_out))
+        if fold.other is not None:
+            seen = _values(fold.other, rows, target)
+            gaps.append(_moments([out - saw for out, saw in zip(held_out, seen, strict=True)]))
+    n, mean, variance = (np.stack(each) for each in zip(*of_folds, strict=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total, whole = n.sum(0), np.nansum(n * mean, axis=0) / n.sum(0)
+        spread = np.nansum(n * (variance + (mean - whole) ** 2), axis=0) / (total - 1)
+        of_rows, of_fits, df = spread / total, np.zeros_like(spread), total - 1
+        if gaps:
+            of_fits = variance_of_fits(*(np.stack(each) for each in zip(*gaps, strict=True)))
+            df = (of_rows + of_fits) ** 2 / (of_rows**2 / df + of_fits**2 / (len(gaps) - 1))
+        error = np.sqrt(of_rows + of_fits)
+        p = p_values(whole, error, df)
+    return whole, *(np.where(total > 1, each, np.nan) for each in (error, p))
+
+
+def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Rows, Rows, Rows]:
+    """The number, mean and variance of values over rows, without NaN."""
+    n = sum((~np.isnan(part)).sum(0) for part in parts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = sum(np.nansum(part, axis=0) for part in parts) / n
+        return n, mean, sum(np.nansum((part - mean) ** 2, axis=0) for part in parts) / n
+
+
+def _values(model: Any, rows: Rows, target: int | None) -> Iterator[Float64[np.ndarray, "n m D"]]:
+    """The numbers of each row, some rows at a time; NaN where a cell is missing."""
+    width, place = rows.shape[1], np.arange(rows.shape[1])
+    for some in np.array_split(rows, 1 + len(rows) * width**2 // _NUMBERS):
+        seen, ask = ~np.isnan(some), partial(_asked, model, some)
+        both = [seen & seen[:, [k]] for k in place]
+        told = np.stack([ask(each & (place != k)) for k, each in enumerate(both)], axis=1)
+        told -= ask(seen)[:, None]
+        if target is None:
+            yield (told + told.transpose(0, 2, 1)) / 2
+            continue
+        full = ask(seen & (place == target))[:, [target]]
+        rest = [ask(each & ((place == k) | (place == target)))[:, target] for k, each in enumerate(both)]
+        given = np.where(place == target, np.nan, full - np.stack(rest, axis=1))
+        yield np.stack([told[:, :, target], given], axis=1)
+
+
+def _asked(model: Any, rows: Rows, hidden: Bool[np.ndarray, "n D"]) -> Rows:
+    """log p of the hidden cells of each row given its others, nats; NaN elsewhere."""
+    answers, row = np.full(rows.shape, np.nan), np.flatnonzero(hidden.any(1))
+    if len(row):
+        tokens = as_tokens(model, Tokens.from_array(rows, empty_rows=True))
+        masks = torch.from_numpy(hidden[row])
+        contexts = MaskedRows(tokens, row, hidden.sum(1)[row], masks.__getitem__)
+        for answer in Asker(model).conditionals(contexts):
+            answers[row[answer.part]] = answer.log_probs.double().cpu().numpy()
+    return np.where(hidden, answers, np.nan)

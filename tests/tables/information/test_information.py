@@ -1,0 +1,244 @@
+"""Information from one model: against block matrices, as statistics, and what is refused."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+import maskevidence as me
+from maskevidence.core.errors import InputError
+from maskevidence.tables.information.gains import fitted
+from maskevidence.tables.information.result import errors_of
+
+RNG = np.random.default_rng(0)
+W = RNG.normal(size=(9, 3))
+COVARIANCE = W @ W.T + 0.5 * np.eye(9)
+
+
+def log_normal(x: np.ndarray, covariance: np.ndarray, places: list[int]) -> np.ndarray:
+    """log N(x_places; 0, Σ_places) of each row."""
+    if not places:
+        return np.zeros(len(x))
+    part, values = covariance[np.ix_(places, places)], x[:, places]
+    square = (values @ np.linalg.inv(part) * values).sum(1)
+    return -0.5 * (square + np.linalg.slogdet(part)[1] + len(places) * np.log(2 * np.pi))
+
+
+def entropy(places: list[int]) -> float:
+    return 0.5 * float(np.linalg.slogdet(2 * np.pi * np.e * COVARIANCE[np.ix_(places, places)])[1])
+
+
+def truth(a: list[int], b: list[int], c: list[int] | None = None) -> float:
+    c = c or []
+    return entropy(a + c) + entropy(b + c) - entropy(a + b + c) - (entropy(c) if c else 0.0)
+
+
+def rows(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).multivariate_normal(np.zeros(9), COVARIANCE, n)
+
+
+def gaussian() -> me.models.Gaussian:
+    return me.models.Gaussian(torch.zeros(9), torch.from_numpy(COVARIANCE))
+
+
+class WithoutClosedForm(nn.Module):
+    """A Gaussian that gives conditionals alone."""
+
+    def __init__(self, conditionals: str = "exact") -> None:
+        super().__init__()
+        self.model, self.conditionals = gaussian(), conditionals
+
+    def log_conditionals(self, tokens: me.Tokens, masked: Tensor) -> Tensor:
+        return self.model.log_conditionals(tokens, masked)
+
+
+@pytest.mark.parametrize("c", [[], [5], [5, 8]])
+@pytest.mark.parametrize(("a", "b"), [([0], [1]), ([0, 1], [2, 3, 4])])
+def test_the_numbers_of_a_known_density_are_those_of_block_matrices(
+    a: list[int], b: list[int], c: list[int]
+) -> None:
+    x = rows(60, 1)
+    log_p = partial(log_normal, x, COVARIANCE)
+    oracle = log_p(a + b + c) - log_p(b + c) - log_p(a + c) + log_p(c)
+    for model in (gaussian(), WithoutClosedForm(), WithoutClosedForm("learned")):
+        found = me.information(model, x, a, b, c)
+        assert found.nats == pytest.approx(oracle.mean(), abs=1e-9)
+        assert found.errors.data_se == pytest.approx(oracle.std(ddof=1) / 60**0.5)
+        assert (found.errors.mask_se, found.errors.fit_se) == (0, None)
+        assert found.bits == pytest.approx(oracle.mean() / np.log(2))
+
+
+def test_total_correlation_and_o_information_of_a_known_density() -> None:
+    x, s = rows(60, 2), [0, 1, 2, 3]
+    log_p = partial(log_normal, x, COVARIANCE)
+    rest = sum(log_p(s) - log_p([j for j in s if j != k]) for k in s)
+    alone = sum(log_p([k]) for k in s)
+    for model in (gaussian(), WithoutClosedForm()):
+        assert me.total_correlation(model, x, s).nats == pytest.approx((log_p(s) - alone).mean(), abs=1e-9)
+        assert me.o_information(model, x, s).nats == pytest.approx(
+            (2 * log_p(s) - alone - rest).mean(), abs=1e-9
+        )
+    given = log_p([*s, 8]) - sum(log_p([k, 8]) for k in s) + 3 * log_p([8])
+    assert me.total_correlation(gaussian(), x, s, 8).nats == pytest.approx(given.mean(), abs=1e-9)
+
+
+def test_drawn_masks_have_an_error_that_holds() -> None:
+    x, a, b = rows(40, 3), [0, 1, 2, 3, 4, 5, 6], [7, 8]
+    exact, z = me.information(gaussian(), x, b, a).nats, []
+    for seed in range(12):
+        found = me.information(WithoutClosedForm("learned"), x, a, b, seed=seed)
+        assert found.errors.mask_se > 0
+        z.append((found.nats - exact) / found.errors.mask_se)
+    assert np.abs(z).max() < 5
+    assert 0.4 < np.std(z) < 2.2
+    assert abs(np.mean(z)) < 1.2
+
+
+MODELS = [
+    lambda: gaussian(),
+    lambda: me.models.PPCA(9, 2, seed=1),
+    lambda: me.models.FactorAnalysis(9, 2, seed=1),
+    lambda: me.models.KernelGaussian(9, n_centres=1).fit(rows(50, 4)),
+    lambda: me.models.BernoulliPCA(9, 2, seed=1),
+    lambda: me.models.MaskedNetwork(9, 8, 1).fit(rows(60, 4), epochs=1),
+]
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_a_cell_that_is_hidden_and_not_asked_is_an_absent_one(build: Any) -> None:
+    """The third role needs no protocol: hiding B beside A, or taking B away, gives the same log p(A)."""
+    model, x = build(), rows(5, 5)
+    x = (x > 0).astype(float) if isinstance(model, me.models.BernoulliPCA) else x
+    tokens = model.tokens(x)
+    column = torch.arange(9)
+    masked = (column < 4).expand(5, 9)
+    both = model.log_conditionals(tokens, masked)[:, 0]
+    absent = me.Tokens(tokens.values, (column < 1) | (column > 3).expand(5, 9), tokens.context, tokens.ids)
+    alone = model.log_conditionals(absent, (column < 1).expand(5, 9))[:, 0]
+    torch.testing.assert_close(both, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_intervals_hold_and_nothing_is_found_where_nothing_is() -> None:
+    """In 200 data sets of each of six settings (benchmarks/information.py): .97 to 1."""
+    dependent, null, above = 0, 0, 0
+    for seed in range(24):
+        x = rows(150, 100 + seed)
+        low, high = me.information("gaussian", x, [0, 1], [2, 3], [4], seed=seed).interval()
+        dependent += low <= truth([0, 1], [2, 3], [4]) <= high
+        found = me.information("gaussian", np.column_stack([x[:, 0], rows(150, 900 + seed)[:, 1]]), 0, 1)
+        low, high = found.interval()
+        null, above = null + (low <= 0 <= high), above + (found.p_value < 0.05)
+    assert dependent >= 20
+    assert null >= 22
+    assert above <= 3
+
+
+def test_holes_cost_no_bias() -> None:
+    z = []
+    for seed in range(8):
+        x = rows(300, 200 + seed)
+        x[np.random.default_rng(seed).random(x.shape) < 0.3] = np.nan
+        found = me.information("gaussian", x, [0, 1], [2, 3], seed=seed)
+        z.append((found.nats - truth([0, 1], [2, 3])) / found.standard_error)
+    assert abs(np.mean(z)) < 1.0
+    assert np.abs(z).max() < 4
+
+
+def test_the_error_of_fits_is_their_variance() -> None:
+    """Five models, whose numbers are off by a normal error each, answer for the rows of two folds."""
+    estimated, means = [], []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        off, g = rng.normal(0, 0.2, 5), rng.normal(size=(5, 1, 40))
+        out = [g[k] + off[k] + 0.01 * rng.normal(size=(1, 40)) for k in range(5)]
+        saw = [g[k] + off[k - 1] + 0.01 * rng.normal(size=(1, 40)) for k in range(5)]
+        errors = errors_of(out, saw, [40] * 5)
+        estimated.append(errors.fit_se**2)  # type: ignore[operator]
+        means.append(np.concatenate(out, 1).mean())
+        assert errors.standard_error**2 == pytest.approx(errors.fit_se**2 + (errors.data_se or 0) ** 2)  # type: ignore[operator]
+    assert np.mean(estimated) == pytest.approx(0.2**2 / 5, rel=0.15)
+    assert np.mean(estimated) + 1 / 200 == pytest.approx(np.var(means), rel=0.25)
+
+
+def test_a_network_says_the_same_both_ways_and_bounds_words_from_below() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 3, 400)
+    b = np.where(rng.random(400) < 0.7, a, rng.integers(0, 3, 400))
+    frame = pd.DataFrame({"a": np.array(list("xyz"))[a], "b": np.array(list("uvw"))[b]})
+    model = me.models.MaskedNetwork(2, 16, 1).fit(frame, epochs=30)
+    there, back = me.information(model, frame, "a", "b"), me.information(model, frame, "b", "a")
+    assert there.nats == pytest.approx(back.nats, abs=1e-6)
+    joint = np.histogram2d(a, b, 3)[0] / 400
+    plug_in = (joint * np.log(joint / joint.sum(1, keepdims=True) / joint.sum(0))).sum()
+    assert there.lower_bound is not None
+    assert there.symmetric_uncertainty is not None
+    assert 0.5 * plug_in < there.lower_bound < plug_in  # q(a | b) is at best the shares of these rows
+    assert there.symmetric_uncertainty == pytest.approx(2 * there.nats / (2 * np.log(3)), rel=0.02)
+    assert any("came fitted" in note for note in there.notes)
+
+
+def test_a_word_is_fitted_to_the_columns_in_question_without_the_rows_it_is_asked() -> None:
+    x = pd.DataFrame(rows(120, 6), columns=list("abcdefghi"))
+    fit = fitted("gaussian", x, [["c"], ["a", 8], None], 4, 0)
+    assert fit.table.columns == ("c", "a", "i")
+    assert fit.groups == [[0], [1, 2], []]
+    assert sorted(np.concatenate([fold.out for fold in fit.folds]).tolist()) == list(range(120))
+    for fold in fit.folds:
+        mean = np.delete(fit.table.values, fold.out, axis=0).mean(0)
+        np.testing.assert_allclose(fold.model.mean.detach().numpy(), mean)
+        np.testing.assert_allclose(fold.again(fit.table.values).mean.detach().numpy(), mean)
+    found = me.information("gaussian", x, "c", ["a", "i"], "h")
+    assert found.groups == (("c",), ("a", "i"), ("h",))
+    assert found.zero is not None
+    assert "mutual information of c and a, i, given h" in found.page().headline
+
+
+def test_the_zero_is_that_of_independent_columns() -> None:
+    x = rows(400, 7)
+    x[:, 3] += x[:, 0]
+    for found in (me.information("gaussian", x, 0, 3, [5]), me.total_correlation("gaussian", x, [0, 3])):
+        assert found.nats > 5 * found.standard_error
+        assert abs(found.zero) < 0.03  # type: ignore[arg-type]
+
+
+TEXTS = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 9), mask_token_id=8)
+X = rows(120, 8)
+WORDS = pd.DataFrame({"a": ["x", "y"] * 60, "b": X[:, 0], "c": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: me.information("gaussian", X, 0, 0), "column 'c0' is given twice"),
+        (lambda: me.information("gaussian", X, [], 0), "a or b names no column"),
+        (lambda: me.information("gaussian", X, 0, 9), "there is no column 9; the columns are c0, c1"),
+        (lambda: me.information("gaussian", X, 0, "z"), "there is no column 'z'"),
+        (lambda: me.information("gaussian", X[:50], 0, 1), "50 rows for 5 folds; give 100 or more"),
+        (lambda: me.information("gaussian", X, 0, 1, folds=2), "folds=2; give a whole number of 3 or more"),
+        (lambda: me.information("gaussian", WORDS, "a", "b"), "holds words, which gaussian cannot take"),
+        (lambda: me.information("gaussian", WORDS, "b", "c"), "column 'c' has one value in all rows"),
+        (lambda: me.information("gaussain", X, 0, 1), "gaussain"),
+        (lambda: me.total_correlation("gaussian", X, [0]), "total correlation of 1 column; give two"),
+        (lambda: me.information_matrix("gaussian", X, rate=0), "rate=0; give a share"),
+        (lambda: me.information_matrix("gaussian", X[:, :1]), "one column; give two or more"),
+        (
+            lambda: me.information(TEXTS, me.Tokens.from_array(X).__class__(**text_tokens()), 0, 1),
+            "does not read rows: no check finds a model of texts calibrated",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(call: Any, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        call()
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def text_tokens() -> dict[str, Tensor]:
+    present = torch.ones(3, 4, dtype=torch.bool)
+    ids = torch.arange(3)
+    return {"values": torch.ones(3, 4), "maskable": present, "context": ~present, "ids": ids, "n_bytes": ids}
