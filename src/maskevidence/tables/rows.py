@@ -18,6 +18,7 @@ from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_
 from maskevidence.core.show.words import MINUS
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.files import read_json
 from maskevidence.core.support.sources import is_remote
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
@@ -47,6 +48,7 @@ from maskevidence.tables.table_files import (
     ColumnSelection,
     RawTable,
     TextChoices,
+    as_numbers,
     converted,
     date_order,
     description_of,
@@ -298,7 +300,8 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     if bundled:
         table = _chosen(DATA_SETS[data](), reading.table)
     elif is_table_file(data):
-        table = to_table(raw_table(data, reading.table), selection_of(reading.table, words=words))
+        selection = selection_of(reading.table, words=words)
+        table = to_table(raw_table(data, reading.table, as_numbers=as_numbers(selection)), selection)
     else:
         sources = [
             *(name for kind in kinds() for name in kind.data_sets),
@@ -356,11 +359,28 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
     return ColumnSelection(*named, words, categories, numbers, *of_numbers)
 
 
-def raw_table(data: str, options: TableOptions) -> RawTable:
-    """Read a file's columns without converting them."""
+def with_decisions(options: TableOptions) -> TableOptions:
+    """The options, completed by those of a table.json of `look` if --columns names one."""
+    if options.columns is None or not (options.columns.endswith(".json") and Path(options.columns).is_file()):
+        return options
+    remedy = "give names of columns, or the table.json that `maskevidence look` wrote"
+    content = read_json(options.columns, remedy)
+    known = content.get("options") if isinstance(content, dict) else None
+    names = {field.name for field in fields(TableOptions)}
+    if not isinstance(known, dict) or not {*known} <= names:
+        raise InputError(
+            f"--columns {options.columns}: the file is no table.json of `maskevidence look`; {remedy}"
+        )
+    given = {name: value for name, value in vars(options).items() if value is not None and name != "columns"}
+    return TableOptions(**known | given)
+
+
+def raw_table(data: str, options: TableOptions, *, as_numbers: bool = False) -> RawTable:
+    """Read a file's columns without converting them, or those of a long file of plain numbers as numbers."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
     skip = line_ranges(options.skip_rows)
-    return read_raw(data, TextChoices(delimiter, options.encoding, options.header, options.comment, skip))
+    choices = TextChoices(delimiter, options.encoding, options.header, options.comment, skip)
+    return read_raw(data, choices, as_numbers=as_numbers)
 
 
 def read_described(

@@ -129,6 +129,45 @@ def wrong_cells(
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
     notes += noted
+    return _as_given(_found(given, coded, sittings, notes, rate, seed, without=trusted is None), table)
+
+
+def cells_by_folds(
+    models: Sequence[TableModel],
+    table: Table,
+    folds: Sequence[Int64[np.ndarray, " _"]],
+    fitted_to: Float64[np.ndarray, "N D"],
+    *,
+    rate: float = 0.1,
+    seed: int = 0,
+) -> WrongCells:
+    """The wrong cells of a table by models that were fitted before, each to all rows but a fold.
+
+    Args:
+        models: one for each fold, of the columns of the table in their order.
+        table: the rows, without trusted ones.
+        folds: the positions of the rows that each model has not seen.
+        fitted_to: the values that the models were fitted to: the table's, with suspicious ones missing.
+    """
+    sittings = []
+    for model, places in zip(models, folds, strict=True):
+        train = np.delete(fitted_to, places, axis=0)
+        facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
+        sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
+    return _found(table, table, sittings, [], rate, seed, without=True)
+
+
+def _found(
+    given: Table,
+    coded: Table,
+    sittings: Sequence["_Sitting"],
+    notes: list[str],
+    rate: float,
+    seed: int,
+    *,
+    without: bool,
+) -> WrongCells:
+    """Search the table by who judges its rows; `without` trusted rows."""
     places = np.argsort(np.concatenate([each.places for each in sittings]))
     searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
     judged = _joined(searched).take(places)
@@ -139,7 +178,7 @@ def wrong_cells(
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
     n_trusted = sum(len(each.clean) for each in sittings)
-    if trusted is None:
+    if without:
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
@@ -151,7 +190,7 @@ def wrong_cells(
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
     described = _described(found, coded, sittings, judged, seed)
-    return _as_given(replace(found, cells=(*odd_cells(given), *described)), table)
+    return replace(found, cells=(*odd_cells(given), *described))
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
