@@ -118,6 +118,7 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         (me.variants, {"model": text_model(), "wild_type": "AC", "mutants": ["A1C"], "draws": 2}),
         (me.wrong_cells, {"model": "gaussian", "table": X, "folds": 2}),
         (m.load, {"folder": "model"}),
+        (d.describe, {"table": "table.csv"}),
         (d.digits, {}),
         (d.read_images, {"source": "images"}),
         (d.read_table, {"path": "table.csv"}),

@@ -62,8 +62,8 @@ class Run:
             )
         if len(manifest.devices) > 1:
             notes.append(f"scored on {' and '.join(manifest.devices)}, which agree up to rounding")
-        estimate = replace(estimate, notes=(*estimate.notes, *notes))
         result = content_of(estimate, manifest.data, manifest.details)
+        result["notes"] = list(dict.fromkeys([*result["notes"], *notes]))
         result |= {"versions": manifest.versions, "command": manifest.command}
         if manifest.closed_form is not None:  # to the last bit as when the run began
             result |= {"closed_form": manifest.closed_form, "closed_form_se": estimate.closed_form_se}

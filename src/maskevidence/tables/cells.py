@@ -55,7 +55,7 @@ def cells(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder, read_sealed
-    from maskevidence.tables.rows import model_on, read, reading_for, takes_words
+    from maskevidence.tables.rows import model_on, read, reading_for, reading_like, takes_words
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
 
     if kind_of_model(model).name != "rows":
@@ -73,7 +73,9 @@ def cells(
     words = takes_words(model, saved)
     table = read(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
-    known = None if trusted is None else read(trusted, reading, words=words)
+    known = None
+    if trusted is not None:
+        known = replace(read(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
     asked = _asked(settings, saved, [table, known])
     if folder is not None and not options.overwrite and (folder.path / RESULT).exists():

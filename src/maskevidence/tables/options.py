@@ -60,8 +60,33 @@ class TableOptions:
     numbers: Annotated[
         str | None,
         Option(
-            "For models of words: columns that are numbers, even with two values only.", "COLUMN[,COLUMN...]"
+            "Columns that are numbers, even with two values only, or many other cells.", "COLUMN[,COLUMN...]"
         ),
+    ] = None
+    decimal: Annotated[
+        Literal[".", ","] | None, Option("Decimal sign of numbers; by default each column says it.")
+    ] = None
+    thousands: Annotated[
+        str | None, Option("Mark between thousands, such as ' or a blank; by default found.", "CHARACTER")
+    ] = None
+    dates: Annotated[
+        Literal["day-first", "month-first"] | None,
+        Option("Order of dates that do not say it, such as 1/2/2024."),
+    ] = None
+    fold_words: Annotated[bool, Option("Take words that differ by case, blanks or composition for one.")] = (
+        False
+    )
+    header: Annotated[int | None, Option("Line with the names of the columns; by default found.", min=1)] = (
+        None
+    )
+    comment: Annotated[
+        str | None, Option("Leave out lines that begin with this, such as '#'.", "CHARACTERS")
+    ] = None
+    skip_rows: Annotated[str | None, Option("Leave out these lines of the file.", "LINE[,LINE-LINE...]")] = (
+        None
+    )
+    encoding: Annotated[
+        str | None, Option("Encoding of a text; by default UTF-8, UTF-16 or Windows-1252.", "NAME")
     ] = None
 
 
@@ -119,6 +144,9 @@ class ImputeOptions:
         Path | None,
         Option("A cells.csv of cells --out: the cells it calls wrong are filled as missing.", "FILE"),
     ] = None
+    fill_odd: Annotated[
+        bool, Option("Fill cells that are no numbers among numbers, too; by default they stay.")
+    ] = False
     overwrite: OverwriteFiles = False
     table: TableOptions = field(default_factory=TableOptions)
     device: RowDevice = field(default_factory=RowDevice)

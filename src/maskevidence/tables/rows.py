@@ -40,12 +40,21 @@ from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
+from maskevidence.tables.reading.description import TableDescription
+from maskevidence.tables.row_groups import by_row_groups
 from maskevidence.tables.table_files import (
     SUFFIXES,
     ColumnSelection,
     RawTable,
+    TextChoices,
+    converted,
+    date_order,
+    description_of,
     digits,
     kind_of_file,
+    line_ranges,
+    names_of,
+    raw_of,
     read_raw,
     to_table,
 )
@@ -54,7 +63,8 @@ TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # PPCA gets a note if the columns' largest spread is this many times the smallest
 _FEW = 5  # with fewer known values, a column of two values gets no note
 # options that only files of tables take
-_OF_FILES = ("id_column", "one_hot", "delimiter", "missing", "categories", "numbers")
+_OF_FILES = tuple(option.name for option in fields(TableOptions) if option.name not in ("columns", "drop"))
+_OF_ONE_FILE = ("delimiter", "header", "comment", "skip_rows", "encoding")  # and of no other with its columns
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
@@ -85,6 +95,11 @@ def prepare(
     cells = options.cells and not getattr(saved, "takes_words", False)  # these score the mass of cells anyway
     if isinstance(saved, TableModel):
         reading, notes = reading_for(saved, data, reading)
+    plain = (options.limit, options.test_fraction, reading.binarise, *vars(options.device).values())
+    if saved is not None and not cells and not code and all(value is None for value in plain):
+        stored = by_row_groups(saved, data, selection_of(reading.table, words=words))
+        if stored is not None:
+            return stored.read_with(data, reading_options(reading, limit=None, words=words))
     table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
@@ -133,7 +148,9 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
     if means_images(data, reading.table) and (are_pixels(saved.columns) or not Path(data).is_file()):
         return reading, []
     given = vars(reading.table)
-    known = {name: word for name, word in saved.read_with.items() if name in given and given[name] is None}
+    known: dict[str, Any] = {
+        name: word for name, word in saved.read_with.items() if name in given and not given[name]
+    }
     table = replace(reading.table, **known)
     categories = [name for name in saved.columns if name in saved.levels]
     numbers = [name for name in saved.columns if name not in categories]
@@ -153,9 +170,23 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
     return replace(reading, table=table), note
 
 
+def reading_like(reading: RowReading, table: Table) -> RowReading:
+    """Options to read other rows as a table was read: its columns, of its kinds."""
+    if reading.table.one_hot is not None:
+        return reading
+    of_words = [name for name in table.columns if name in table.levels]
+    numbers = [name for name in table.columns if name not in of_words]
+    kinds: dict[str, Any] = {
+        "categories": join_words(of_words) or None,
+        "numbers": join_words(numbers) or None,
+    }
+    columns = join_words(table.columns)
+    return replace(reading, table=replace(reading.table, columns=columns, drop=None, **kinds))
+
+
 def read_with(reading: RowReading) -> dict[str, str]:
     """The options of a table that a model saves for `reading_for`."""
-    return {name: word for name, word in vars(reading.table).items() if word and name != "delimiter"}
+    return {name: word for name, word in vars(reading.table).items() if word and name not in _OF_ONE_FILE}
 
 
 def reading_options(reading: RowReading, *, limit: int | None, words: bool) -> dict[str, Any]:
@@ -192,12 +223,18 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
 
 
 def decided(
-    word: str, build: Callable[[int], TableModel], table: Table, device: RowDevice, seed: int
+    word: str,
+    build: Callable[[int], TableModel],
+    table: Table,
+    device: RowDevice,
+    seed: int,
+    *,
+    to_fill: bool = False,
 ) -> tuple[Callable[[int], TableModel], tuple[str, ...]]:
     """The builder of a MODEL word, and notes; the rows of the fit decide `auto`."""
     if word != AUTO:
         return build, ()
-    chosen, notes = auto_word(table, seed=seed)
+    chosen, notes = auto_word(table, to_fill=to_fill, seed=seed)
     made, _ = model_on(chosen, device)
     assert made is not None
     return made, notes
@@ -250,7 +287,7 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     bundled = data in DATA_SETS and not Path(data).exists()
     if not bundled and means_images(data, reading.table):
         for name, value in vars(reading.table).items():
-            if value is not None:
+            if value:
                 raise InputError(f"{flag(name)} belongs to tables; leave it out for the images {data!r}")
         kind = _kind_with_rows(data)
         assert kind is not None
@@ -314,19 +351,33 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
         parse_words(name, getattr(options, name))
         for name in ("drop", "one_hot", "missing", "categories", "numbers")
     )
-    return ColumnSelection(columns, drop, options.id_column, one_hot, missing, words, categories, numbers)
+    of_numbers = (options.decimal, options.thousands or "", date_order(options.dates), options.fold_words)
+    named = (columns, drop, options.id_column, one_hot, missing)
+    return ColumnSelection(*named, words, categories, numbers, *of_numbers)
 
 
 def raw_table(data: str, options: TableOptions) -> RawTable:
     """Read a file's columns without converting them."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
-    return read_raw(data, delimiter)
+    skip = line_ranges(options.skip_rows)
+    return read_raw(data, TextChoices(delimiter, options.encoding, options.header, options.comment, skip))
+
+
+def read_described(
+    data: Any, options: TableOptions = TableOptions(), *, words: bool = True
+) -> tuple[RawTable, Table, TableDescription]:
+    """Read a file or a data frame once: its cells, the table with all rows, and its description."""
+    raw = raw_table(data, options) if isinstance(data, str) else raw_of(data)
+    selection = selection_of(options, words=words)
+    table, read = converted(raw, selection, empty_rows=True)
+    cells = dict(zip(names_of(raw), raw.columns.columns, strict=True))
+    return raw, table, description_of(raw, {name: cells[name] for name in read}, read)
 
 
 def _chosen(table: Table, options: TableOptions) -> Table:
     """Select columns of a bundled data set."""
     for name in _OF_FILES:
-        if getattr(options, name) is not None:
+        if getattr(options, name):
             raise InputError(f"{flag(name)} belongs to files of tables; leave it out for {table.name!r}")
     selection = selection_of(options)
     table = table if selection.columns is None else table.select(list(selection.columns))

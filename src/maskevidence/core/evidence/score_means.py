@@ -196,8 +196,7 @@ def errors_of_sums(
     owner = observation[first]
     variance = np.bincount(owner, variances, minlength=n)
     squares = np.bincount(owner, variances**2, minlength=n)
-    pairs = zip(variance.tolist(), np.bincount(observation, contribution).tolist(), strict=True)
-    resolved = random & ~np.array([equal_by_chance(*pair) for pair in pairs])
+    resolved = random & ~equal_by_chance(variance, np.bincount(observation, contribution))
     mask_se[resolved] = np.sqrt(variance[resolved])
     mask_df[resolved] = variance[resolved] ** 2 / squares[resolved] * (design.n_replicates - 1)
     return mask_se, mask_df

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,16 +19,21 @@ from torch import Tensor
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import (
     HasBatches,
+    HasLaunched,
     HasLogDistributions,
     HasTimedBatches,
     HasUnmaskedLogDistributions,
     MaskedModel,
+    asked,
+    check_masses,
     conditionals_of,
+    device_of,
     not_finite,
     refuse_training_mode,
     to_device_of,
 )
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.devices import computes_ahead, fetched
 from maskevidence.core.support.progress import Advance
 from maskevidence.core.tokens import Tokens
 
@@ -177,8 +183,26 @@ class Asker:
         if share:
             yield from _shared(self, contexts, among)
             return
-        for part in self._calls(contexts, among):
-            yield from self._answers(contexts, part, partial(conditionals_of, self.model))
+        parts, ask = self._calls(contexts, among), partial(conditionals_of, self.model)
+        ahead = isinstance(self.model, HasLaunched) and computes_ahead(device_of(self.model))
+        if ahead:
+            ask = partial(asked, self.model, self.model.launched)
+        answers = chain.from_iterable(self._answers(contexts, part, ask, ahead) for part in parts)
+        yield from self._ahead(answers) if ahead else answers
+
+    def _ahead(self, answers: Iterator[Answer]) -> Iterator[Answer]:
+        """Fetch each answer from the device after the next call is drawn, packed and under way."""
+        waiting: tuple[Answer, Callable[[], None]] | None = None
+        for answer in chain(answers, [None]):
+            under_way = None
+            if answer is not None:
+                log_probs, wait = fetched(answer.log_probs)
+                under_way = answer._replace(log_probs=log_probs), wait
+            if waiting is not None:
+                waiting[1]()
+                check_masses(self.model, waiting[0].tokens, waiting[0].log_probs)
+                yield waiting[0]
+            waiting = under_way
 
     def distributions(
         self, contexts: Contexts, among: IntVector | None = None, *, unmasked: bool = False
@@ -205,16 +229,22 @@ class Asker:
         contexts: Contexts,
         part: RowIndex,
         ask: Callable[[Tokens, Bool[Tensor, "b D"]], Float[Tensor, "n m"]],
+        ahead: bool = False,
     ) -> Iterator[Answer]:
-        """Answer a call, split into parts if the device lacks memory for all its tokens."""
+        """Answer a call, split into parts if the device lacks memory for all its tokens.
+
+        A call that is launched `ahead` gets its tokens in the processor's memory.
+        """
         if self._room is not None:
             rows = np.arange(len(contexts.n_present))[part]
             n_parts = -(-len(rows) * int(contexts.n_present[rows].max()) // self._room)
             if min(len(rows), n_parts) > 1:
                 for few in np.array_split(rows, min(len(rows), n_parts)):
-                    yield from self._answers(contexts, few, ask)
+                    yield from self._answers(contexts, few, ask, ahead)
                 return
-        tokens, hidden = self._on_device(*contexts.take(part))
+        tokens, hidden = contexts.take(part)
+        if not ahead:
+            tokens, hidden = self._on_device(tokens, hidden)
         log_probs = None
         try:
             with torch.no_grad():
@@ -228,7 +258,7 @@ class Asker:
             self._count(len(hidden))
             return
         torch.cuda.empty_cache()  # now that the error, which held the results, is gone
-        yield from self._answers(contexts, part, ask)
+        yield from self._answers(contexts, part, ask, ahead)
 
     def _listed(
         self, tokens: Tokens, hidden: Bool[Tensor, "b D"], *, unmasked: bool

@@ -38,7 +38,13 @@ from maskevidence.tables.wrong_cells.cell_search import (
     Sets,
     facts_of,
 )
-from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells, name_of_row, value_of
+from maskevidence.tables.wrong_cells.found_cells import (
+    WrongCell,
+    WrongCells,
+    name_of_row,
+    odd_cells,
+    value_of,
+)
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
@@ -124,7 +130,8 @@ def wrong_cells(
         given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
     notes += noted
     places = np.argsort(np.concatenate([each.places for each in sittings]))
-    judged = _joined([each.judge.search(coded.values[each.places]) for each in sittings]).take(places)
+    searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
+    judged = _joined(searched).take(places)
     (first, *_) = sittings
     if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
         p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
@@ -143,7 +150,8 @@ def wrong_cells(
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
-    return _as_given(replace(found, cells=_described(found, coded, sittings, judged, seed)), table)
+    described = _described(found, coded, sittings, judged, seed)
+    return _as_given(replace(found, cells=(*odd_cells(given), *described)), table)
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
@@ -180,7 +188,7 @@ def _judged_wrong(
         bases = [each.clean for each in sittings]
         ends = np.cumsum([len(base) for base in bases])
         sources = np.split(np.arange(ends[-1]), ends[:-1])
-        clean = _joined([each.judge.search(base) for each, base in zip(sittings, bases, strict=True)])
+        clean = _joined(_searched("judging trusted cells", sittings, bases))
         p_values, right = _ranks(judged.suspicion, clean.suspicion), Right(clean.clues, len(clean.suspicion))
     else:
         tail = _Tail(judged.suspicion)
@@ -206,6 +214,12 @@ def _judged_wrong(
     place, column = np.nonzero(sets.cells)
     calls[sets.row[place], column] = 1 + place
     return p_values, calls
+
+
+def _searched(what: str, sittings: Sequence["_Sitting"], parts: Sequence[Rows]) -> list[Judged]:
+    """What each sitting says of its rows, with a progress."""
+    with progress(what, sum(int((~np.isnan(rows)).sum()) for rows in parts)) as advance:
+        return [each.judge.search(rows, advance) for each, rows in zip(sittings, parts, strict=True)]
 
 
 def _joined(parts: Sequence[Judged]) -> Judged:
@@ -484,7 +498,8 @@ def _suggested(
         return answers
     tried, of_row = np.stack(probes), np.array([k for k, _ in tries])
     changed = (tried != rows[of_row]) & ~np.isnan(tried)
-    suspicion = judge.log_wrong(tried) - judge.log_given(tried, hidden[of_row] | changed)
+    wrong = judge.log_wrong(np.where(changed, tried, np.nan))
+    suspicion = wrong - judge.log_given(tried, hidden[of_row] | changed)
     ordinary = (~changed | ((suspicion < 0) & (facts.faults(tried) == 0))).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
     for place in np.argsort(-total, kind="stable").tolist():  # the most ordinary one last
