@@ -118,7 +118,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     notes = list(table.notes)
     if build is not None:
         some = table.take(np.flatnonzero(with_values(table.values)))
-        build, of_auto = decided(model, build, some, options.device, options.seed, to_fill=True)
+        build, of_auto = decided(model, build, some, options.device, options.seed)
         notes += of_auto
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = _fill(fitted, table, options, tuple(dropped))

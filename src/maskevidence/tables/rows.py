@@ -230,13 +230,11 @@ def decided(
     table: Table,
     device: RowDevice,
     seed: int,
-    *,
-    to_fill: bool = False,
 ) -> tuple[Callable[[int], TableModel], tuple[str, ...]]:
     """The builder of a MODEL word, and notes; the rows of the fit decide `auto`."""
     if word != AUTO:
         return build, ()
-    chosen, notes = auto_word(table, to_fill=to_fill, seed=seed)
+    chosen, notes = auto_word(table, seed=seed)
     made, _ = model_on(chosen, device)
     assert made is not None
     return made, notes
