@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from _timing import Target, arguments, data, finish, is_quick, machine, show
 
 HIDDEN, FEWEST = 0.1, 5  # the share of cells to hide; of a column with as many hidden at least
