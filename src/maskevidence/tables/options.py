@@ -76,6 +76,13 @@ class TableOptions:
         Literal["day-first", "month-first"] | None,
         Option("Order of dates that do not say it, such as 1/2/2024."),
     ] = None
+    day_0: Annotated[
+        str | None,
+        Option(
+            "Day 0 of columns of dates, in place of their first; saved models know theirs.",
+            "COLUMN=DATE[,...]",
+        ),
+    ] = None
     fold_words: Annotated[bool, Option("Take words that differ by case, blanks or composition for one.")] = (
         False
     )

@@ -42,6 +42,7 @@ from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
 from maskevidence.tables.reading.description import TableDescription
+from maskevidence.tables.row_groups import by_row_groups
 from maskevidence.tables.table_files import (
     SUFFIXES,
     ColumnSelection,
@@ -52,6 +53,7 @@ from maskevidence.tables.table_files import (
     date_order,
     description_of,
     digits,
+    iso_date,
     kind_of_file,
     line_ranges,
     names_of,
@@ -96,6 +98,11 @@ def prepare(
     cells = options.cells and not getattr(saved, "takes_words", False)  # these score the mass of cells anyway
     if isinstance(saved, TableModel):
         reading, notes = reading_for(saved, data, reading)
+    plain = (options.limit, options.test_fraction, reading.binarise, *vars(options.device).values())
+    if saved is not None and not cells and not code and all(value is None for value in plain):
+        stored = by_row_groups(saved, data, selection_of(reading.table, words=words))
+        if stored is not None:
+            return stored.read_with(data, reading_options(reading, limit=None, words=words))
     table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
@@ -109,7 +116,7 @@ def prepare(
         table = replace(table, notes=(*table.notes, *of_auto))
         cells = options.cells and not build(len(table.columns)).for_table(table).takes_words
         ready = fit_held_out(build, table, test_fraction, options.seed, cells=cells)
-        ready.model.read_with = read_with(reading)
+        ready.model.read_with = read_with(reading, table)
     if code:
         load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
@@ -157,11 +164,15 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
                     raise InputError(f"--{option} {name}: the model was fitted to {has} there; leave it out")
         table = replace(table, categories=join_words(categories) or None)
     if table.one_hot is None:
-        known = {name: known[name] for name in ("missing", "id_column") if name in known}
+        known = {
+            name: known[name] for name in ("missing", "id_column", "day_0", "fold_words") if name in known
+        }
         columns = reading.table.columns or join_words(saved.columns)
-        own = join_words(numbers) or None if saved.takes_words else None
-        table = replace(table, columns=columns, drop=reading.table.drop, numbers=own)
-    flags = " ".join(f"{flag(name)} {shlex.quote(str(word))}" for name, word in known.items())
+        table = replace(table, columns=columns, drop=reading.table.drop, numbers=join_words(numbers) or None)
+    flags = " ".join(
+        flag(name) if word == str(True) else f"{flag(name)} {shlex.quote(str(word))}"
+        for name, word in known.items()
+    )
     note = [f"read as the table that the model was fitted to: {flags}"] if known else []
     return replace(reading, table=table), note
 
@@ -177,12 +188,20 @@ def reading_like(reading: RowReading, table: Table) -> RowReading:
         "numbers": join_words(numbers) or None,
     }
     columns = join_words(table.columns)
-    return replace(reading, table=replace(reading.table, columns=columns, drop=None, **kinds))
+    days = days_0_of(table) or None
+    return replace(reading, table=replace(reading.table, columns=columns, drop=None, day_0=days, **kinds))
 
 
-def read_with(reading: RowReading) -> dict[str, str]:
+def days_0_of(table: Table) -> str:
+    """Day 0 of a table's columns of dates, as --day-0 takes them."""
+    days = {name: form.origin for name, form in table.forms.items() if getattr(form, "order", None)}
+    return join_words(f"{name}={day}" for name, day in days.items() if name in table.columns)
+
+
+def read_with(reading: RowReading, table: Table) -> dict[str, str]:
     """The options of a table that a model saves for `reading_for`."""
-    return {name: word for name, word in vars(reading.table).items() if word and name not in _OF_ONE_FILE}
+    options = vars(reading.table) | {"day_0": days_0_of(table)}
+    return {name: str(word) for name, word in options.items() if word and name not in _OF_ONE_FILE}
 
 
 def reading_options(reading: RowReading, *, limit: int | None, words: bool) -> dict[str, Any]:
@@ -219,7 +238,11 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
 
 
 def decided(
-    word: str, build: Callable[[int], TableModel], table: Table, device: RowDevice, seed: int
+    word: str,
+    build: Callable[[int], TableModel],
+    table: Table,
+    device: RowDevice,
+    seed: int,
 ) -> tuple[Callable[[int], TableModel], tuple[str, ...]]:
     """The builder of a MODEL word, and notes; the rows of the fit decide `auto`."""
     if word != AUTO:
@@ -342,7 +365,17 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
         parse_words(name, getattr(options, name))
         for name in ("drop", "one_hot", "missing", "categories", "numbers")
     )
-    of_numbers = (options.decimal, options.thousands or "", date_order(options.dates), options.fold_words)
+    days = {}
+    for part in parse_words("day_0", options.day_0):
+        name, _, day = part.rpartition("=")
+        days[name] = iso_date(name, day)
+    of_numbers = (
+        options.decimal,
+        options.thousands or "",
+        date_order(options.dates),
+        days,
+        options.fold_words,
+    )
     named = (columns, drop, options.id_column, one_hot, missing)
     return ColumnSelection(*named, words, categories, numbers, *of_numbers)
 

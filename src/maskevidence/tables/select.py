@@ -76,7 +76,7 @@ def select_command(
     if any(candidate.family == "ppca" for candidate in selection.candidates):
         notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
-    selection.model.read_with = kept_reading(reading)
+    selection.model.read_with = kept_reading(reading, table)
     read_with = reading_options(reading, limit=options.limit, words=words)
     result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
     return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))

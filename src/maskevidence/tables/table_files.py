@@ -7,8 +7,8 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -130,6 +130,7 @@ class ColumnSelection:
     decimal: Choice | None = None  # the decimal sign of all columns; None to find it
     thousands: str = ""  # the mark between thousands; "" to find it
     dates: Order | None = None  # day or month first, where the cells do not say it
+    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of their first
     fold_words: bool = False  # whether words that differ by case, blanks or composition are one
     near_unique: bool = False  # whether to keep near-unique text and names of rows, too; with `words`
 
@@ -149,6 +150,7 @@ def read_table(
     decimal: Choice | None = None,
     thousands: str = "",
     dates: str | None = None,
+    day_0: Mapping[str, str] | None = None,
     fold_words: bool = False,
     near_unique: bool = False,
     header: int | None = None,
@@ -181,6 +183,8 @@ def read_table(
         numbers: columns that are numbers, even if they hold two different ones, or many other cells.
         decimal, thousands: "." or ",", and the mark between thousands; by default each column says them.
         dates: "day-first" or "month-first", for dates that do not say it.
+        day_0: day 0 of columns of dates, such as {"day": "2024-01-01"}; by default their first. Give it where
+            two files are read for one model.
         fold_words: whether words that differ by case, blanks or composition are one, the commonest.
         near_unique: whether near-unique text and names of rows are categories, too; with `words`.
         header: the line with the names of the columns, from 1; by default it is found.
@@ -212,14 +216,16 @@ def said(
     *,
     missing: str | float | Sequence[str | float] = (),
     dates: str | None = None,
+    day_0: Mapping[str, str] | None = None,
     skip_rows: str = "",
     **options: Any,
 ) -> tuple[TextChoices, ColumnSelection]:
     """The options of `read_table`: those of the text, and those of its columns."""
-    names = {field.name for field in fields(TextChoices)}
+    names = {each.name for each in fields(TextChoices)}
     of_text = {name: options.pop(name) for name in [*options] if name in names}
     markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
-    selection = ColumnSelection(missing=markers, dates=date_order(dates), **options)
+    days = {} if day_0 is None else {name: iso_date(name, day) for name, day in day_0.items()}
+    selection = ColumnSelection(missing=markers, dates=date_order(dates), day_0=days, **options)
     return TextChoices(skip=line_ranges(skip_rows), **of_text), selection
 
 
@@ -300,6 +306,14 @@ def line_ranges(text: str | None) -> list[range]:
             raise InputError(f"--skip-rows {text!r} has {part!r}; give lines, from 1, such as 3,5-7")
         found.append(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
     return found
+
+
+def iso_date(column: str, day: str) -> str:
+    """A date as typed, such as 2024-01-31."""
+    try:
+        return str(np.datetime64(day, "D"))
+    except ValueError as error:
+        raise InputError(f"--day-0 {column}={day}: {day!r} is no date; write it as in 2024-01-31") from error
 
 
 def date_order(word: str | None) -> Order | None:
@@ -449,10 +463,10 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
     form, read = ("Parquet", parquet.read_table) if kind == ".parquet" else ("Feather", feather.read_table)
     with reading_parquet(Path(name), form):
         table = read(pa.BufferReader(content))
-    views = [field for field in table.schema if pa.types.is_string_view(field.type)]
-    for field in views:  # most of pyarrow does not take string views
-        number = table.schema.get_field_index(field.name)
-        table = table.set_column(number, field.name, table.column(number).cast(pa.large_string()))
+    views = [each.name for each in table.schema if pa.types.is_string_view(each.type)]
+    for view in views:  # most of pyarrow does not take string views
+        number = table.schema.get_field_index(view)
+        table = table.set_column(number, view, table.column(number).cast(pa.large_string()))
     check_utf_8(name, table)
     try:
         stored = (table.schema.pandas_metadata or {}).get("index_columns", ())
@@ -722,18 +736,27 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 
 
 def to_table(
-    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+    raw: RawTable,
+    selection: ColumnSelection = ColumnSelection(),
+    *,
+    empty_rows: bool = False,
+    notes: bool = True,
 ) -> Table:
     """Convert the selected columns of a file to float64; rows without a value are left out.
 
     Args:
         empty_rows: whether to keep rows without a value.
+        notes: whether to note what was found, which takes longer.
     """
-    return converted(raw, selection, empty_rows=empty_rows)[0]
+    return converted(raw, selection, empty_rows=empty_rows, notes=notes)[0]
 
 
 def converted(
-    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+    raw: RawTable,
+    selection: ColumnSelection = ColumnSelection(),
+    *,
+    empty_rows: bool = False,
+    notes: bool = True,
 ) -> tuple[Table, dict[str, ReadColumn]]:
     """The table of a file, and how each of its columns was read."""
     names = names_of(raw)
@@ -774,10 +797,12 @@ def converted(
         forms=_forms(read_as_numbers),
     )
     _check_values(table)
-    notes = [*raw.notes, *_sentences([*raw.findings, *found.findings])]
     table, left_out = _without_empty_rows(table, raw, empty_rows)
+    if not notes:
+        return table, read
+    said = [*raw.notes, *_sentences([*raw.findings, *found.findings])]
     guesses = _guesses(table) if selection.words else []
-    return replace(table, notes=(*notes, *left_out, *_notes(table, raw, id_column), *guesses)), read
+    return replace(table, notes=(*said, *left_out, *_notes(table, raw, id_column), *guesses)), read
 
 
 def _stacked(columns: Sequence[Float64[np.ndarray, " N"]]) -> Float64[np.ndarray, "N D"]:
@@ -800,6 +825,7 @@ def _choices(selection: ColumnSelection) -> Choices:
         selection.decimal,
         selection.thousands,
         selection.dates,
+        selection.day_0,
     )
 
 
@@ -876,6 +902,10 @@ class _Converted:
             _check_exact(name, read.values, cells, self.raw)
             parts = {name: read.values}
             self.findings += read.findings
+        elif kind == "constant" and not selection.words and not self._is_kept(name):
+            note = f"{read.described.why}: left out"
+            self.findings.append(finding("constant", name, [], note, f"--drop {typed([name])}", LOOK, 0))
+            return
         elif kind in ("text", "id") and read.described.used_as is None and not self._is_kept(name):
             what = "names of rows" if kind == "id" else "near-unique text"
             note = f"{what} ({read.described.why}): left out"

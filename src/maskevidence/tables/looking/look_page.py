@@ -19,7 +19,7 @@ from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.table_files import names_of
-from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID, decimals_of
+from maskevidence.tables.wrong_cells.cell_search import decimals_of
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
 
 if TYPE_CHECKING:

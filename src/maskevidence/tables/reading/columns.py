@@ -99,7 +99,7 @@ class Choices:
     decimal: Choice | None = None
     thousands: str = ""
     dates: Order | None = None
-    fold_words: bool = False
+    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of the first
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,16 @@ def read_columns(
         file = "." if signs.point else ","
     for name, cells in later.items():
         read[name] = _decided(name, cells, choices, file, delimiter)
-    return {name: read[name] for name in columns}
+    return {name: _since(read[name], choices.day_0.get(name)) for name in columns}
+
+
+def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
+    """A column of dates as days since another day."""
+    form = column.form
+    if day_0 is None or not isinstance(form, DateForm) or form.order is None or column.values is None:
+        return column
+    days = (np.datetime64(form.origin, "D") - np.datetime64(day_0, "D")).astype(float)
+    return replace(column, values=column.values + days, form=replace(form, origin=day_0))
 
 
 def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
