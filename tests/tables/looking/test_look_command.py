@@ -151,7 +151,7 @@ def test_an_interruption_says_what_is_kept_and_the_same_command_goes_on(
 def test_bad_input_is_one_line_before_any_work(file: Path, looked: Path, run: CommandLine) -> None:
     assert "there is no file" in run("look", "nowhere.csv").error
     assert "--minutes 0" in run("look", "flats.csv", "--minutes", "0").error
-    assert "saved model" in run("look", "flats.csv", "--model", str(looked / "flats-look" / "model")).error
+    assert "is a saved one" in run("look", "flats.csv", "--model", str(looked / "flats-look" / "model")).error
     Path("other").mkdir()
     Path("other/mine.txt").write_text("mine")
     assert "belong to no look" in run("look", "flats.csv", "--out", "other").error

@@ -16,10 +16,11 @@ from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.looking.reading import spelt_otherwise
+from maskevidence.tables.possible_values import decimals_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.table_files import names_of
-from maskevidence.tables.wrong_cells.cell_search import decimals_of
+from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
 
 if TYPE_CHECKING:
@@ -224,7 +225,8 @@ def value_text(look: "Look", name: str, value: float) -> str:
         return str(cell_value(value, table.levels[name]))
     if math.isnan(value):
         return ""
-    decimals = decimals_of(table.values[:, table.columns.index(name)])
+    column = table.values[:, table.columns.index(name)]
+    decimals = decimals_of(column[~np.isnan(column)])
     if (form := table.forms.get(name)) is not None:
         return str(form.write(float(value) if decimals is None else round(float(value), decimals)))
     if decimals is None:
@@ -315,13 +317,15 @@ def _links(modelled: "Modelled") -> Group:
     rows, shades = [], {}
     for i, row in enumerate(order):
         cells = ["" if row == column else f"{strength[row, column]:.2f}" for column in order]
-        shades |= {(i, j + 1): float(strength[row, column]) for j, column in enumerate(order)}
-        rows.append([names[i], *cells])
+        shades |= {(i, j + 2): float(strength[row, column]) for j, column in enumerate(order)}
+        rows.append([f"{i + 1}", names[i], *cells])
     words = (
-        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns this is "
-        "their correlation without its sign. Measured on rows that the model had not seen; it is no cause."
+        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns "
+        "this is their correlation without its sign. Measured on rows that the model had not seen; it is no "
+        "cause."
     )
-    parts: list[Part] = [words, Table(["", *names], rows, shades=shades)]
+    numbers = [f"{i + 1}" for i in range(len(order))]  # names would not stand side by side
+    parts: list[Part] = [words, Table(["", "column", *numbers], rows, words=(0, 1), shades=shades)]
     if len(strength) > len(order):
         parts.append(f"The {len(order)} columns with the strongest links of {len(strength)}.")
     return Group("How columns hang together", parts)

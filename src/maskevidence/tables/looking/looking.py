@@ -88,7 +88,7 @@ def check_word(word: str) -> None:
     """Refuse an unknown MODEL word, and a saved model."""
     if word != AUTO and parse_model(word)[0] is None:
         raise InputError(
-            f"the model {word!r} is a saved model, which cannot judge rows that it has seen; give a word, such "
+            f"the model {word!r} is a saved one, which cannot judge rows that it has seen; give a word, such "
             "as kernel-gaussian"
         )
 
