@@ -12,7 +12,13 @@ import maskevidence as me
 from maskevidence.core.show.parts import Group, Table
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.options import TableOptions
-from messy_flats import Flats
+from messy_flats import Flats, messy_flats
+
+
+@pytest.fixture(scope="session")
+def flats() -> Flats:
+    """Flats with wrong cells, spellings, codes and holes."""
+    return messy_flats()
 
 
 @pytest.fixture(scope="module")

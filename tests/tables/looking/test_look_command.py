@@ -14,9 +14,24 @@ from command_line import CommandLine
 from maskevidence.tables.look import look_command
 from maskevidence.tables.looking.by_folds import Folds
 from maskevidence.tables.options import LookOptions
-from messy_flats import Flats
+from messy_flats import Flats, messy_flats
 
 LOOK = ("look", "flats.csv", "--model", "kernel-gaussian")
+
+
+@pytest.fixture(scope="session")
+def flats() -> Flats:
+    """Flats with wrong cells, spellings, codes and holes."""
+    return messy_flats()
+
+
+@pytest.fixture
+def file(flats: Flats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "flats.csv"
+    path.write_bytes(flats.text.encode())
+    return path
 
 
 @pytest.fixture(scope="module")

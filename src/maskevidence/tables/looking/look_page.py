@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from maskevidence.core.show.parts import Answers, Bars, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
@@ -173,11 +173,10 @@ def map_of_cells(look: "Look") -> CellMap:
     return CellMap(states, names, STATES)
 
 
-def _blank(column: object) -> np.ndarray:
+def _blank(column: Any) -> Bool[np.ndarray, " N"]:
     """Which cells of a column of the file are empty."""
-    return np.array(
-        [cell is None or (isinstance(cell, str) and not cell.strip()) for cell in column.to_pylist()]
-    )  # type: ignore[attr-defined]
+    cells = column.to_pylist()
+    return np.array([cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells])
 
 
 def _columns(look: "Look") -> Table:
@@ -208,8 +207,8 @@ def _distribution(look: "Look", name: str) -> tuple[str, str]:
         return "", ""
     if name in look.table.levels:
         words = Counter(known.tolist()).most_common()
-        shown = ", ".join(f"{look.table.levels[name][int(code)]} ({n:,})" for code, n in words[:3])
-        return Bars([n for _, n in words[:_BINS]]), shown + (" ..." if len(words) > 3 else "")
+        some = ", ".join(f"{look.table.levels[name][int(code)]} ({n:,})" for code, n in words[:3])
+        return Bars([n for _, n in words[:_BINS]]), some + (" ..." if len(words) > 3 else "")
     low, middle, high = np.quantile(known, (0.01, 0.5, 0.99))
     counts = np.unique(known, return_counts=True)[1]
     if len(counts) > _BINS:
@@ -314,7 +313,7 @@ def _links(modelled: "Modelled") -> Group:
         return Group("How columns hang together", [Table([], [])])
     order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
     names = [modelled.table.columns[j] for j in order]
-    rows, shades = [], {}
+    rows, shades = list[list[str]](), dict[tuple[int, int], float]()
     for i, row in enumerate(order):
         cells = ["" if row == column else f"{strength[row, column]:.2f}" for column in order]
         shades |= {(i, j + 2): float(strength[row, column]) for j, column in enumerate(order)}
