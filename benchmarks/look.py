@@ -23,7 +23,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,6 @@ class Spec:
     escape: str | None = None
     missing: tuple[str, ...] = ("", "NA", "?", "N/A", "empty")
     refused: str = ""  # what the line says if the file is no table of rows
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def kinds(**of_kind: str) -> dict[str, str]:
@@ -288,7 +287,7 @@ def look_at(name: str, spec: Spec, folder: Path) -> dict[str, Any] | None:
         for column, kind, each in zip(names, truth, described, strict=True)
         if each["kind"] not in kind.split("|")
     ]
-    filled = cells_of((out / "filled.csv").read_bytes(), Spec("", {}, delimiter=spec.delimiter))[1:]
+    filled = cells_of((out / "filled.csv").read_bytes(), replace(spec, escape=None))[spec.header :]
     numbers, words, empty = errors(filled, cells_of(content, spec)[spec.header :], hidden, truth)
     return found | {
         "right": len(names) - len(wrong),
