@@ -390,6 +390,15 @@ class HasLogCells(Protocol):
 
 
 @runtime_checkable
+class HasLeaveOneOut(Protocol):
+    """A model that hides each visible token of a row in turn, in much less time than it takes one by one."""
+
+    def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
+        ...
+
+
+@runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
     """A model that also predicts visible tokens, as masked language models learn to do.
 

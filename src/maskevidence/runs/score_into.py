@@ -28,7 +28,7 @@ from maskevidence.runs.blocks import MIN_BLOCKS, Engine, Piece, Scorer, Work, bl
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import Part, is_whole, read_part, write_part
+from maskevidence.runs.parts import SavedPart, is_whole, read_part, write_part
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 _MASKS_TO_SAVE = 2 * MASKS_AT_ONCE  # which bounds the memory of scores that wait
@@ -130,7 +130,7 @@ def _verify(
     folder: RunDirectory, manifest: Manifest, model: Any, tokens: Observations, batch_size: int
 ) -> None:
     """Score a sample of stored rows again, and refuse to extend the run if the scores differ."""
-    stored: dict[range, list[Part]] = {}
+    stored: dict[range, list[SavedPart]] = {}
     for part in filter(is_whole, folder.parts(manifest)):
         stored.setdefault(part.piece.repeats(), []).append(part)
     scoring = Scoring(manifest.mask_design(), manifest.key, batch_size, per_token=manifest.token_scores)

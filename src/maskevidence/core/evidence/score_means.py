@@ -99,8 +99,7 @@ def mean_of_scores(
             continue
         drops.add(totals / n, correction)
         by_row[rows] = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
-    enough = design.unknown_error(scores.n_tokens, key.masks) is None
-    mean = sums.mean_with_errors(enough_masks=enough)
+    mean = sums.mean_with_errors(enough_masks=design.unknown_error(scores.n_tokens, key.masks) is None)
     note = None
     if conditionals == "exact" and isinstance(design, LogSizes):
         mean, note = mean_with_gains(mean, scores.table(), design)

@@ -24,7 +24,7 @@ from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.model import HasBatches, HasLogDistributions, MaskedModel, to_device_of
 from maskevidence.core.packed_tokens import Observations
-from maskevidence.core.scores.ask import Answer, Asker, Ints, MaskedRows, mean_score
+from maskevidence.core.scores.ask import Answer, Asker, IntVector, MaskedRows, mean_score
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.tokens import Tokens
 
@@ -87,7 +87,7 @@ def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
 
 def steps(
     asker: Asker, tokens: Tokens, hidden: Bool[Tensor, "B D"], *, listed: bool
-) -> Iterator[tuple[int, Ints, Answer]]:
+) -> Iterator[tuple[int, IntVector, Answer]]:
     """Ask for the hidden tokens at each step of decoding, until no token is hidden.
 
     Args:
