@@ -10,7 +10,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.table import as_table
 from maskevidence.tables.choosing import auto
-from maskevidence.tables.choosing.auto import auto_word, errors_of_filling
+from maskevidence.tables.choosing.auto import auto_word
 
 rng = np.random.default_rng(0)
 SICK = rng.random(90) < 0.5
@@ -91,16 +91,3 @@ def test_candidates_that_cannot_take_words_are_left_out_with_a_note() -> None:
         match="which gaussian, ppca cannot take; mixture-transition, kernel-gaussian, masked-net can",
     ):
         me.select(WORDS, "gaussian,ppca")
-
-
-def test_to_fill_the_errors_of_hidden_cells_decide() -> None:
-    rng = np.random.default_rng(3)
-    word, x = rng.choice(["a", "b", "c"], 150), rng.normal(size=150)
-    frame = pd.DataFrame({"word": word, "same": word, "x": x, "y": 2 * x + 0.1 * rng.normal(size=150)})
-    lost = errors_of_filling(as_table(frame), ["kernel-gaussian", "mixture-transition"])
-    assert lost["kernel-gaussian"] < 0.2 < lost["mixture-transition"]
-    chosen, notes = auto_word(as_table(frame), to_fill=True)
-    assert chosen == "kernel-gaussian"
-    assert "which fills hidden cells best" in notes[0]
-    noise = pd.DataFrame({"word": word, "x": x, "y": rng.normal(size=150)})
-    assert 0.9 < errors_of_filling(as_table(noise), ["kernel-gaussian"])["kernel-gaussian"] < 1.2

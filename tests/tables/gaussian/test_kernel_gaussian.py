@@ -13,6 +13,7 @@ import slow_em
 from maskevidence.models import KernelGaussian
 from maskevidence.tables.gaussian import kernel_choice
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels
+from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, Span, fit_shrunk, log_evidence_under
 from oracles import condition
 
@@ -260,3 +261,16 @@ def test_copies_of_a_row_are_drawn_as_each_alone(model: KernelGaussian) -> None:
         torch.testing.assert_close(
             together[[k]], model._draw_missing(tokens[k : k + 1], 3), rtol=1e-11, atol=0
         )
+
+
+@pytest.mark.parametrize(("n", "spread"), [(600, 1.0), (600, 100.0), (5, 1.0)], ids=["boxes", "few", "one"])
+def test_sums_of_kernels_keep_their_digits(n: int, spread: float) -> None:
+    rng = np.random.default_rng(0)
+    centres, x = rng.standard_t(3, size=300), spread * rng.normal(size=n) + 1
+    x[0] = 1e3
+    with torch.no_grad():
+        found = log_kernel_sums(
+            torch.from_numpy(x), torch.from_numpy(centres), torch.tensor(0.3, dtype=torch.float64)
+        )
+    exact = logsumexp(-((x[:, None] - centres) ** 2) / 0.6, axis=1)
+    np.testing.assert_allclose(found, exact, rtol=1e-11, atol=2e-13)

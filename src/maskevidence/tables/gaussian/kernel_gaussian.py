@@ -19,6 +19,7 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.gaussian.full_covariance import Gaussian
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels, seconds_of_fit
 from maskevidence.tables.gaussian.kernel_leave_one_out import log_leave_one_out
+from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
 from maskevidence.tables.gaussian.kernels import (
     MAX_ELEMENTS,
     KernelPart,
@@ -226,19 +227,21 @@ class KernelGaussian(TableModel):
         """log p(x_j) of the wanted tokens, or of their cells; 0 for others."""
         result, h = self.centres.new_zeros(values.shape), self.bandwidth
         a, variances = torch.sqrt(1 - h.square()), h.square() * self.gaussian.factor.square().sum(1)
-        at_once = max(1, MAX_ELEMENTS // (4 * len(self.centres)))
         for j in torch.nonzero(wanted.any(0)).flatten().tolist():
-            mean, centres, variance = self.gaussian.mean[j], a * self.centres[:, j], variances[j]
-            for rows in torch.split(torch.nonzero(wanted[:, j]).flatten(), at_once):
-                x = (values[rows, j] - mean).to(result)[:, None]
-                if step is None:
-                    scale = torch.rsqrt(2 * variance)
-                    white = x * scale - centres * scale
-                    sums = torch.logsumexp(-white.square(), 1) - 0.5 * (LOG_2PI + torch.log(variance))
-                else:
-                    wide = variance.expand(len(x), len(centres))
-                    sums = torch.logsumexp(normal_log_cell(x - centres, wide, step[j]), 1)
-                result[rows, j] = sums - np.log(len(centres))
+            rows, centres, variance = (
+                torch.nonzero(wanted[:, j]).flatten(),
+                a * self.centres[:, j],
+                variances[j],
+            )
+            x = (values[rows, j] - self.gaussian.mean[j]).to(result)
+            if step is None:
+                sums = log_kernel_sums(x, centres, variance) - 0.5 * (LOG_2PI + torch.log(variance))
+            else:
+                some = torch.split(x[:, None], max(1, MAX_ELEMENTS // len(centres)))
+                wide = variance.expand(1, len(centres))
+                masses = [normal_log_cell(each - centres, wide, step[j]) for each in some]
+                sums = torch.cat([torch.logsumexp(each, 1) for each in masses])
+            result[rows, j] = sums - np.log(len(centres))
         return result
 
     def _log_densities(
