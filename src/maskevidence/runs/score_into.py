@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 
 from maskevidence import __version__
 from maskevidence.core.errors import InputError
@@ -90,8 +91,8 @@ def record_run(
     tokens = tokens.scored_together()
     existing = _existing(folder, manifest, recording)
     manifest = manifest.resuming(existing)
-    rows = _rows(manifest, tokens)  # raises for more shards than blocks, before anything is written
-    n_draws = manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy())
+    lengths = _lengths(manifest, tokens)  # raises for more shards than blocks, before anything is written
+    n_draws = manifest.mask_design().n_draws(lengths)
     check_n_masks(np.sort(n_draws)[-manifest.rows_per_block :])  # a block is scored at once
     if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
@@ -239,10 +240,10 @@ def closed_form_by_row(model: Any, manifest: Manifest, tokens: Tokens) -> dict[i
     return closed_forms
 
 
-def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:
-    """The rows of this shard."""
+def _lengths(manifest: Manifest, tokens: Tokens) -> Int64[np.ndarray, " n"]:
+    """The number of tokens of each row of this shard."""
     blocks, cut = manifest.blocks(), manifest.rows_per_block
-    return tokens[slice(blocks.start * cut, blocks.stop * cut)]
+    return tokens.n_tokens[blocks.start * cut : blocks.stop * cut].cpu().numpy()
 
 
 def _missing(folder: RunDirectory, manifest: Manifest) -> list[Piece]:
