@@ -82,7 +82,12 @@ def test_what_cannot_be_scored_by_row_groups(folder: Path, run: CommandLine) -> 
     assert result.code == 2
     assert "has an infinite value in column 'b', row 8" in result.err
     assert "(rows counted from row 92 of the file)" in result.err
-    frame["b"] = frame["b"].astype(str)  # read at once, which says what is wrong
+    frame.loc[100] = np.nan
+    frame.to_parquet("t.parquet", row_group_size=23)
+    result = run(*SCORE, "bad")
+    assert result.code == 2
+    assert "has no value in row 8" in result.err
+    frame["b"] = frame["b"].astype(str)  # read at once, which says what does not fit
     frame.loc[100, "b"] = "x"
     frame.to_parquet("t.parquet", row_group_size=23)
-    assert "row 100" in run(*SCORE, "bad").err
+    assert "column 'b': 1 cell is no number" in " ".join(run(*SCORE, "odd").out.split())

@@ -88,7 +88,13 @@ class _RowGroups:
                 columns = self.file.read_row_group(group, columns=list(self.model.columns or ()))
             first = int(self.ends[group])
             try:
-                table = to_table(RawTable(self.name, columns), self.selection, notes=False)
+                table = to_table(
+                    RawTable(self.name, columns),
+                    replace(self.selection, columns=tuple(self.model.columns or ())),
+                    empty_rows=True,
+                    notes=False,
+                )
+                _refuse_empty_rows(table)
             except InputError as error:
                 raise InputError(f"{error} (rows counted from row {first:,} of the file)") from error
             table = with_columns_of(table, self.model.columns or [])
@@ -137,3 +143,10 @@ class _RowGroups:
             noun="row",
         )
         return Prepared(self.model, tokens, source)
+
+
+def _refuse_empty_rows(table: Table) -> None:
+    """Rows keep their positions in the file, so that none can be left out."""
+    empty = np.flatnonzero(np.isnan(table.values).all(axis=1))
+    if len(empty):
+        raise InputError(f"{table.name!r} has no value in {table.place(int(empty[0]))}; leave such rows out")
