@@ -106,7 +106,7 @@ def groups(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     lines: list[Any] = []
     numbers: dict[str, Any] = {}
     targets: list[Target] = []
-    net = "masked-net:16x1" if options.quick else options.network
+    net = "gaussian" if options.quick else options.network
     n = 300 if options.quick else N
 
     def add(
@@ -142,12 +142,9 @@ def groups(options: argparse.Namespace) -> tuple[dict, list[Target]]:
         )
     rng = np.random.default_rng(0)
     frame, truth = mixed(rng, n)
+    word = "kernel-gaussian" if options.quick else net
     about = ["b0", "b1", "b2"]
-    add(
-        f"category and count about 3 numbers, {net}",
-        truth,
-        (net, frame, ["kind", "count"], about),
-    )
+    add(f"category and count about 3 numbers, {word}", truth, (word, frame, ["kind", "count"], about))
     z = fork(rng, n)
     add(f"fork given its cause, {net}", 0.0, (net, z, 0, 1, 2))
     bits = rng.integers(0, 2, (n, 2))
@@ -182,7 +179,7 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     """The error of pairs of numbers."""
     lines, numbers, targets = [], {}, []
     n, runs = (300, 1) if options.quick else (N, options.runs)
-    net = "masked-net:16x1" if options.quick else options.network
+    net = "gaussian" if options.quick else options.network
     for name, shape in SHAPES.items():
         truth, errors = of_shape(shape), []
         for seed in range(runs):
@@ -208,7 +205,7 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
 def weak_fork(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     """The information of the fork's two columns."""
     n = 500 if options.quick else 10_000
-    net = "masked-net:16x1" if options.quick else options.network
+    net = "gaussian" if options.quick else options.network
     z, truth = fork(np.random.default_rng(100), n), of_fork()
     found = me.information(net, z, 0, 1)
     low, high = found.interval()
@@ -230,7 +227,7 @@ def matrix(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     true = np.zeros((width, width), dtype=bool)
     for k in range(width // 2):
         true[2 * k, 2 * k + 1] = True
-    for word, folds in (("gaussian", 5), ("masked-net:16x1" if options.quick else options.matrix_network, 3)):
+    for word, folds in (("gaussian", 5), ("gaussian" if options.quick else options.matrix_network, 3)):
         start = time.process_time()
         found = me.information_matrix(word, x, folds=folds)
         spent, upper = time.process_time() - start, np.triu(found.found)
@@ -246,7 +243,20 @@ def matrix(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     return numbers, targets
 
 
-def settings(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], np.ndarray], list, list, list, float]]:
+def words(rng: Rng, n: int) -> pd.DataFrame:
+    """Two columns of three words, of which the second is that of the first in 8 of 10 rows."""
+    first = rng.integers(0, 3, n)
+    second = np.where(rng.random(n) < 0.7, first, rng.integers(0, 3, n))
+    return pd.DataFrame({"a": np.array(list("xyz"))[first], "b": np.array(list("uvw"))[second]})
+
+
+def of_words() -> float:
+    """The information of the two words."""
+    shares = np.array([0.8, 0.1, 0.1])
+    return float(np.log(3) + (shares * np.log(shares)).sum())
+
+
+def settings(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], list, list, list, float]]:
     """Models, tables, groups and truths."""
     s = ten_columns(np.random.default_rng(5))
     x = lambda: rng.multivariate_normal(np.zeros(10), s, n)  # noqa: E731
@@ -257,11 +267,12 @@ def settings(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], np.ndarray],
         "5 + 5": ("gaussian", x, A, B, [], of_normal(s, A, B)),
         "5 + 5 by factors": ("factor-analysis:3", x, A, B, [], of_normal(s, A, B)),
         "2 + 2 given 2": ("gaussian", x, [0, 1], [2, 3], [4, 5], of_normal(s, [0, 1], [2, 3], [4, 5])),
+        "word and word": ("mixture-transition", lambda: words(rng, n), [0], [1], [], of_words()),
         "2 + 2, 30 % holes": ("gaussian", holes, [0, 1], [2, 3], [], of_normal(s, [0, 1], [2, 3])),
     }
 
 
-def by_networks(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], np.ndarray], list, list, list, float]]:
+def by_networks(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], list, list, list, float]]:
     """The same for networks: independent numbers, a line, and a square."""
     word = "masked-net:16x1"
 

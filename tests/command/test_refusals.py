@@ -16,7 +16,7 @@ import maskevidence as me
 from command_line import CommandLine, files_in
 from image_models import random_images, saved, small_vit_mae, write_images
 from maskevidence.command import app
-from maskevidence.images.summary import image_summary
+from maskevidence.images.reconstruction import image_summary
 from protein_models import protein_model
 from text_models import save_bert, small_tokenizer
 

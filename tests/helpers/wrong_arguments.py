@@ -95,7 +95,7 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     given: list[tuple[Any, dict[str, Any]]] = [
         (
             me.check_model,
-            {"model": GAUSSIAN, "data": X, "texts": None, "objective": None, "seed": 0, "tolerance": 0.1},
+            {"model": GAUSSIAN, "data": X, "texts": None, "seed": 0, "tolerance": 0.1},
         ),
         (me.compare, {"estimates": {"a": ESTIMATE, "b": ESTIMATE}}),
         (me.decode, {"model": text_model(), "tokens": IDS, "policy": "confidence"}),

@@ -18,6 +18,7 @@ from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_
 from maskevidence.core.show.words import MINUS
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.files import read_json
 from maskevidence.core.support.sources import is_remote
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
@@ -41,6 +42,7 @@ from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
 from maskevidence.tables.reading.description import TableDescription
+from maskevidence.tables.row_groups import by_row_groups
 from maskevidence.tables.table_files import (
     SUFFIXES,
     ColumnSelection,
@@ -96,6 +98,11 @@ def prepare(
     cells = options.cells and not getattr(saved, "takes_words", False)  # these score the mass of cells anyway
     if isinstance(saved, TableModel):
         reading, notes = reading_for(saved, data, reading)
+    plain = (options.limit, options.test_fraction, reading.binarise, *vars(options.device).values())
+    if saved is not None and not cells and not code and all(value is None for value in plain):
+        stored = by_row_groups(saved, data, selection_of(reading.table, words=words))
+        if stored is not None:
+            return stored.read_with(data, reading_options(reading, limit=None, words=words))
     table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
@@ -231,7 +238,11 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
 
 
 def decided(
-    word: str, build: Callable[[int], TableModel], table: Table, device: RowDevice, seed: int
+    word: str,
+    build: Callable[[int], TableModel],
+    table: Table,
+    device: RowDevice,
+    seed: int,
 ) -> tuple[Callable[[int], TableModel], tuple[str, ...]]:
     """The builder of a MODEL word, and notes; the rows of the fit decide `auto`."""
     if word != AUTO:
@@ -367,6 +378,22 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
     )
     named = (columns, drop, options.id_column, one_hot, missing)
     return ColumnSelection(*named, words, categories, numbers, *of_numbers)
+
+
+def with_decisions(options: TableOptions) -> TableOptions:
+    """The options, completed by those of a table.json of `look` if --columns names one."""
+    if options.columns is None or not (options.columns.endswith(".json") and Path(options.columns).is_file()):
+        return options
+    remedy = "give names of columns, or the table.json that `maskevidence look` wrote"
+    content = read_json(options.columns, remedy)
+    known = content.get("options") if isinstance(content, dict) else None
+    names = {field.name for field in fields(TableOptions)}
+    if not isinstance(known, dict) or not {*known} <= names:
+        raise InputError(
+            f"--columns {options.columns}: the file is no table.json of `maskevidence look`; {remedy}"
+        )
+    given = {name: value for name, value in vars(options).items() if value is not None and name != "columns"}
+    return TableOptions(**known | given)
 
 
 def raw_table(data: str, options: TableOptions, *, as_numbers: bool = False) -> RawTable:

@@ -738,18 +738,27 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 
 
 def to_table(
-    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+    raw: RawTable,
+    selection: ColumnSelection = ColumnSelection(),
+    *,
+    empty_rows: bool = False,
+    notes: bool = True,
 ) -> Table:
     """Convert the selected columns of a file to float64; rows without a value are left out.
 
     Args:
         empty_rows: whether to keep rows without a value.
+        notes: whether to note what was found, which takes longer.
     """
-    return converted(raw, selection, empty_rows=empty_rows)[0]
+    return converted(raw, selection, empty_rows=empty_rows, notes=notes)[0]
 
 
 def converted(
-    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+    raw: RawTable,
+    selection: ColumnSelection = ColumnSelection(),
+    *,
+    empty_rows: bool = False,
+    notes: bool = True,
 ) -> tuple[Table, dict[str, ReadColumn]]:
     """The table of a file, and how each of its columns was read."""
     names = names_of(raw)
@@ -790,10 +799,12 @@ def converted(
         forms=_forms(read_as_numbers),
     )
     _check_values(table)
-    notes = [*raw.notes, *_sentences([*raw.findings, *found.findings])]
     table, left_out = _without_empty_rows(table, raw, empty_rows)
+    if not notes:
+        return table, read
+    said = [*raw.notes, *_sentences([*raw.findings, *found.findings])]
     guesses = _guesses(table) if selection.words else []
-    return replace(table, notes=(*notes, *left_out, *_notes(table, raw, id_column), *guesses)), read
+    return replace(table, notes=(*said, *left_out, *_notes(table, raw, id_column), *guesses)), read
 
 
 def _stacked(columns: Sequence[Float64[np.ndarray, " N"]]) -> Float64[np.ndarray, "N D"]:

@@ -217,7 +217,7 @@ WORDS = pd.DataFrame({"a": ["x", "y"] * 60, "b": X[:, 0], "c": 1.0})
         (lambda: me.information("gaussian", X, [], 0), "a or b names no column"),
         (lambda: me.information("gaussian", X, 0, 9), "there is no column 9; the columns are c0, c1"),
         (lambda: me.information("gaussian", X, 0, "z"), "there is no column 'z'"),
-        (lambda: me.information("gaussian", X[:50], 0, 1), "50 rows for 5 folds; give 100 or more"),
+        (lambda: me.information("gaussian", X[:12], 0, 1), "12 rows for 5 folds; give 15 or more"),
         (lambda: me.information("gaussian", X, 0, 1, folds=2), "folds=2; give a whole number of 3 or more"),
         (lambda: me.information("gaussian", WORDS, "a", "b"), "holds words, which gaussian cannot take"),
         (lambda: me.information("gaussian", WORDS, "b", "c"), "column 'c' has one value in all rows"),

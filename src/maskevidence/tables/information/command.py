@@ -44,8 +44,8 @@ def information_command(
         str,
         Argument(
             "MODEL",
-            "masked-net, gaussian, kernel-gaussian, factor-analysis:8, fitted by folds; or a saved "
-            "model's folder.",
+            "auto: the table decides; or masked-net, gaussian, kernel-gaussian, factor-analysis:8, fitted by "
+            "folds; or a saved model's folder.",
         ),
     ],
     data: Annotated[

@@ -28,7 +28,8 @@ from maskevidence.core.support.spread import varies, with_values
 from maskevidence.core.table import Table, as_table, with_levels_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.by_name import AUTO, parse_model
+from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.network.masked_network import MaskedNetwork
@@ -37,7 +38,7 @@ FOLDS = 5
 REPLICATES, _MASKS = 8, 4  # independent sets of masks for groups of more than six columns, and masks in each
 _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
-_FEWEST = 20  # rows of a fold
+_FEWEST = 3  # rows of a fold
 
 Rows = Float64[np.ndarray, "N D"]
 Columns = Bool[np.ndarray, " D"]
@@ -150,6 +151,9 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
             table = table.select([table.columns[j] for group in places for j in group])
             ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
             own = [list(range(start, end)) for start, end in ends]
+            if model == AUTO:
+                model, of_auto = auto_word(table, seed=seed)
+                build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
             return _by_word(model, build, table, own, (folds, seed))
         model = saved
     check_conditionals(model)
@@ -207,9 +211,10 @@ def _by_word(
     if len(table) < folds * _FEWEST:
         n = folds * _FEWEST
         raise InputError(f"{count(len(table), 'row')} for {folds} folds; give {n} or more, or fewer folds")
-    if table.levels and not build(len(table.columns)).takes_words:
+    if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         raise InputError(
-            f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net"
+            f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net or "
+            "auto"
         )
     parts = [np.sort(part) for part in folds_of(table.values, folds, np.random.default_rng(seed))]
     for part in parts:

@@ -43,11 +43,12 @@ def information(
 
     standard error² = s²(g) / n + τ² / K,
 
-    where τ² is the variance of the fits, seen where two of them answer for the same rows. Groups of more than
+    where τ² is the variance of the fits, from two of them that answer for the same rows. Groups of more than
     six columns without a closed form are asked by 8 sets of random masks, whose spread is `mask_se`.
-    The interval is Student's t around the mean. Its upper end is that of the rows that the models have seen: a
-    model that learns from n rows misses a part of a dependence, so the number is low rather than high. Its
-    lower end is lower by `zero`, if that is above 0: what the same fit finds in independent columns.
+
+    The interval is Student's t. Its upper end is that of rows that the models have seen: a model that learns
+    from n rows misses a part of a dependence, so the number is low rather than high. Its lower end is lower
+    by `zero`, if that is above 0: what the same fit finds in independent columns.
 
     Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
     counts as the share of its cells in the error.

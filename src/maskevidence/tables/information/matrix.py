@@ -1,6 +1,6 @@
 """What every column tells about every other one, or about a target, by the same models and masks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -167,7 +167,7 @@ def information_matrix(
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
     t = None if target is None else places_of(fit.table, target)[0]
-    nats, error, p = _numbers(fit, t)
+    nats, error, p = _numbers(fit, partial(_values, target=t))
     tested = _once(nats, target)
     found = np.zeros(nats.shape, dtype=bool)
     found[tested] = _discoveries(p[tested], rate)
@@ -204,15 +204,40 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
     return p <= (np.sort(p)[np.flatnonzero(below)[-1]] if below.any() else -1.0)
 
 
-def _numbers(fit: Fitted, target: int | None) -> tuple[Rows, Rows, Rows]:
+def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[Rows, Rows, Rows]:
+    """What each column adds on a target to known columns: I(target; j | known), its error and p-value.
+
+    Returns:
+        Shape (D,) each; NaN for the target and the known columns.
+    """
+    made = _numbers(fit, partial(_added, target=target, known=fit.mask(known)))
+    nats, error, p = (each[0] for each in made)
+    return nats, error, p
+
+
+def _added(
+    model: Any, rows: Rows, target: int, known: Bool[np.ndarray, " D"]
+) -> Iterator[Float64[np.ndarray, "n 1 D"]]:
+    """log p(target | known, j) - log p(target | known) of each row; NaN where a cell is missing."""
+    seen, place = ~np.isnan(rows), np.arange(rows.shape[1])
+    before = _asked(model, rows, seen & ~known)[:, target]
+    gains = np.full(rows.shape, np.nan)
+    for j in np.flatnonzero(~known & (place != target)):
+        gains[:, j] = _asked(model, rows, seen & seen[:, [j]] & ~known & (place != j))[:, target] - before
+    yield gains[:, None]
+
+
+def _numbers(
+    fit: Fitted, values: Callable[[Any, Rows], Iterator[Float64[np.ndarray, "n m D"]]]
+) -> tuple[Rows, Rows, Rows]:
     """Means over all rows, their standard errors and p-values."""
     of_folds, gaps = [], []
     for fold in fit.folds:
         rows = fit.table.values[fold.out]
-        held_out = list(_values(fold.model, rows, target))
+        held_out = list(values(fold.model, rows))
         of_folds.append(_moments(held_out))
         if fold.other is not None:
-            seen = _values(fold.other, rows, target)
+            seen = values(fold.other, rows)
             gaps.append(_moments([out - saw for out, saw in zip(held_out, seen, strict=True)]))
     n, mean, variance = (np.stack(each) for each in zip(*of_folds, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,0 +1,146 @@
+"""Feature selection by information: a score function, and a forward selection that stops."""
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from maskevidence.core.errors import import_extra
+from maskevidence.core.table import Table, as_table
+from maskevidence.sklearn.density_base import PURPOSE, checked_table, seed_from, with_names
+from maskevidence.tables.information.gains import FOLDS, Fitted, fitted
+from maskevidence.tables.information.matrix import of_next
+
+_base = import_extra("sklearn.base", "sklearn", PURPOSE)
+_selection = import_extra("sklearn.feature_selection", "sklearn", PURPOSE)
+_utils = import_extra("sklearn.utils", "sklearn", PURPOSE)
+_multiclass = import_extra("sklearn.utils.multiclass", "sklearn", PURPOSE)
+_validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
+
+_Numbers = Float64[np.ndarray, " n_features"]
+
+
+def information_score(
+    X: Any, y: Any, model: str = "masked-net", *, folds: int = FOLDS, seed: int = 0
+) -> tuple[_Numbers, _Numbers]:
+    """Estimate the mutual information of each feature and the target, a score function of `SelectKBest`.
+
+    One model for all features is fitted by folds, as in `me.information_matrix`, and asked for
+    log p(y | x_j) - log p(y), each row by a fit that has not seen it.
+
+    Args:
+        X: shape (N, D), NaN where a value is missing.
+        y: shape (N,); text and booleans are classes, for "masked-net" alone.
+        model: a MODEL word, such as "gaussian", which is fast and sees straight lines only.
+        folds: parts of the rows, 3 or more.
+        seed: of the folds and the fits.
+
+    Returns:
+        Nats, and one-sided p-values of "not above 0".
+
+    Example:
+        >>> from functools import partial
+        >>> from sklearn.feature_selection import SelectKBest
+        >>> x = np.random.default_rng(0).normal(size=(300, 4))
+        >>> y = x[:, 2] + 0.5 * np.random.default_rng(1).normal(size=300)
+        >>> best = SelectKBest(partial(information_score, model="gaussian"), k=1).fit(x, y)
+        >>> best.get_support().tolist()
+        [False, False, True, False]
+    """
+    fit = _fitted(X, y, model, folds, seed)
+    nats, _, p = of_next(fit, len(fit.table.columns) - 1, [])
+    return nats[:-1], p[:-1]
+
+
+class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # type: ignore[misc,name-defined]
+    """Forward selection: add the feature that tells most about y given those chosen; stop where none does.
+
+    In each step, I(y; x_j | chosen) is estimated for all other features, each row asked of a fit that has not
+    seen it. The highest is added if its one-sided p-value times the number of features that are left is at
+    most `alpha`.
+
+    Args:
+        model: a MODEL word, such as "gaussian" or "masked-net".
+        alpha: the level of each step.
+        max_features: the most features to choose; by default all.
+        folds: parts of the rows, 3 or more.
+        random_state: of the folds and the fits.
+
+    Attributes:
+        chosen_: the chosen features in their order.
+        gains_: what each added, nats.
+        gain_errors_: its standard error.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(300, 4))
+        >>> x[:, 3] = x[:, 2] + x[:, 3]  # says less than column 2, and nothing beside it
+        >>> y = x[:, 2] + x[:, 0] + 0.5 * np.random.default_rng(1).normal(size=300)
+        >>> selector = InformationSelector("gaussian", random_state=0).fit(x, y)
+        >>> sorted(selector.chosen_), selector.transform(x).shape
+        ([0, 2], (300, 2))
+    """
+
+    def __init__(
+        self,
+        model: str = "masked-net",
+        *,
+        alpha: float = 0.05,
+        max_features: int | None = None,
+        folds: int = FOLDS,
+        random_state: Any = None,
+    ) -> None:
+        self.model = model
+        self.alpha = alpha
+        self.max_features = max_features
+        self.folds = folds
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "InformationSelector":
+        """Choose the features."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        rows = as_table(with_names(X)) if hasattr(X, "iloc") or isinstance(X, Table) else None
+        if rows is not None and rows.levels:
+            _validation.validate_data(self, with_names(X), skip_check_array=True)
+        else:
+            X = checked_table(self, X, reset=True)
+        _utils.check_consistent_length(X, y)
+        fit = _fitted(X, y, self.model, self.folds, seed_from(self.random_state))
+        width = self.n_features_in_
+        self.chosen_, self.gains_, self.gain_errors_ = list[int](), list[float](), list[float]()
+        while len(self.chosen_) < (width if self.max_features is None else min(width, self.max_features)):
+            nats, error, p = of_next(fit, width, self.chosen_)
+            best = int(np.nanargmax(nats))
+            if p[best] * (width - len(self.chosen_)) > self.alpha:
+                break
+            self.chosen_.append(best)
+            self.gains_.append(float(nats[best]))
+            self.gain_errors_.append(float(error[best]))
+        return self
+
+    def _get_support_mask(self) -> Bool[np.ndarray, " n_features"]:
+        _validation.check_is_fitted(self)
+        return np.isin(np.arange(self.n_features_in_), self.chosen_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _fitted(X: Any, y: Any, model: str, folds: int, seed: int) -> Fitted:
+    """Models of the features and, as the last column, the target."""
+    rows, target = as_table(with_names(X)), _utils.column_or_1d(y, warn=True)
+    _multiclass.type_of_target(target, raise_unknown=True)
+    if target.dtype.kind in "USb" or not all(isinstance(each, Real) for each in target.tolist()):
+        words, codes = np.unique(target.astype(str), return_inverse=True)
+        levels = {**rows.levels, "the target": tuple(words.tolist())}
+    else:
+        codes, levels = target, dict(rows.levels)
+    values = np.column_stack([rows.values, codes.astype(np.float64)])
+    columns = (*rows.columns, "the target")
+    return fitted(
+        model, Table("the data", values, columns, np.arange(len(values)), levels=levels), None, folds, seed
+    )
