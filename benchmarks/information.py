@@ -112,6 +112,8 @@ def groups(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     def add(
         task: str, truth: float, asked: tuple, other: float | None = None, *, ask: Any = me.information
     ) -> None:
+        if options.only not in task:
+            return
         start = time.process_time()
         found = ask(*asked)
         (low, high), spent = found.interval(), time.process_time() - start
@@ -339,6 +341,7 @@ def main() -> int:
     parser.add_argument("--network", default="masked-net:64x1", help="MODEL word of the network")
     parser.add_argument("--matrix-network", default="masked-net:64x1", help="that of the matrix")
     parser.add_argument("--runs", type=int, default=5, help="data sets of each pair")
+    parser.add_argument("--only", default="", help="tasks of groups whose names have this part")
     parser.add_argument("--rows", type=int, default=400, help="rows of the coverage")
     parser.add_argument(
         "--networks", type=int, default=0, help="coverage of networks, by this many data sets"

@@ -197,8 +197,8 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
     """Which hypotheses are rejected at a false discovery rate (Benjamini and Hochberg).
 
     Example:
-        >>> _discoveries(np.array([0.01, 0.9, 0.04, 0.03]), 0.1).tolist()
-        [True, False, True, True]
+        >>> _discoveries(np.array([0.01, 0.9, 0.08, 0.03]), 0.1).tolist()
+        [True, False, False, True]
     """
     below = np.sort(p) <= rate * np.arange(1, len(p) + 1) / max(len(p), 1)
     return p <= (np.sort(p)[np.flatnonzero(below)[-1]] if below.any() else -1.0)
