@@ -26,7 +26,6 @@ WORDS = {
     "Cars93": "MASS/Cars93", "survey": "MASS/survey", "tips": "reshape2/tips", "mpg": "ggplot2/mpg",
     "Salaries": "car/Salaries", "cgd": "survival/cgd", "veteran": "survival/veteran",
     "Diamond": "Ecdat/Diamond", "car90": "rpart/car90", "Baseball": "vcd/Baseball",
-    "Chile": "car/Chile", "Kakadu": "Ecdat/Kakadu",
 }  # fmt: skip
 TREES = "IterativeImputer, ExtraTrees"
 

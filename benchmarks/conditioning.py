@@ -1,17 +1,24 @@
-"""CPU seconds of a Gaussian's conditionals, fits with holes and imputations, beside plain forms and peers.
+"""CPU seconds of a Gaussian's conditionals, fits and imputations, and of kernels, beside plain forms.
 
     python benchmarks/conditioning.py
 
 One thread, contestants in turn, medians. "D x D for each mask" factorises the visible block of each mask,
 completed by the identity, as the package did. The plain EM inverts the visible block of each row in numpy and
 ends as the package's. The log evidence of both, in nats a row, and the conditionals must agree.
+
+`KernelGaussian` hides each cell of a row in turn by one pass over its kernels, where "one cell after the
+other" asks for a mask at a time, as the package did; its floor is one exponential for each cell and kernel.
+Fits of fewer rows than columns work in the span of the rows; "D x D" factorises each covariance, as the
+package did.
 """
 
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest import mock
 
 from _timing import Target, arguments, finish, interleaved, machine, show, times_faster
 
@@ -20,6 +27,9 @@ import numpy as np
 import torch
 
 import maskevidence as me
+from maskevidence.tables.gaussian import kernel_choice
+from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
 
 _MASKS_AT_ONCE = 2**17  # divided by D²
 
@@ -65,6 +75,68 @@ def plain_em(x: np.ndarray, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
     return mean, covariance
 
 
+class OneByOne(torch.nn.Module):
+    """Kernels that are asked for one cell after the other."""
+
+    def __init__(self, model: me.models.KernelGaussian) -> None:
+        super().__init__()
+        self.model, self.base_measure, self.conditionals = model, model.base_measure, model.conditionals
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        return self.model.log_conditionals(tokens, masked)
+
+
+def cells_of(n: int, width: int, rounds: int) -> tuple[list[tuple[str, str, str]], float]:
+    """The search for wrong cells under 1,000 kernels, and the largest difference of suspicions."""
+    x, _ = rows_of(n, width, 0.0)
+    x[np.random.default_rng(1).random(x.shape) < 1e-4] *= 10
+    model = me.models.KernelGaussian(n_features=width, n_centres=1).fit(x, shrinkage=0.02, bandwidth=0.7)
+    facts, numbers = facts_of(model, x), torch.rand(2**18, dtype=torch.float64)
+
+    def floor() -> None:
+        for _ in range(-(-n * width * len(model.centres) // len(numbers))):
+            torch.exp(numbers)
+
+    contestants = {
+        "hides each cell itself": lambda: CellJudge(model, facts).search(x).suspicion,
+        "one cell after the other": lambda: CellJudge(OneByOne(model), facts).search(x).suspicion,
+        "one exponential a cell and kernel": floor,
+    }
+    ours, theirs = (contestants[name]() for name in list(contestants)[:2])
+    return measured(contestants, rounds, "hides each cell itself"), float(np.abs(ours - theirs).max())
+
+
+def dense(fit: Callable[..., ShrunkFit]) -> Callable[..., ShrunkFit]:
+    """A fit that keeps a D x D covariance."""
+
+    def fitted(*args: Any, **options: Any) -> ShrunkFit:
+        found = fit(*args, **options)
+        return replace(found, spread=found.covariance)
+
+    return fitted
+
+
+def wide_fit(n: int, width: int) -> tuple[list[tuple[str, str, str]], float]:
+    """Fits of fewer rows than columns, and the largest difference of conditional means."""
+    x, holes = rows_of(n, width, 0.01)
+    means = list[np.ndarray]()
+
+    def fit() -> None:
+        model = me.models.KernelGaussian(n_features=width, n_centres=n).fit(x)
+        means.append(model.impute(holes[:5]).values)
+
+    def fit_dense() -> None:
+        with mock.patch.object(kernel_choice, "fit_shrunk", dense(kernel_choice.fit_shrunk)):
+            fit()
+
+    from sklearn.covariance import LedoitWolf
+
+    peer = partial(LedoitWolf().fit, x)
+    contestants = {"fit and impute": fit, "D x D": fit_dense, "LedoitWolf (one fit)": peer}
+    rows = measured(contestants, 1, "fit and impute")
+    return rows, float(np.abs(means[0] - means[-1]).max())
+
+
 def measured(contestants: dict[str, Callable[[], Any]], rounds: int, ours: str) -> list[tuple[str, str, str]]:
     """The CPU seconds of each contestant, and how many times ours they are."""
     timings = interleaved(contestants, rounds, clock=time.process_time)
@@ -104,11 +176,17 @@ def main() -> int:
         "IterativeImputer": lambda: IterativeImputer(max_iter=10).fit(holes),
     }
     numbers["fit"] = measured(fits, 1, "Gaussian.fit")
+    size = (300, 6) if quick else (4000, 20)
+    numbers["cells {:,} x {}".format(*size)], of_cells = cells_of(*size, 1 if quick else 3)
+    size = (20, 40) if quick else (200, 1500)
+    numbers["KernelGaussian.fit {:,} x {:,}".format(*size)], of_means = wide_fit(*size)
     for title, cells in numbers.items():
         show(title, ("contestant", "CPU seconds", "times ours"), cells)
     targets = [
         Target("largest difference of filled values", apart, high=1e-9),
         Target("nats a row from plain EM", abs(behind), high=1e-8),
+        Target("largest difference of suspicions", of_cells, high=1e-9),
+        Target("largest difference of conditional means", of_means, high=1e-9),
     ]
     return finish(numbers, targets, options.json)
 

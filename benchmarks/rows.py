@@ -110,7 +110,7 @@ from pathlib import Path
 import numpy as np, torch, pandas, scipy.special, matplotlib.pyplot
 import maskevidence as me
 from maskevidence.runs import read_run
-from maskevidence.runs.compare import compare_runs
+from maskevidence.runs.comparing import compare_runs
 from maskevidence.runs.directory import RunDirectory
 from maskevidence.runs.summary import write_summary
 torch.set_num_threads(1)

@@ -20,7 +20,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from time import process_time
@@ -103,7 +103,10 @@ def ask(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
     to, answer = stream(process.stdin), stream(process.stdout)
     to.write(name + "\n")
     to.flush()
-    return json.loads(answer.readline())
+    line = answer.readline()
+    if not line:
+        raise SystemExit(f"{name} cannot be called in one of the revisions; see above")
+    return json.loads(line)
 
 
 def stream(pipe: IO[str] | None) -> IO[str]:
@@ -283,12 +286,19 @@ def letters(n: int) -> str:
 
 
 def protein_model() -> Any:
-    """A BERT of residues, whose tokenizer older revisions keep in another module."""
-    try:
-        from maskevidence.texts.vocabulary import letter_tokenizer
-    except ImportError:
-        from maskevidence.texts.letters import letter_tokenizer
-    return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
+    """A BERT of residues."""
+    vocabulary = module("texts.vocabulary", "models.text.vocabulary")
+    return network(5 + len(RESIDUES), vocabulary.letter_tokenizer([RESIDUES]))
+
+
+def module(*places: str) -> Any:
+    """The first of these modules that the revision has: its place now, then earlier ones."""
+    from importlib import import_module
+
+    for place in places:
+        with suppress(ModuleNotFoundError):
+            return import_module(f"maskevidence.{place}")
+    raise ModuleNotFoundError(f"this revision has none of {', '.join(places)}")
 
 
 def variants(n: int, conventions: tuple[str, ...]) -> tuple[Call, Any]:
@@ -351,8 +361,7 @@ def texts() -> tuple[Call, Any]:
 
 def lm_eval_answerer() -> tuple[Callable[[], Any], Any]:
     """What makes an answerer of the harness's requests, and its model."""
-    from maskevidence.lm_eval import answering
-
+    answering = module("lm_eval.answering", "integrations.lm_eval.answering")
     words = {"score": "evidence", "target": "decision", "masks": 16, "seed": 0}
     if "greedy" in inspect.signature(answering.Settings.parse).parameters:  # of earlier states
         words |= {"greedy": "never", "metrics": None}

@@ -18,7 +18,7 @@ from maskevidence.core.support.threads import seeded
 from maskevidence.huggingface.collator import one_mask_each
 from maskevidence.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
 from maskevidence.huggingface.trainer import BaseTrainer
-from maskevidence.huggingface.training import HIDDEN, TrainerOptions, newest_checkpoint, run_trainer
+from maskevidence.huggingface.training import TrainerOptions, newest_checkpoint, run_trainer
 from maskevidence.images.adapters import ViTMAENetwork
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.images.patches import check_patch_size
@@ -145,7 +145,7 @@ def sin_cos_positions(side: int, width: int) -> Float[Tensor, "D width"]:
     return torch.from_numpy(np.concatenate(parts, axis=1)).float()
 
 
-PIXELS = "pixel_values"
+PIXELS, HIDDEN = "pixel_values", "hidden"
 
 
 VIT_MAE_RECIPE = Recipe(steps=3000, batch_size=64, learning_rate=1e-3, warmup=100, weight_decay=0.05)

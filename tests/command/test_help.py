@@ -1,4 +1,4 @@
-"""The help page of a command for each kind of model, as it is read in a terminal of 100 columns."""
+"""The help page of `score` for one model of each kind, as it is read in a terminal of 100 columns."""
 
 import os
 from pathlib import Path

@@ -16,7 +16,7 @@ import maskevidence as me
 from command_line import CommandLine, files_in
 from image_models import random_images, saved, small_vit_mae, write_images
 from maskevidence.command import app
-from maskevidence.images.summary import image_summary
+from maskevidence.images.reconstruction import image_summary
 from protein_models import protein_model
 from text_models import save_bert, small_tokenizer
 
@@ -144,8 +144,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "ppca:1 hub:../../x": "is not the name of a data set",
         "ppca:1 hub:a/b/c/d": "is not the name of a data set",
         "masked-net:8 words.csv": "lacks its width and layers; write masked-net:256x2",
-        "gaussian words.csv": "the model masked-net takes words as they are",
-        "gaussian words.csv --drop colour --numbers sick": "--numbers is for masked-net",
+        "gaussian words.csv": "the model auto takes words as they are",
+        "gaussian words.csv --drop colour --categories sick": "--categories is for models that take words",
         "masked-net words.csv --binarise threshold": "--binarise takes numbers",
         "masked-net words.csv --limit 1": "leaves no row to train on",
         "masked-net digits --categories pixel_0_0": "belongs to files of tables",

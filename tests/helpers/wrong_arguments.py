@@ -95,7 +95,7 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     given: list[tuple[Any, dict[str, Any]]] = [
         (
             me.check_model,
-            {"model": GAUSSIAN, "data": X, "texts": None, "objective": None, "seed": 0, "tolerance": 0.1},
+            {"model": GAUSSIAN, "data": X, "texts": None, "seed": 0, "tolerance": 0.1},
         ),
         (me.compare, {"estimates": {"a": ESTIMATE, "b": ESTIMATE}}),
         (me.decode, {"model": text_model(), "tokens": IDS, "policy": "confidence"}),
@@ -118,6 +118,7 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         (me.variants, {"model": text_model(), "wild_type": "AC", "mutants": ["A1C"], "draws": 2}),
         (me.wrong_cells, {"model": "gaussian", "table": X, "folds": 2}),
         (m.load, {"folder": "model"}),
+        (d.describe, {"table": "table.csv"}),
         (d.digits, {}),
         (d.read_images, {"source": "images"}),
         (d.read_table, {"path": "table.csv"}),

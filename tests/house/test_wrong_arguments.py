@@ -15,6 +15,7 @@ MAX_RAW = 30
 MADE_BY_US = {  # results and what a user does not build
     *("Bracket", "Curve", "EvidenceOfRows", "Finding", "GaussianMoments", "History", "OrderSpread", "Pooled"),
     *("ScoreTable", "Tokens", "VariantPlan", "VariantScores", "EvidenceBound", "Images", "Table", "Texts"),
+    *("CellAt", "ColumnDescription", "TableDescription"),
 }
 
 

@@ -12,7 +12,7 @@ from image_models import random_images, smooth_images
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.huggingface.recipe import Recipe
 from maskevidence.images.masked_image import MaskedImage
-from maskevidence.images.summary import ReconstructionLoss
+from maskevidence.images.reconstruction import ReconstructionLoss
 from paper.vit_mae import PatchMaskCollator, new_vit_mae, random_vit_mae, sin_cos_positions, train_vit_mae
 
 SHORT = Recipe(steps=8, batch_size=4, learning_rate=1e-3, warmup=2)

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 import maskevidence as me
 from maskevidence.runs import Recording, RunDirectory, parts, read_run, record_run
-from maskevidence.runs.parts import Part, list_parts, read_part
+from maskevidence.runs.parts import SavedPart, list_parts, read_part
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows
 
 
@@ -44,7 +44,7 @@ class TestDamage:
         """Few are read once and kept; of many, each look at all masks reads the files again."""
         read: list[Path] = []
 
-        def noted(part: Part) -> Any:
+        def noted(part: SavedPart) -> Any:
             read.append(part.path)
             return read_part(part)
 

@@ -74,16 +74,17 @@ def test_nothing_is_typed_twice(run: CommandLine, tmp_path: Path) -> None:
     rng, table = np.random.default_rng(0), tmp_path / "messy.csv"
     x = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 3))
     rows = [f"s{k};{a};{b:.4f};{c:.4f};red" for k, (a, b, c) in enumerate(x)]
-    rows[3] = "s3;none;0.5;none;red"
+    rows[3] = "s3;gap;0.5;gap;red"
     table.write_text("\n".join(["sample;a;b;c;colour", *rows]))
-    words = ("--id-column", "sample", "--missing", "none", "--drop", "colour")
+    words = ("--id-column", "sample", "--missing", "gap", "--drop", "colour")
     assert run("select", "ppca:1,gaussian", table, *words, "--out", tmp_path / "chosen").code == 0
     model = tmp_path / "moved"  # the model itself knows
     (tmp_path / "chosen" / "model").replace(model)
     result = run("impute", model, table, "--out", tmp_path / "filled.csv")
     assert result.code == 0, result.err
-    assert "--missing none --id-column sample" in " ".join(result.out.split())
+    assert "--missing gap --id-column sample" in " ".join(result.out.split())
     assert (tmp_path / "filled.csv").read_text().splitlines()[4].startswith("s3;")
     assert run("score", model, table, "--out", tmp_path / "run").code == 0
     assert read_run(tmp_path / "run").estimate.names[3] == "s3"
-    assert "line 5: 'none'" in run("score", model, table, "--missing", "zero").error  # what is typed counts
+    said = " ".join(run("score", model, table, "--missing", "zero").out.split())
+    assert "column 'a': 1 cell is no number: kept as it is, hidden from the model (line 5: 'gap')" in said

@@ -21,7 +21,7 @@ from pyarrow import feather, parquet
 import maskevidence as me
 from maskevidence.core.table import with_columns_of
 from maskevidence.data import Table, read_table
-from maskevidence.tables.table_files import read_raw
+from maskevidence.tables.table_files import TextChoices, read_raw
 
 NAN = float("nan")
 
@@ -67,14 +67,13 @@ class TestColumns:
         assert read_table(path, id_column="n").labels == names
 
     def test_of_text_are_named_all_at_once(self, tmp_path: Path) -> None:
-        path = csv(tmp_path, "name,a,day,b\nx,1,2024-01-01,2\ny,3,2024-01-02,?\n")
+        path = csv(tmp_path, "name,a,day,b,kind\nx,1,2024-01-01,2,red\ny,3,2024-01-02,?,blue\n")
         with pytest.raises(me.InputError) as caught:
             read_table(path)
         assert str(caught.value) == (
-            f"{str(path)!r} has text in 3 columns ('name', line 2: 'x'; 'day', line 2: '2024-01-01'; "
-            "'b', line 3: '?'); give numbers only: --missing '?' reads what stands among numbers as missing "
-            "values, --drop name,day leaves them out, --one-hot name,day encodes categories, the model "
-            "masked-net takes words as they are"
+            f"{str(path)!r} has text in 2 columns ('name', line 2: 'x'; 'kind', line 2: 'red'); give numbers "
+            "only: --drop name,kind leaves them out, --one-hot name,kind encodes categories, the model "
+            "auto takes words as they are"
         )
 
     def test_a_hint_can_be_pasted_as_it_stands(self, tmp_path: Path) -> None:
@@ -84,9 +83,7 @@ class TestColumns:
             read_table(path)
         hint = str(caught.value).partition("give numbers only: ")[2]
         assert hint.startswith(
-            "--missing '?' reads what stands among numbers as missing values, --id-column 'patient id' "
-            "takes that for the names of the rows, --drop 'sex at birth' leaves it out, --one-hot 'sex at "
-            "birth' encodes a category, "
+            "--drop 'sex at birth' leaves it out, --one-hot 'sex at birth' encodes a category, "
         )
 
     def test_without_a_name_are_called_by_their_place(self, tmp_path: Path) -> None:
@@ -113,7 +110,7 @@ READ: dict[str, tuple[str, list[list[float]], list[str]]] = {
     "with decimal commas": (
         "1,5;2\n3;4,25\n",
         [[1.5, 2], [3, 4.25]],
-        ["cells are separated by ';'", "numbers are read with a decimal comma", HEADLESS],
+        ["cells are separated by ';'", HEADLESS, "numbers are read with a decimal comma"],
     ),
     "with a semicolon in quotes": ('"a;b",c\n1,2\n3,4\n', [[1, 2], [3, 4]], []),
     "below an empty line": ('\na;"b, c"\n1;2\n', [[1, 2]], ["cells are separated by ';'"]),
@@ -169,7 +166,7 @@ def test_quotes_and_ends_of_lines_are_read_as_by_pandas(tmp_path: Path) -> None:
         expected = (
             pd.read_csv(path, sep=delimiter, header=None, dtype=str, na_filter=False).to_numpy().tolist()
         )
-        raw = read_raw(path, delimiter)
+        raw = read_raw(path, TextChoices(delimiter))
         rows = [
             list(row) for row in zip(*(column.to_pylist() for column in raw.columns.columns), strict=True)
         ]
@@ -216,16 +213,16 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("t.csv", "a,b\n", {}, "has no rows; give a table with at least one"),
     ("t.csv", "a,b\n1,2\n3,red\n", {}, "has text in column 'b', line 3: 'red'"),
     ("t.csv", "1,2\n3,4\n5,x\n", {}, "has text in column 'c1', line 3: 'x'"),
-    ("t.csv", "a,b\n1,?\n2,3\n?,4\n", {}, "--missing '?' reads what stands among numbers as missing values"),
     ("t.csv", f"r,b\n{'a' * 200_000},1\nshort,2\n", {}, f"text in column 'r', line 2: '{'a' * 60}...';"),
     ("t.csv", "a,b\n1,2\n3,inf\n", {}, "has an infinite value in column 'b', line 3;"),
     ("t.csv", "a,b\n-Infinity,2\n3,4\n", {}, "has an infinite value in column 'a', line 2;"),
     ("t.csv", "a,b\n1,2\n3,-1e200\n", {}, "the value -1e+200 in column 'b', line 3"),
-    ("t.csv", "a,b\n1,\n2,\n", {}, "has no value in column 'b'; leave it out"),
-    ("t.csv", "a,b\n1,2\n,\n3,4\n", {}, "has no value in line 3; leave it out"),
+    ("t.csv", "a,b\n1,\n2,\n", {"columns": ["a", "b"]}, "has no value in column 'b'; leave it out"),
+    ("t.csv", "a,b\n,\n,\n", {}, "no column of"),
+    ("t.csv", "a,b,c\n,,1\n,,2\n", {"columns": ["a", "b"]}, "no value in line 2, nor in any other row"),
     ("t.csv", "a,b\n1,2\n3\n", {}, "is not a regular CSV table"),
     ("t.csv", "a;b;c\n1;2;3\n1;2\n", {}, "is not a regular CSV table"),
-    ("t.csv", "a,b,c\n1,2,\n  \n\n1,2\n", {}, "it has 2 cells in line 5, 3 above"),
+    ("t.csv", "a,b,c\n1,2,\n1,2,7\n  \n\n1,2\n", {}, "it has 2 cells in line 6, 3 above"),
     ("t.csv", 'a,b,r\n1,2,"x\n2,5,y\n3,1,z\n', {"drop": ["r"]}, "it has quotes that are not closed"),
     ("t.csv", 'a,b\n1,2\n3,"4', {}, "it has quotes that are not closed"),
     ("t.csv", 'a\n1\n"2\n', {}, "it has quotes that are not closed"),
@@ -235,22 +232,40 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("t.csv", "a§b\n1§2\n", {"delimiter": "§"}, "give one character of ASCII"),
     (
         "t.csv",
-        "a;b\n7;8\n1,5;2.5\n",
+        "a;b\n2.5;8\n1,5;2\n",
         {},
-        "a decimal comma ('1,5' in column 'a', line 3) and others with a decimal point ('2.5'",
+        "column 'a' has numbers with a decimal comma (line 3: '1,5') and others with a decimal point",
     ),
     ("t.csv", "\n\na,b\n\n1,2\n \n3,x\n", {}, "text in column 'b', line 7: 'x'"),
     ("t.csv", 'n,a,b\n"two\nlines",1,2\nz,3,x\n', {"id_column": "n"}, "text in column 'b', line 4: 'x'"),
     ("t.csv", "\na\n1\n\nx\n\n", {}, "text in column 'a', line 5: 'x'"),
-    ("t.csv", "a;b\n" + "1,5;2\n" * 9000 + "1.000;3\n", {}, "text in column 'a', line 9002: '1.000'"),
-    ("t.csv", "a,b\n2024-01-01,2\n2024-01-02,3\n", {}, "in column 'a'"),
+    (
+        "t.csv",
+        "a;b\n" + "1,234;2\n" * 9,
+        {},
+        "column 'a': '1,234' in line 2 may be 1.234 or 1234: give --decimal ',' or",
+    ),
     ("t.csv", "a,a\n1,2\n", {}, "has 2 columns with the name 'a'"),
-    ("t.csv", "größe,b\n1,2\n".encode("latin-1"), {}, "is not UTF-8 text"),
-    ("t.csv", b"a,b\n" + b"1,2\n" * 9000 + b"\xff,2\n", {}, "is not UTF-8 text"),
+    ("t.csv", b"a,b\n\x01\xff,2\n", {}, "is not UTF-8 text"),
+    (
+        "t.csv",
+        b"a,b\n\xff,2\n",
+        {"encoding": "utf-8"},
+        "is not text in utf-8: byte 0xff at offset 4; give another",
+    ),
+    ("t.csv", b"a,b\n1,2\n", {"encoding": "utf-9"}, "--encoding 'utf-9' is not known"),
+    ("t.csv", b"\xff\xfea", {}, "is not UTF-8 text: byte 0xff"),
+    ("t.csv", "a,b\n1,2\n", {"header": 9}, "--header 9: "),
+    ("t.csv", "a,b\n1,2\n", {"skip_rows": "5-3"}, "--skip-rows '5-3' has '5-3'; give lines, from 1"),
+    ("t.csv", "a,b\n1,2\n", {"dates": "month"}, "month"),
     ("t.csv", b"n,a\nx\0y,1\n", {"id_column": "n"}, "zero byte"),
-    ("t.csv", "n,a\nx,1\n".encode("utf-16"), {"id_column": "n"}, "is not UTF-8"),
     ("t.csv.gz", "a,b\n1,2\n", {}, "t.csv.gz' cannot be read"),
-    ("t.xlsx", "1,2\n", {}, "is not a .csv, .tsv, .parquet, .feather, .npy file; convert it"),
+    (
+        "t.ods",
+        "1,2\n",
+        {},
+        "is not a .csv, .tsv, .txt, .tab, .dat, .xlsx, .parquet, .feather, .npy file; convert",
+    ),
     ("t.csv", NAMES, {"columns": ["a", "z"]}, "has no column 'z'; it has name, a, b, c"),
     ("t.csv", NAMES, {"drop": ["z"]}, "has no column 'z'"),
     ("t.csv", NAMES, {"id_column": "z"}, "has no column 'z'"),
@@ -444,7 +459,10 @@ class TestFiles:
             ("memory://tables/no.csv", "there is no file 'memory://tables/no.csv'; check the addr"),
             ("nothing://t.csv", "'nothing://t.csv' cannot be read: Protocol not known"),
             ("nothing://me:secret@host/t.csv", "'nothing://...@host/t.csv' cannot be read: "),
-            ("memory://tables/t.xlsx", "is not a .csv, .tsv, .parquet, .feather, .npy file"),
+            (
+                "memory://tables/t.ods",
+                "is not a .csv, .tsv, .txt, .tab, .dat, .xlsx, .parquet, .feather, .npy file",
+            ),
         ):
             with pytest.raises(me.InputError, match=re.escape(message)):
                 read_table(address)

@@ -69,8 +69,8 @@ def test_words_of_a_model_keep_their_codes_and_new_ones_share_the_next(path: Pat
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (TEXT, {}, "the model masked-net takes words as they are"),
-        (TEXT, {"numbers": ["n"]}, "--numbers is for masked-net"),
+        (TEXT, {}, "the model auto takes words as they are"),
+        (TEXT, {"categories": ["n"]}, "--categories is for models that take words"),
         (TEXT, {"words": True, "numbers": ["colour"]}, "the saved model, or --numbers, has numbers there"),
         (TEXT, {"words": True, "numbers": ["x"]}, "has no column 'x'"),
         (
@@ -79,16 +79,15 @@ def test_words_of_a_model_keep_their_codes_and_new_ones_share_the_next(path: Pat
             "'n' is not among the columns that are used",
         ),
         (TEXT, {"words": True, "numbers": ["n"], "categories": ["n"]}, "has two of --categories, --numbers"),
-        ("a,b\n1,2\n?,3\n2,4\n", {"words": True}, "--missing '?' reads what stands among numbers"),
         ("a,b\n1,2\n3,4\n", {"words": True, "categories": ["a"], "one_hot": ["a"]}, "two of --categories"),
         (
             "a,b\n" + "".join(f"word {k},{k}\n" for k in range(60)),
-            {"words": True},
+            {"words": True, "columns": ["a", "b"]},
             "60 different words in 60 rows, too many for a category",
         ),
         (
             "a,b\n" + "".join(f"word {k % 59},{k}\n" for k in range(100)),
-            {"words": True},
+            {"words": True, "columns": ["a", "b"]},
             "59 different words in 100 rows, too many for a category",
         ),
     ],
@@ -101,30 +100,24 @@ def test_columns_that_cannot_be_read(tmp_path: Path, text: str, options: dict, m
     assert message in str(caught.value)
 
 
-def test_one_refusal_names_all_columns_of_names_and_codes_for_missing_values(tmp_path: Path) -> None:
+def test_names_of_rows_and_dates_are_found_and_codes_for_missing_values_named(tmp_path: Path) -> None:
     rows = "".join(
-        f"P{k};{k % 28 + 1:02}.{k // 28 + 1}.2025;{'fm'[k % 2]};{k if k % 9 else -999}\n" for k in range(60)
+        f"P{k};{k % 28 + 1:02}.{k // 28 + 1:02}.2025;{'fm'[k % 2]};{k if k % 9 else -999}\n"
+        for k in range(60)
     )
     path = tmp_path / "t.csv"
     path.write_text("id;visit;sex;age\n" + rows)
-    code = "--missing=-999"
-    with pytest.raises(me.InputError) as caught:
-        read_table(path, words=True)
-    for words in ("--drop id,visit leaves them out", "--id-column id takes that", "'visit' 60", code):
-        assert words in str(caught.value)
+    table = read_table(path, words=True)
+    assert table.columns == ("visit", "sex", "age")
+    notes = "; ".join(table.notes)
+    for words in ("column 'id': names of rows (60 different words in 60 cells): left out", "--missing=-999"):
+        assert words in notes
+    assert table.values[:3, 0].tolist() == [0, 1, 2]  # days
+    assert table.forms["visit"].write(31.0) == "01.02.2025"
     with pytest.raises(me.InputError) as caught:
         read_table(path)
-    for words in (
-        "--id-column id takes that",
-        "--drop visit leaves out columns of more",
-        "--one-hot sex",
-        code,
-    ):
+    for words in ("text in column 'sex', line 2: 'f'", "--one-hot sex", "--missing=-999"):
         assert words in str(caught.value)
-    assert read_table(path, words=True, drop=["visit"], id_column="id", missing=-999).columns == (
-        "sex",
-        "age",
-    )
 
 
 def test_copies_of_rows_are_noted_where_chance_makes_none(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def compare_command(
         maskevidence compare runs/real runs/shuffled --unpaired
     """
     from maskevidence.runs import compare_runs, read_run
-    from maskevidence.runs.compare import are_two_sets, distinct
+    from maskevidence.runs.comparing import are_two_sets, distinct
     from maskevidence.runs.manifest import common_noun
 
     if len(runs) < 2:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
+from maskevidence.core import stored_tokens
 from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
@@ -75,6 +76,11 @@ def _kept(marks: str) -> Int64[np.ndarray, " n"]:
 
 def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:
     """53-bit hash of each row's float32 values and missing cells."""
+    most = stored_tokens.MOST_READ
+    return np.concatenate([_hashed(tokens[at : at + most]) for at in range(0, len(tokens), most)])
+
+
+def _hashed(tokens: Tokens) -> Int64[np.ndarray, " B"]:
     values = torch.where(tokens.maskable, tokens.values.detach(), 0).float().cpu() + 0.0  # -0.0 + 0.0 is 0.0
     present = tokens.maskable.cpu().numpy()
     words = np.where(present, values.numpy().view(np.int32), -1).astype(np.int64)

@@ -214,9 +214,18 @@ def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B 
     Returns:
         Shape (B, D), nats; the log-probability of each masked token.
     """
+    answer = asked(model, model.log_conditionals, tokens, masked)
+    check_masses(model, tokens, answer)
+    return answer
+
+
+def asked(
+    model: MaskedModel, ask: Callable[..., Any], tokens: Tokens, masked: Bool[Tensor, "B D"]
+) -> Float[Tensor, "B D"]:
+    """Ask by `log_conditionals` or `launched`; check the masks, and the form of the answer."""
     if bool((masked & ~tokens.maskable).any()) or not bool(masked.any(1).all()):
         raise InputError("a mask is empty or hides a token that is not maskable; mask 1..D maskable tokens")
-    answer = model.log_conditionals(tokens, masked)
+    answer = ask(tokens, masked)
     if isinstance(answer, Tensor) and (answer.is_complex() or answer.dtype == torch.bool):
         kind = "complex numbers" if answer.is_complex() else "yes or no"
         raise InputError(
@@ -228,13 +237,13 @@ def conditionals_of(model: MaskedModel, tokens: Tokens, masked: Bool[Tensor, "B 
             f"log_conditionals of {type(model).__name__} answers {what}; it must give a torch tensor of "
             f"shape (B, D) = {tuple(masked.shape)}, the log-probability of each token"
         )
-    if base_measure_of(model) == MASS and bool((answer > 0).any()):
-        _refuse_masses_above_1(model, tokens, answer)
     return answer
 
 
-def _refuse_masses_above_1(model: MaskedModel, tokens: Tokens, answer: Float[Tensor, "B D"]) -> None:
-    """Raise an InputError if a log-probability exceeds 0 by more than rounding."""
+def check_masses(model: MaskedModel, tokens: Tokens, answer: Float[Tensor, "B D"]) -> None:
+    """Raise an InputError if a log-probability of a mass exceeds 0 by more than rounding."""
+    if base_measure_of(model) != MASS or not bool((answer > 0).any()):
+        return
     above = torch.nonzero(answer > rounding(model, answer)).tolist()
     if above:
         row, column = above[0]
@@ -381,6 +390,15 @@ class HasLogCells(Protocol):
 
 
 @runtime_checkable
+class HasLeaveOneOut(Protocol):
+    """A model that hides each visible token of a row in turn, in much less time than it takes one by one."""
+
+    def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
+        ...
+
+
+@runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
     """A model that also predicts visible tokens, as masked language models learn to do.
 
@@ -409,6 +427,15 @@ class HasBatches(Protocol):
         Yields:
             The positions (0..n_pairs-1) of the pairs of each call; each position occurs once.
         """
+        ...
+
+
+@runtime_checkable
+class HasLaunched(Protocol):
+    """A model that answers tokens in the processor's memory without waiting for its device."""
+
+    def launched(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """`log_conditionals` on the model's device, which may still be computing them."""
         ...
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.support.checks import plain_number, some_of, whole_number, word_of
@@ -45,6 +45,12 @@ class Table:
         levels: for columns of words, the words in order; the values of the column are positions among them.
         kinds: "yes/no", "category" or "number" for columns whose kind the user set.
         lines: the line of each row of the source in its file; None if that has no lines.
+        odd: cells that are no number among numbers, as they stand, by column and by the id of their row. They
+            are NaN among the values, but no holes.
+        codes: words that are repeated among numbers, likewise.
+        limits: ends (low, high) of the intervals that cells such as <0.5 stand for, likewise.
+        forms: how columns write their numbers and dates, by column: objects with `write(value)`; columns of
+            plain numbers have none.
 
     Example:
         >>> import maskevidence as me
@@ -67,9 +73,23 @@ class Table:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     lines: Sequence[int] | None = None
+    odd: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    codes: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    limits: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    forms: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def holes(self) -> Bool[np.ndarray, "N D"]:
+        """Which cells are holes: missing, and neither odd nor a repeated word; limits are holes."""
+        holes, place = np.isnan(self.values), {int(key): k for k, key in enumerate(self.ids)}
+        for cells in (self.odd, self.codes):
+            for name, rows in cells.items():
+                if name in self.columns:
+                    known = [place[row] for row in rows if row in place]
+                    holes[known, self.columns.index(name)] = False
+        return holes
 
     def place(self, row: int) -> str:
         """Locate a row in the data: its line in a CSV file, or its position."""

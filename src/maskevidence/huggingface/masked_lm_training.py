@@ -57,29 +57,12 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
         The result; None in a process that is not the main one.
     """
     job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
-    columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
-    texts = read_texts(
-        data,
-        columns,
-        limit=options.limit,
-        running=not is_fasta(Path(data)),
-        skip_empty=() if options.skip_empty else None,
-        upper=options.upper,
-    )
+    texts = _read(data, options)
     train_texts, test_texts = _parts(
         texts, TEXT_TEST_FRACTION if options.test_fraction is None else options.test_fraction
     )
     given = _given_model(options, job.device)
-    start = {
-        "config": options.config or "small",
-        "weights": None if given is None else weights_fingerprint(given),
-        "tokenizer": options.tokenizer,
-        **({} if options.pattern is None else {"pattern": options.pattern}),
-        "vocabulary_size": options.vocabulary_size,
-        "block_size": options.block_size,
-        "text": texts.fingerprint(),
-    }
-    main, settings = is_main_process(), job.settings(start)
+    main, settings = is_main_process(), job.settings(_start(given, texts, options))
     with ExitStack() as until_the_end:
         with main_process_first(job.device):
             finished = finished_training(options, settings) if main else None
@@ -108,22 +91,48 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
         if not main:
             return None
         job.save(model, trained)
-        numbers = None
-        if held_out is not None:
-            # fixed call sizes, so that a resumed training reports the same number to the last bit
-            model.batch_tokens = model.batch_tokens or default_tokens(model.device)
-            estimate = estimate_evidence(model, held_out, RandomSize(8), seed=options.seed)
-            numbers = numbers_of(estimate)
-            numbers["frequencies_per_token"] = frequency_score(encoded.tokens, held_out, len(model.tokenizer))
         return job.finish(
             model,
             trained,
             n_train=len(encoded.tokens),
             n_test=0 if held_out is None else len(held_out),
-            held_out=numbers,
+            held_out=None if held_out is None else _evidence(model, encoded.tokens, held_out, options.seed),
             of_residues=reads_residues(model.tokenizer),
             notes=[*texts.notes, *encoded.notes],
         )
+
+
+def _read(data: str, options: TextTraining) -> Texts:
+    """Read the texts to train on and to hold out."""
+    return read_texts(
+        data,
+        None if options.text is None else [name.strip() for name in options.text.split(",")],
+        limit=options.limit,
+        running=not is_fasta(Path(data)),
+        skip_empty=() if options.skip_empty else None,
+        upper=options.upper,
+    )
+
+
+def _start(given: MaskedLM | None, texts: Texts, options: TextTraining) -> dict[str, Any]:
+    """What training starts from; a folder is continued only from the same."""
+    return {
+        "config": options.config or "small",
+        "weights": None if given is None else weights_fingerprint(given),
+        "tokenizer": options.tokenizer,
+        **({} if options.pattern is None else {"pattern": options.pattern}),
+        "vocabulary_size": options.vocabulary_size,
+        "block_size": options.block_size,
+        "text": texts.fingerprint(),
+    }
+
+
+def _evidence(model: MaskedLM, trained_on: Tokens, held_out: Tokens, seed: int) -> dict[str, Any]:
+    """The log evidence of the held-out texts, and the score of the training texts' token frequencies."""
+    # fixed call sizes, so that a resumed training reports the same number to the last bit
+    model.batch_tokens = model.batch_tokens or default_tokens(model.device)
+    numbers = numbers_of(estimate_evidence(model, held_out, RandomSize(8), seed=seed))
+    return numbers | {"frequencies_per_token": frequency_score(trained_on, held_out, len(model.tokenizer))}
 
 
 def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | None]:

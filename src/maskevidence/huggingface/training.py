@@ -32,7 +32,6 @@ _transformers = import_extra("transformers", "hf", "training by transformers")
 LOG_EVERY = 50
 _DEVICES = "devices.json"
 _COMPLETE = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
-HIDDEN = "hidden"
 
 
 def train_masked_lm(

@@ -34,7 +34,7 @@ class ImageKind(Kind):
     def summary(self, details: Mapping[str, Any], log_evidence: float, curve: Any) -> dict[str, Any]:
         if "pixel_density" not in details:
             return {}
-        from maskevidence.images.summary import image_summary
+        from maskevidence.images.reconstruction import image_summary
 
         return image_summary(details, log_evidence, curve)
 

@@ -16,7 +16,7 @@ from maskevidence.images.image_files import Images, read_images
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.images.options import ImageOptions
 from maskevidence.images.pixel_density import PixelDensity
-from maskevidence.images.summary import DENSITY, N_PIXELS
+from maskevidence.images.reconstruction import DENSITY, N_PIXELS
 from maskevidence.runs import DataSource, RunDirectory
 from maskevidence.runs.prepared import Prepared
 

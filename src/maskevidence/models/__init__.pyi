@@ -1,5 +1,5 @@
 from maskevidence.images.masked_image import MaskedImage as MaskedImage
-from maskevidence.images.summary import ReconstructionLoss as ReconstructionLoss
+from maskevidence.images.reconstruction import ReconstructionLoss as ReconstructionLoss
 from maskevidence.tables.cell_mass import CellMass as CellMass
 from maskevidence.tables.counts.mixture_transition import MixtureTransition as MixtureTransition
 from maskevidence.tables.gaussian.factor_analysis import FactorAnalysis as FactorAnalysis

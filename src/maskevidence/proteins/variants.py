@@ -40,11 +40,7 @@ def variants_command(
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --start 24 --conventions all
         maskevidence variants runs/protein dms.csv --wild-type wt.fasta --conventions joint,pll --out scores
     """
-    from maskevidence.proteins.mutant_tables import (
-        conventions_of,
-        read_mutants,
-        read_wild_type,
-    )
+    from maskevidence.proteins.mutant_tables import conventions_of, read_mutants, read_wild_type
     from maskevidence.proteins.mutants import parse_mutants
     from maskevidence.proteins.variant_scores import variants
     from maskevidence.proteins.variants_page import correlation_table

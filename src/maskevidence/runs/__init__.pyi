@@ -1,5 +1,5 @@
 from maskevidence.runs.blocks import rows_per_block as rows_per_block
-from maskevidence.runs.compare import compare_runs as compare_runs
+from maskevidence.runs.comparing import compare_runs as compare_runs
 from maskevidence.runs.directory import RunDirectory as RunDirectory
 from maskevidence.runs.manifest import DataSource as DataSource
 from maskevidence.runs.manifest import Manifest as Manifest

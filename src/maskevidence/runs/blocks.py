@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
+import numpy as np
+import torch
+
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign, MaskKey
-from maskevidence.core.model import HasBatches, MaskedModel
+from maskevidence.core.model import HasBatches, MaskedModel, device_of
+from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score import Scoring, calls_per_observation, score_repeats
 from maskevidence.core.support.progress import Advance
@@ -20,6 +24,8 @@ from maskevidence.core.tokens import Tokens
 MIN_BLOCKS = 32
 _MASKS_PER_BLOCK = 8192
 _MASKS_PER_SLOW_BLOCK = 1024  # for a model that makes its own batches
+_CALLS_PER_BLOCK = 8  # of such a model on a GPU, whose calls are large
+_SAMPLE, _MASKS_OF_SAMPLE = 256, 2**16
 _MIN_SHARED_ROWS = 256
 
 
@@ -40,12 +46,12 @@ class Piece(NamedTuple):
         return range(self.first_repeat, self.last_repeat)
 
 
-def rows_per_block(model: MaskedModel, tokens: Tokens, design: MaskDesign, key: MaskKey) -> int:
+def rows_per_block(model: MaskedModel, tokens: Observations, design: MaskDesign, key: MaskKey) -> int:
     """Choose the number of rows per block: few, since a kill loses a block, but enough to be fast.
 
-    A block has about 8192 masks, or 1024 if the model makes its own batches, which is slow. Rows with shared
-    masks also share work, so that at least 256 of them make a block. A small data set is divided into 32
-    blocks that shards can share.
+    A block has about 8192 masks, or 1024 if the model makes its own batches, which is slow, and about eight
+    calls of such a model on a GPU. Rows with shared masks also share work, so that at least 256 of them make
+    a block. A small data set is divided into 32 blocks that shards can share.
 
     Args:
         model: the model to be scored.
@@ -53,11 +59,25 @@ def rows_per_block(model: MaskedModel, tokens: Tokens, design: MaskDesign, key: 
         design: how masks are drawn.
         key: whether masks are shared.
     """
-    n_masks = _MASKS_PER_SLOW_BLOCK if isinstance(model, HasBatches) else _MASKS_PER_BLOCK
+    n_masks = _MASKS_PER_BLOCK
+    if isinstance(model, HasBatches):
+        device = device_of(model)
+        on_cpu = device is None or device.type == "cpu"
+        n_masks = (
+            _MASKS_PER_SLOW_BLOCK if on_cpu else max(_MASKS_PER_SLOW_BLOCK, _n_masks_of_calls(model, tokens))
+        )
     rows = math.ceil(n_masks / calls_per_observation(model, tokens, design))
     if key.masks == "shared":
         rows = max(rows, _MIN_SHARED_ROWS)
     return min(rows, math.ceil(len(tokens) / MIN_BLOCKS))
+
+
+def _n_masks_of_calls(model: HasBatches, tokens: Observations) -> int:
+    """The number of masks of eight calls, from a sample of the rows, evenly spaced."""
+    rows = torch.linspace(0, len(tokens) - 1, min(len(tokens), _SAMPLE)).long()
+    sample = tokens[rows.to(tokens.ids.device)]
+    n_present = np.resize((sample.maskable | sample.context).sum(1).cpu().numpy(), _MASKS_OF_SAMPLE)
+    return _CALLS_PER_BLOCK * _MASKS_OF_SAMPLE // sum(1 for _ in model.batches(n_present))
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from maskevidence.core.support.files import (
 )
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.parts import SCORES, Part, is_of, is_whole, list_parts
+from maskevidence.runs.parts import SCORES, SavedPart, is_of, is_whole, list_parts
 
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
 _OF_DATA = b"data"
@@ -165,7 +165,7 @@ class RunDirectory(ResultFolder):
             raise InputError(f"there is no run in {str(self.path)!r}; give a folder that --out wrote")
         return manifest
 
-    def parts(self, manifest: Manifest) -> list[Part]:
+    def parts(self, manifest: Manifest) -> list[SavedPart]:
         """Check the seals, and list the parts of the run, damaged ones included.
 
         Args:

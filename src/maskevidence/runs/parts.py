@@ -26,7 +26,7 @@ _CALLS, _SEAL = b"n_model_calls", b"seal"
 _PLACES, _LOG_PROBS = "hidden_places", "hidden_log_probs"
 
 
-class Part(NamedTuple):
+class SavedPart(NamedTuple):
     """One file of scores."""
 
     path: Path
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     checksum: str
 
 
-def list_parts(folder: Path) -> list[Part]:
+def list_parts(folder: Path) -> list[SavedPart]:
     """List the parts in a `scores` folder by name; [] if there is no folder."""
     if not folder.is_dir():
         return []
@@ -44,17 +44,17 @@ def list_parts(folder: Path) -> list[Part]:
     for name in names:
         if match := _NAME.fullmatch(name):
             *numbers, checksum = match.groups()
-            parts.append(Part(folder / name, Piece(*map(int, numbers)), checksum))
+            parts.append(SavedPart(folder / name, Piece(*map(int, numbers)), checksum))
     return parts
 
 
-def is_whole(part: Part) -> bool:
+def is_whole(part: SavedPart) -> bool:
     """Whether a part's content matches the checksum in its name."""
     with reading(part.path):
         return _checksum(part.path.read_bytes()) == part.checksum
 
 
-def is_of(part: Part, identity: str) -> bool:
+def is_of(part: SavedPart, identity: str) -> bool:
     """Whether a run wrote the part under its present name; True if that cannot be read."""
     from pyarrow import ArrowException, parquet
 
@@ -68,7 +68,7 @@ def is_of(part: Part, identity: str) -> bool:
     return bool(written == seal([identity, *part.piece]).encode())
 
 
-def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int, identity: str) -> Part:
+def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int, identity: str) -> SavedPart:
     """Write the scores of a piece."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -93,10 +93,10 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
         f"_repeats-{piece.first_repeat:04d}-{piece.last_repeat:04d}_{checksum}.parquet"
     )
     write_atomic(folder / name, data)
-    return Part(folder / name, piece, checksum)
+    return SavedPart(folder / name, piece, checksum)
 
 
-def read_part(part: Part) -> tuple[ScoreTable, int]:
+def read_part(part: SavedPart) -> tuple[ScoreTable, int]:
     """Read a part; return its scores and the number of model calls behind them."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -118,7 +118,7 @@ def read_part(part: Part) -> tuple[ScoreTable, int]:
     return ScoreTable(**values, n_bytes=n_bytes, hidden=hidden), int(content.schema.metadata[_CALLS])
 
 
-def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
+def scores_of(parts: Sequence[SavedPart]) -> tuple[Scores, int]:
     """Read parts one by one; return their scores and the number of model calls behind them.
 
     Few scores stay in memory. Parts that have observations in common, as those of a run that was extended,
@@ -144,7 +144,7 @@ def scores_of(parts: Sequence[Part]) -> tuple[Scores, int]:
     del rows, tables
     ids, first = np.unique(ids, return_index=True)
     n_bytes = None if n_bytes is None else n_bytes[first]
-    groups: list[list[Part]] = []
+    groups: list[list[SavedPart]] = []
     end = -math.inf
     for low, high, part in sorted(ranges, key=lambda each: each[:2]):
         if low > end:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.evidence.precise import Precise
 from maskevidence.core.evidence.result import EvidenceEstimate
@@ -15,6 +16,7 @@ from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.kind import kinds
 from maskevidence.core.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
 from maskevidence.core.scores.score import Scoring
+from maskevidence.core.stored_tokens import StoredTokens
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs.folder import seal
 from maskevidence.runs.manifest import DataSource, Manifest
@@ -92,6 +94,11 @@ def score_prepared(
         rows as `closed_form`.
     """
     key = scoring.key
+    if isinstance(prepared.tokens, StoredTokens):
+        raise InputError(
+            f"{prepared.source.name!r} is larger than the memory that is free; give --out FOLDER, into which "
+            "it is scored by row groups"
+        )
     estimate = estimate_evidence(
         prepared.model,
         prepared.tokens,

@@ -9,6 +9,7 @@ from maskevidence.core.model import check_conditionals
 from maskevidence.core.table import Table, as_table, with_levels_of
 
 if TYPE_CHECKING:
+    from maskevidence.core.tokens import Tokens
     from maskevidence.runs.manifest import DataSource
 
 IN_PYTHON = "data in Python"
@@ -61,14 +62,7 @@ def save_run(
     if model is not None:
         check_conditionals(model)
     table = None if data is None else getattr(model, "table", as_table)(data)
-    tokens = None
-    if table is not None:
-        tokens = with_levels_of(table, getattr(model, "levels", table.levels)).tokens()
-        if estimate.data_fingerprint not in (None, tokens.fingerprint()):
-            with_model = "" if model is not None else ", and the model, which orders columns and words"
-            raise InputError(
-                f"the estimate of {name!r} is not of the rows of {table.name!r}; give those rows{with_model}"
-            )
+    tokens = None if table is None else _scored_tokens(estimate, name, table, model)
     if len(estimate.ids) != estimate.n_observations:
         raise InputError("an estimate from moments knows no observations; estimate from the rows")
     manifest = Manifest(
@@ -94,6 +88,17 @@ def save_run(
         write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
         run = read_run(directory.path)
         return write_summary(directory, run, run.result())
+
+
+def _scored_tokens(estimate: EvidenceEstimate, name: str, table: Table, model: Any) -> "Tokens":
+    """The rows as tokens, refused if they are not those of the estimate."""
+    tokens = with_levels_of(table, getattr(model, "levels", table.levels)).tokens()
+    if estimate.data_fingerprint not in (None, tokens.fingerprint()):
+        with_model = "" if model is not None else ", and the model, which orders columns and words"
+        raise InputError(
+            f"the estimate of {name!r} is not of the rows of {table.name!r}; give those rows{with_model}"
+        )
+    return tokens
 
 
 def _source(estimate: EvidenceEstimate, data: Table | None) -> "DataSource":

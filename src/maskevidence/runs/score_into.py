@@ -12,19 +12,26 @@ import torch
 
 from maskevidence import __version__
 from maskevidence.core.errors import InputError
-from maskevidence.core.masks.design import check_n_masks, n_masks
+from maskevidence.core.masks.design import (
+    MASKS_AT_ONCE,
+    MaskDesign,
+    check_n_masks,
+    lengths_of,
+    n_masks_by_length,
+)
 from maskevidence.core.model import HasLogEvidence, device_of, rounding, to_device_of
+from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score import Scoring, check_scorable, score_repeats
 from maskevidence.core.support.progress import progress, silent
-from maskevidence.core.tokens import Tokens
 from maskevidence.runs.blocks import MIN_BLOCKS, Engine, Piece, Scorer, Work, block_rows, local_engine
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import Part, is_whole, read_part, write_part
+from maskevidence.runs.parts import SavedPart, is_whole, read_part, write_part
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
+_MASKS_TO_SAVE = 2 * MASKS_AT_ONCE  # which bounds the memory of scores that wait
 
 
 def _seconds() -> float:
@@ -62,7 +69,7 @@ def record_run(
     folder: RunDirectory,
     manifest: Manifest,
     model: Any,
-    tokens: Tokens,
+    tokens: Observations,
     recording: Recording = Recording(),
     *,
     fitted: bool = False,
@@ -90,9 +97,7 @@ def record_run(
     tokens = tokens.scored_together()
     existing = _existing(folder, manifest, recording)
     manifest = manifest.resuming(existing)
-    rows = _rows(manifest, tokens)  # raises for more shards than blocks, before anything is written
-    n_draws = manifest.mask_design().n_draws(rows.n_tokens.cpu().numpy())
-    check_n_masks(np.sort(n_draws)[-manifest.rows_per_block :])  # a block is scored at once
+    _check_blocks(manifest, tokens)  # raises for more shards than blocks, before anything is written
     if existing is not None and not existing.differences(manifest) and is_complete(folder, existing):
         return 0
     _check_version(folder, existing)
@@ -121,9 +126,11 @@ def record_run(
         return _score_missing(folder, manifest, model, tokens, recording, score_all)
 
 
-def _verify(folder: RunDirectory, manifest: Manifest, model: Any, tokens: Tokens, batch_size: int) -> None:
+def _verify(
+    folder: RunDirectory, manifest: Manifest, model: Any, tokens: Observations, batch_size: int
+) -> None:
     """Score a sample of stored rows again, and refuse to extend the run if the scores differ."""
-    stored: dict[range, list[Part]] = {}
+    stored: dict[range, list[SavedPart]] = {}
     for part in filter(is_whole, folder.parts(manifest)):
         stored.setdefault(part.piece.repeats(), []).append(part)
     scoring = Scoring(manifest.mask_design(), manifest.key, batch_size, per_token=manifest.token_scores)
@@ -164,7 +171,7 @@ def _score_missing(
     folder: RunDirectory,
     manifest: Manifest,
     model: Any,
-    tokens: Tokens,
+    tokens: Observations,
     recording: Recording,
     score_all: Scorer,
 ) -> int:
@@ -172,12 +179,7 @@ def _score_missing(
     design, per_token = manifest.mask_design(), manifest.token_scores
     scoring = Scoring(design, manifest.key, recording.batch_size, per_token=per_token)
     pieces, cut = _missing(folder, manifest), manifest.rows_per_block
-    lengths = tokens.n_tokens.cpu().numpy()
-    counts = {piece.repeats(): n_masks(design, lengths, piece.repeats()) for piece in pieces}
-    total = sum(
-        int(counts[piece.repeats()][block_rows(piece.first_block, cut, len(tokens))].sum())
-        for piece in pieces
-    )
+    total = _n_masks_of(pieces, cut, design, tokens)
     work = (Work(piece, tokens[block_rows(piece.first_block, cut, len(tokens))]) for piece in pieces)
     pending = _Pending(folder, manifest, recording.save_every)
     with progress("scoring masks", total) as advance:
@@ -188,6 +190,16 @@ def _score_missing(
             raise
         pending.save()
     return total
+
+
+def _n_masks_of(pieces: Sequence[Piece], cut: int, design: MaskDesign, tokens: Observations) -> int:
+    """The number of masks of some pieces."""
+    n_tokens = tokens.n_tokens.cpu().numpy()
+    lengths, _ = lengths_of(n_tokens)
+    asked = {piece.repeats() for piece in pieces}
+    counts = {repeats: n_masks_by_length(design, lengths, repeats) for repeats in asked}
+    rows = ((piece, block_rows(piece.first_block, cut, len(n_tokens))) for piece in pieces)
+    return sum(int(counts[piece.repeats()][n_tokens[part]].sum()) for piece, part in rows)
 
 
 def _existing(folder: RunDirectory, manifest: Manifest, recording: Recording) -> Manifest | None:
@@ -223,7 +235,7 @@ def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
-def closed_form_by_row(model: Any, manifest: Manifest, tokens: Tokens) -> dict[int, float] | None:
+def closed_form_by_row(model: Any, manifest: Manifest, tokens: Observations) -> dict[int, float] | None:
     """The closed-form log evidence of each row of this shard by id; None if the model has none.
 
     It is computed block by block, so that it is the same over shards to the last bit.
@@ -239,10 +251,14 @@ def closed_form_by_row(model: Any, manifest: Manifest, tokens: Tokens) -> dict[i
     return closed_forms
 
 
-def _rows(manifest: Manifest, tokens: Tokens) -> Tokens:
-    """The rows of this shard."""
+def _check_blocks(manifest: Manifest, tokens: Observations) -> None:
+    """Refuse masks of a block of this shard, which is scored at once, that need too much memory."""
     blocks, cut = manifest.blocks(), manifest.rows_per_block
-    return tokens[slice(blocks.start * cut, blocks.stop * cut)]
+    lengths, n_rows = lengths_of(tokens.n_tokens.cpu().numpy()[blocks.start * cut : blocks.stop * cut])
+    n_draws = manifest.mask_design().n_draws(lengths)
+    order = np.argsort(n_draws)[::-1]
+    before = np.cumsum(n_rows[order]) - n_rows[order]
+    check_n_masks(n_draws[order] * np.clip(cut - before, 0, n_rows[order]))
 
 
 def _missing(folder: RunDirectory, manifest: Manifest) -> list[Piece]:
@@ -265,10 +281,12 @@ class _Pending:
         self.save_every = save_every
         self.last_save = time.monotonic()
         self.scored: list[tuple[Piece, ScoreTable, int]] = []
+        self.n_masks = 0
 
     def add(self, piece: Piece, table: ScoreTable, n_calls: int) -> None:
         self.scored.append((piece, table, n_calls))
-        if time.monotonic() - self.last_save >= self.save_every:
+        self.n_masks += len(table)
+        if time.monotonic() - self.last_save >= self.save_every or self.n_masks >= _MASKS_TO_SAVE:
             self.save()
 
     def save(self) -> None:
@@ -280,7 +298,7 @@ class _Pending:
             piece = pieces[0]._replace(last_block=pieces[-1].last_block)
             write_part(self.folder.scores, piece, ScoreTable.join(tables), sum(n_calls), self.identity)
             del self.scored[:n]
-        self.last_save = time.monotonic()
+        self.last_save, self.n_masks = time.monotonic(), 0
 
     def _follows(self, k: int) -> bool:
         before, piece = self.scored[k - 1][0], self.scored[k][0]

@@ -27,7 +27,7 @@ from maskevidence.runs.directory import (
     read_labels,
 )
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import Part, scores_of
+from maskevidence.runs.parts import SavedPart, scores_of
 from maskevidence.runs.prepared import content_of
 
 MANY = 10**7  # observations, from which on they are written as Parquet
@@ -45,7 +45,7 @@ class Run:
 
     manifest: Manifest
     estimate: EvidenceEstimate
-    parts: tuple[Part, ...]
+    parts: tuple[SavedPart, ...]
 
     def observations(self) -> ObservationTable:
         """The content of observations.csv, one row per observation."""
@@ -62,8 +62,8 @@ class Run:
             )
         if len(manifest.devices) > 1:
             notes.append(f"scored on {' and '.join(manifest.devices)}, which agree up to rounding")
-        estimate = replace(estimate, notes=(*estimate.notes, *notes))
         result = content_of(estimate, manifest.data, manifest.details)
+        result["notes"] = list(dict.fromkeys([*result["notes"], *notes]))
         result |= {"versions": manifest.versions, "command": manifest.command}
         if manifest.closed_form is not None:  # to the last bit as when the run began
             result |= {"closed_form": manifest.closed_form, "closed_form_se": estimate.closed_form_se}
@@ -109,7 +109,7 @@ def read_run(*folders: str | Path) -> Run:
     """
     manifests: list[Manifest] = []
     records: list[Scores] = []
-    parts: list[Part] = []
+    parts: list[SavedPart] = []
     n_calls = 0
     labels: dict[int, str] = {}
     exact: dict[int, float] = {}
@@ -146,7 +146,7 @@ def beside_masks(
     return replace(estimate, labels=tuple(labels[key] for key in estimate.ids.tolist()) if labels else None)
 
 
-def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence[Part]) -> None:
+def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence[SavedPart]) -> None:
     pieces = [part.piece for part in parts]
     missing = manifest.missing(pieces)
     if missing:

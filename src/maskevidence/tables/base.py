@@ -32,7 +32,7 @@ from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
 
 FORMAT = 1  # of the folder of a saved model
-_ROWS_AT_ONCE = 8192  # that are filled together
+_ROWS_AT_ONCE, _CELLS_AT_ONCE = 8192, 2**21  # at most, of the rows that are filled together
 _ORDERS = 16  # for `score_samples`, as in the evaluation of EoNADE
 _MOST_SAMPLES = 20  # bootstrap samples to try before giving up
 
@@ -546,7 +546,8 @@ def _with_hole(tokens: Tokens, description: str) -> Iterator[Int64[Tensor, " b"]
     """The positions of the rows with a missing value, some at a time, with a progress."""
     rows = torch.nonzero(~tokens.maskable.all(1)).flatten()
     with progress(description, len(rows)) as advance:
-        for some in torch.split(rows, _ROWS_AT_ONCE) if len(rows) else ():
+        at_once = max(1, min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // tokens.width))
+        for some in torch.split(rows, at_once) if len(rows) else ():
             yield some
             advance(len(some))
 

@@ -55,7 +55,14 @@ def cells(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder, read_sealed
-    from maskevidence.tables.rows import model_on, read, reading_for, takes_words
+    from maskevidence.tables.rows import (
+        model_on,
+        read,
+        reading_for,
+        reading_like,
+        takes_words,
+        with_decisions,
+    )
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
 
     if kind_of_model(model).name != "rows":
@@ -67,13 +74,15 @@ def cells(
         folder = ResultFolder(options.out, "search for wrong cells", (TABLE, PAGE, RESULT))
         folder.refuse_unrelated()
     build, saved = model_on(model, RowDevice())
-    reading, notes = RowReading(table=options.table), list[str]()
+    reading, notes = RowReading(table=with_decisions(options.table)), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
     words = takes_words(model, saved)
     table = read(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
-    known = None if trusted is None else read(trusted, reading, words=words)
+    known = None
+    if trusted is not None:
+        known = replace(read(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
     asked = _asked(settings, saved, [table, known])
     if folder is not None and not options.overwrite and (folder.path / RESULT).exists():

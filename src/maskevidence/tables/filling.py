@@ -1,20 +1,20 @@
 """Fill the missing values of a table by a model, and write it otherwise unchanged."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.command.command_words import kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import plain_number, word_of
+from maskevidence.core.support.checks import MISSING, plain_number, word_of
 from maskevidence.core.support.files import check_place
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
@@ -27,6 +27,21 @@ from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.options import ImputeOptions, RowReading
+from maskevidence.tables.possible_values import (
+    Moments,
+    as_the_column,
+    cut_off,
+    drawn_within,
+    has_zeros,
+    logged,
+    never_below_0,
+    note_on_bounds,
+    on_log_scale,
+    unlogged,
+    within,
+)
+from maskevidence.tables.reading.columns import FALSE, TRUE
+from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.rows import (
     decided,
     is_table_file,
@@ -38,10 +53,9 @@ from maskevidence.tables.rows import (
     reading_for,
     selection_of,
     takes_words,
+    with_decisions,
 )
 from maskevidence.tables.table_files import (
-    FALSE,
-    TRUE,
     RawTable,
     check_ending,
     is_text,
@@ -66,6 +80,13 @@ class _Filling(NamedTuple):
     notes: tuple[str, ...] = ()  # about the draws
     likeliest: tuple[str, ...] = ()  # discrete columns, filled by their most probable value
     constant: tuple[str, ...] = ()  # columns that do not vary, filled by their one value
+    # of draws, means and standard deviations of the cells, where a range has to be kept
+    expected: tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "N D"]] | None = None
+    means: Float64[np.ndarray, "N D"] | None = (
+        None  # of one table, before they were made values of the column
+    )
+    logs: tuple[str, ...] = ()  # columns on a log scale
+    existing: tuple[str, ...] = ()  # columns filled with values that exist
 
 
 def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
@@ -85,6 +106,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     """
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
+    options = replace(options, table=with_decisions(options.table))
     check_ending(options.out)
     check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)
@@ -93,7 +115,6 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         reading, from_model = reading_for(saved, data, reading)
     raw, table = _read(data, reading, options, words)
     as_text = raw.first_line > 0 and is_text(options.out)
-    source = raw.columns.slice(0, options.limit)
     notes = list(table.notes)
     if build is not None:
         some = table.take(np.flatnonzero(with_values(table.values)))
@@ -102,6 +123,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = _fill(fitted, table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
+        filling = _on_log_scale(build, some, table, filling, options)
         if isinstance(fitted, PPCA):
             notes += note_on_units(table.select(fitted.columns or []))
     else:
@@ -113,14 +135,35 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
         if isinstance(saved, MaskedNetwork | MixedKernelGaussian):
             notes += saved.notes_on_unseen(tokens, given)
+    holes = holes_to_fill(raw, table, odd=options.fill_odd)
+    filling = _possible(table, filling, holes, options.seed)
     notes += filling.notes
     notes += note_on_pairs(table, filling.values[0])
     if filling.constant:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
-    if not np.isnan(table.values).any():
+    if not holes.any():
         notes.append("no value is missing: the table is written as it is")
-    write_table(_written(source, as_text, raw, table, filling), options.out, raw.delimiter)
-    return _result(model, data, table, filling, notes, options)
+    written = _written(as_text, raw, table, filling, holes)
+    above = raw.above if as_text and options.draws is None else ""
+    write_table(
+        written, options.out, raw.delimiter, above=above, encoding=raw.encoding if as_text else "utf-8"
+    )
+    return _result(model, data, table, filling, holes, notes, options)
+
+
+def holes_to_fill(raw: RawTable, table: Table, *, odd: bool = False) -> Bool[np.ndarray, "N D"]:
+    """Which cells of a table are filled: its holes, but none of rows without any value.
+
+    Args:
+        odd: whether cells that are no numbers among numbers are filled, too.
+    """
+    holes = np.isnan(table.values) if odd else table.holes()
+    if raw.columns.num_columns > 1:
+        for row in np.flatnonzero(np.isnan(table.values).all(axis=1)).tolist():
+            cells = [column[int(table.ids[row])].as_py() for column in raw.columns.columns]
+            if all(cell is None or (isinstance(cell, str) and cell.strip() in MISSING) for cell in cells):
+                holes[row] = False
+    return holes
 
 
 def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -> tuple[RawTable, Table]:
@@ -134,7 +177,11 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
 
         table = read(data, reading)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
-    table = table if options.limit is None else table.head(options.limit)
+    if options.limit is not None:
+        table, raw = (
+            table.head(options.limit),
+            replace(raw, columns=raw.columns.slice(0, options.limit), foot=()),
+        )
     return raw, (table if options.wrong is None else _without_wrong(table, options.wrong))
 
 
@@ -173,7 +220,7 @@ def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
     for k, said in enumerate(map(word_of, cells["called"])):
         if said in TRUE:
             text = word_of(cells["value"][k])
-            number = _number(text.replace(raw.decimal, "."))
+            number = _number(text if "." in text else text.replace(",", "."))
             found.append((word_of(cells["row"][k]), cells["column"][k], text, number))
         elif said not in FALSE:
             raise InputError(
@@ -210,7 +257,11 @@ def _fill(
     if options.draws is not None:
         drawn, note = _draws(model, holed, options.draws, options.seed)
         values[:, :, places] = drawn
-        return _Filling(values, None, (note,), likeliest, constant)
+        means, spread = table.values.copy(), np.zeros_like(table.values)
+        if table.limits or (drawn < 0).any():  # for draws that are kept within a range
+            expected = model.impute(holed)
+            means[:, places], spread[:, places] = expected.values, np.sqrt(expected.variance)
+        return _Filling(values, None, (note,), likeliest, constant, (means, spread))
     filled = model.impute(holed)
     values[0][:, places] = filled.values
     deviation = np.zeros_like(table.values)
@@ -228,6 +279,97 @@ def _fill(
     return _Filling(values, deviation, (), likeliest, constant)
 
 
+def _numbers_of(table: Table, filling: _Filling) -> list[str]:
+    """The columns of numbers that are filled by their means or draws."""
+    others = {*table.levels, *filling.likeliest, *filling.constant}
+    return [name for name in table.columns if name not in others and not _of_category(table, name)]
+
+
+def _on_log_scale(
+    build: Callable[[int], TableModel], some: Table, table: Table, filling: _Filling, options: ImputeOptions
+) -> _Filling:
+    """Fill again with some columns on a log scale, where that has the better held-out evidence."""
+    names = never_below_0(
+        table, filling.values.min(axis=0), np.isnan(table.values), _numbers_of(table, filling)
+    )
+    names = on_log_scale(build, some, names, options.seed) if names else []
+    if not names:
+        return filling
+    bent, some = logged(table, names), logged(some, names)
+    fitted, dropped = fit_table(build, some, some, empty_rows=True)
+    again = _fill(fitted, bent, options, tuple(dropped))
+    for name in names:
+        j = table.columns.index(name)
+        hole = np.isnan(table.values[:, j])
+        if again.deviation is None:
+            again.values[:, :, j] = np.exp(again.values[:, :, j])
+        else:
+            moments = unlogged(Moments(again.values[0][hole, j], again.deviation[hole, j]))
+            again.values[0][hole, j], again.deviation[hole, j] = moments
+            again.values[0][~hole, j] = table.values[~hole, j]
+    return again._replace(logs=tuple(names))
+
+
+def _possible(table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"], seed: int) -> _Filling:
+    """Keep filled numbers within the range of their column, within limits, and in its decimals."""
+    values, existing, means = filling.values.copy(), list[str](), None
+    deviation = None if filling.deviation is None else filling.deviation.copy()
+    filling = filling._replace(values=values, deviation=deviation)
+    numbers = _numbers_of(table, filling)
+    below = never_below_0(table, values.min(axis=0), holes, numbers)
+    cut = [name for name in below if has_zeros(table, name)]
+    bounded = [name for name in below if name not in cut]
+    for name in numbers:
+        _keep_range(table, filling, holes, name, (name in bounded, name in cut), seed)
+    if deviation is not None:
+        means = values[0].copy()
+    for name in numbers:
+        j = table.columns.index(name)
+        rows, known = holes[:, j], table.values[~np.isnan(table.values[:, j]), j]
+        exist = False
+        for each in values:
+            each[rows, j], exist = as_the_column(known, each[rows, j])
+        existing += [name] if exist and rows.any() else []
+    notes = (*filling.notes, *note_on_bounds(bounded, cut, filling.logs))
+    if existing and deviation is not None:
+        note = "filled with the nearest value that the column has, its mean in a column NAME_mean"
+        notes = (*notes, f"{note}: {', '.join(existing)}")
+    return filling._replace(notes=notes, existing=tuple(existing), means=means)
+
+
+def _keep_range(
+    table: Table,
+    filling: _Filling,
+    holes: Bool[np.ndarray, "N D"],
+    name: str,
+    from_0: tuple[bool, bool],
+    seed: int,
+) -> None:
+    """Keep a column's filled values above 0 or cut off there, and limits within their ends, in place."""
+    j, place = table.columns.index(name), {int(key): k for k, key in enumerate(table.ids)}
+    ends = np.full((2, len(table)), [[0.0 if from_0[0] else -np.inf], [np.inf]])
+    for row, both in table.limits.get(name, {}).items():
+        if row in place:
+            ends[:, place[row]] = both
+    rows = np.flatnonzero(holes[:, j])
+    inside = rows[np.isfinite(ends[:, rows]).any(axis=0)]
+    free = np.setdiff1d(rows, inside) if from_0[1] else rows[:0]
+    values, low, high = filling.values[:, :, j], *ends[:, inside]
+    if filling.deviation is not None:
+        sd = filling.deviation[:, j]
+        values[0, inside], sd[inside] = within(values[0, inside], sd[inside], low, high)
+        values[0, free], sd[free] = cut_off(values[0, free], sd[free])
+        return
+    values[:, free] = np.maximum(values[:, free], 0)
+    if filling.expected is None:
+        return
+    mean, sd = (each[inside, j] for each in filling.expected)
+    for k, each in enumerate(values):
+        outside = (each[inside] < low) | (each[inside] > high)
+        again = drawn_within(mean, sd, low, high, seed + 1000 * k + j)
+        each[inside] = np.where(outside, again, each[inside])
+
+
 def _draws(
     model: TableModel, holed: Float64[np.ndarray, "N D"], draws: int, seed: int
 ) -> tuple[Float64[np.ndarray, "n N D"], str]:
@@ -243,74 +385,129 @@ def _draws(
     return model.draw_missing(holed, draws, seed), f"{note} too narrow"
 
 
-def _written(source: Any, as_text: bool, raw: RawTable, table: Table, filling: _Filling) -> Any:
+def _written(
+    as_text: bool, raw: RawTable, table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"]
+) -> Any:
     """The file's columns with filled holes, plus the columns of errors or the number of the draw."""
     import pyarrow as pa
+
+    decimal = _decimal(table)
 
     def added(name: str, values: np.ndarray) -> tuple[str, Any]:
         if name in raw.columns.column_names:
             raise InputError(f"the table already has a column {name!r}, which impute would add; rename it")
-        return name, pa.array(_numbers(values, raw) if as_text else values)
+        return name, pa.array(_numbers(values, decimal) if as_text else values)
 
     as_others = (*filling.likeliest, *filling.constant)
-    tables = [_one(source, as_text, raw, table, values, as_others) for values in filling.values]
+    tables = [filled_cells(raw, table, values, holes, as_text, as_others) for values in filling.values]
     if filling.deviation is not None:
         (whole,) = tables
-        for name, cells, deviation in zip(table.columns, table.values.T, filling.deviation.T, strict=True):
-            if name in filling.likeliest and np.isnan(cells).any():
+        for j, name in enumerate(table.columns):
+            deviation = np.where(np.isnan(table.values[:, j]) & ~holes[:, j], 0.0, filling.deviation[:, j])
+            if name in filling.likeliest and holes[:, j].any():
                 whole = whole.append_column(*added(f"{name}_p", deviation))
             elif name not in filling.likeliest and deviation.any() and not _of_category(table, name):
                 whole = whole.append_column(*added(f"{name}_sd", deviation))
-        return whole
+            if name in filling.existing and filling.means is not None:
+                mean = np.where(holes[:, j], filling.means[:, j], table.values[:, j])
+                whole = whole.append_column(*added(f"{name}_mean", mean))
+        return with_rows_apart(whole, raw) if as_text else whole
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
     below = pa.concat_tables([one.replace_schema_metadata(None) for one in tables])
     return below.add_column(0, *added(DRAW, numbers))
 
 
-def _one(
-    source: Any,
-    as_text: bool,
+def with_rows_apart(whole: Any, raw: RawTable) -> Any:
+    """The table with its rows of units, totals and footnotes, as they stand."""
+    import pyarrow as pa
+
+    def rows(found: Sequence[tuple[int, tuple[str, ...]]]) -> Any:
+        wide = [[*cells, *[""] * (whole.num_columns - len(cells))] for _, cells in found]
+        columns = [
+            pa.array([row[j] for row in wide], whole.schema.field(j).type) for j in range(whole.num_columns)
+        ]
+        return pa.table(columns, schema=whole.schema)
+
+    if not (raw.head or raw.foot):
+        return whole
+    return pa.concat_tables([rows(raw.head), whole, rows(raw.foot)])
+
+
+def filled_cells(
     raw: RawTable,
     table: Table,
     values: Float64[np.ndarray, "N D"],
-    as_others: Sequence[str],
+    holes: Bool[np.ndarray, "N D"],
+    as_text: bool = True,
+    as_others: Sequence[str] = (),
 ) -> Any:
-    """The file's columns with holes filled by `values`; columns in `as_others` copy the style of other
-    cells.
+    """The file's columns, a `pyarrow.Table`, with holes filled as each column writes its cells.
+
+    Args:
+        raw: the file.
+        table: some or all of its rows, by their ids, and some of its columns.
+        values: the filled values; positions among the words of a column of words.
+        holes: which cells are filled.
+        as_text: whether the cells of a text file stay text.
+        as_others: columns whose filled cells copy the style of others.
     """
     import pyarrow as pa
 
-    whole = source
+    whole, decimal = raw.columns, _decimal(table)
     for number, name in enumerate(names_of(raw)):
-        of_numbers = name in table.columns
+        of_numbers, column, form = name in table.columns, raw.columns.column(number), table.forms.get(name)
         if of_numbers:
-            of_column = table.columns.index(name)
+            j = table.columns.index(name)
         elif name in table.categories and column_of(name, table.categories[name][-1]) in table.columns:
-            of_column = table.columns.index(column_of(name, table.categories[name][-1]))
+            j = table.columns.index(column_of(name, table.categories[name][-1]))
         else:
             continue
-        holes = np.isnan(table.values[:, of_column])
-        in_words = name in table.levels
-        if name in as_others and not in_words and holes.any() and (as_text or not raw.first_line):
-            new = _cells_of(source.column(number), table.values[:, of_column], values[:, of_column], raw)
-            column = _filled(source.column(number), holes, new)
-        elif of_numbers and not in_words and not as_text and (holes.any() or raw.first_line > 0):
-            column = _as_type(
-                pa.array(np.ascontiguousarray(values[:, of_column])), source.column(number).type
-            )
-        elif holes.any():
+        hole, in_words = holes[:, j], name in table.levels
+        rows, new = table.ids[hole], values[hole, j]
+        plain = not {name} & {*table.odd, *table.codes, *table.limits} and not isinstance(form, DateForm)
+        if name in as_others and not in_words and hole.any() and (as_text or not raw.first_line):
+            known = column.take(pa.array(table.ids))
+            cells = _cells_of(known, table.values[:, j], values[:, j], decimal)
+            column = _filled(column, rows, [cells[k] for k in np.flatnonzero(hole)])
+        elif isinstance(form, DateForm) and not raw.first_line:
+            column = _filled_dates(column, rows, new, form.origin)
+        elif of_numbers and not in_words and not as_text and plain and (hole.any() or raw.first_line > 0):
+            every = np.full(len(column), np.nan)
+            every[table.ids] = np.where(hole, values[:, j], table.values[:, j])
+            column = _as_type(pa.array(every, from_pandas=True), column.type)
+        elif hole.any():
             if in_words:
-                new = [
-                    table.levels[name][int(code)] if hole else ""
-                    for code, hole in zip(values[:, of_column], holes, strict=True)
-                ]
+                cells = [table.levels[name][int(code)] for code in new]
+            elif form is not None:
+                cells = [form.write(value) for value in new.tolist()]
+            elif of_numbers:
+                cells = _numbers(new, decimal)
             else:
-                new = _numbers(values[:, of_column], raw) if of_numbers else decoded(table, values, name)
-            column = _filled(source.column(number), holes, new)
+                every_one = decoded(table, values, name)
+                cells = [every_one[k] for k in np.flatnonzero(hole)]
+            column = _filled(column, rows, cells)
         else:
             continue
-        whole = whole.set_column(number, source.column_names[number], column)
-    return with_new_types(whole, source)
+        whole = whole.set_column(number, raw.columns.column_names[number], column)
+    return with_new_types(whole, raw.columns)
+
+
+def _filled_dates(
+    column: Any, rows: Int64[np.ndarray, " n"], new: Float64[np.ndarray, " n"], origin: str
+) -> Any:
+    """Fill a column of the type of dates."""
+    import pyarrow as pa
+
+    cells = column.cast(pa.timestamp("us")).to_pylist()
+    for row, value in zip(rows.tolist(), new.tolist(), strict=True):
+        cells[row] = np.datetime64(origin, "us") + np.timedelta64(round(value * 86_400e6), "us")
+    return pa.array(cells, pa.timestamp("us")).cast(column.type, safe=False)
+
+
+def _decimal(table: Table) -> str:
+    """The decimal sign of a table's numbers."""
+    signs = {getattr(form, "decimal", ".") for form in table.forms.values()}
+    return "," if signs == {","} else "."
 
 
 def _as_type(numbers: Any, kind: Any) -> Any:
@@ -320,19 +517,20 @@ def _as_type(numbers: Any, kind: Any) -> Any:
     if pa.types.is_floating(kind):
         return numbers.cast(kind, safe=False)  # rounds the filled values
     try:
-        return numbers.cast(kind) if pa.types.is_integer(kind) else numbers
+        whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+        return numbers.cast(pa.int64()).cast(kind) if whole else numbers
     except pa.ArrowInvalid:
         return numbers
 
 
-def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> Any:
+def _filled(column: Any, rows: Int64[np.ndarray, " n"], new: Sequence[Any]) -> Any:
     """Fill a column's holes in its own type, or as text if the type cannot hold a new category."""
     import pyarrow as pa
 
     cells = column.to_pylist()
     cell_of_text = {word_of(cell): cell for cell in cells} | {str(cell): cell for cell in cells}
-    for row in np.flatnonzero(holes).tolist():
-        cells[row] = cell_of_text.get(new[row], new[row])
+    for row, cell in zip(rows.tolist(), new, strict=True):
+        cells[row] = cell_of_text.get(cell, cell)
     try:
         return pa.array(cells, column.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -340,7 +538,7 @@ def _filled(column: Any, holes: Bool[np.ndarray, " N"], new: Sequence[Any]) -> A
 
 
 def _cells_of(
-    column: Any, known: Float64[np.ndarray, " N"], values: Float64[np.ndarray, " N"], raw: RawTable
+    column: Any, known: Float64[np.ndarray, " N"], values: Float64[np.ndarray, " N"], decimal: str
 ) -> list[Any]:
     """Write values as the column's other cells are written; 0 and 1 complete the column's pair of words."""
     cells = column.to_pylist()
@@ -348,15 +546,15 @@ def _cells_of(
     if any(isinstance(cell, str) for cell in cells):
         words = {str(cell).strip() for cell in cells}
         pair = next((pair for pair in zip(FALSE, TRUE, strict=True) if words & {*pair}), ("0", "1"))
-        others = dict(zip(values.tolist(), _numbers(values, raw), strict=True)) | dict(enumerate(pair))
+        others = dict(zip(values.tolist(), _numbers(values, decimal), strict=True)) | dict(enumerate(pair))
     else:
         others = {0.0: False, 1.0: True} if any(isinstance(cell, bool) for cell in cells) else {}
     return [cell_of.get(value, others.get(value, value)) for value in values.tolist()]
 
 
-def _numbers(values: np.ndarray, raw: RawTable) -> list[str]:
+def _numbers(values: np.ndarray, decimal: str) -> list[str]:
     """Format numbers as cells of the CSV file."""
-    return [repr(value).removesuffix(".0").replace(".", raw.decimal) for value in values.tolist()]
+    return [repr(value).removesuffix(".0").replace(".", decimal) for value in values.tolist()]
 
 
 def _of_category(table: Table, name: str) -> bool:
@@ -369,9 +567,14 @@ def _of_category(table: Table, name: str) -> bool:
 
 
 def _result(
-    model: str, data: str, table: Table, filling: _Filling, notes: list[str], options: ImputeOptions
+    model: str,
+    data: str,
+    table: Table,
+    filling: _Filling,
+    holes: Bool[np.ndarray, "N D"],
+    notes: list[str],
+    options: ImputeOptions,
 ) -> dict[str, Any]:
-    holes = np.isnan(table.values)
     columns = []
     for j in np.flatnonzero(holes.any(axis=0)):
         sd = probability = spread = None

@@ -1,11 +1,13 @@
 """A density of numbers fitted to columns after a Yeo-Johnson transform."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
-from maskevidence.core.model import DENSITY
+from maskevidence.core.model import DENSITY, HasLeaveOneOut
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
@@ -46,13 +48,25 @@ class Reshaped(nn.Module):
         self.power = _POWERS[np.argmax(fits, axis=0)]
         self.model, self.conditionals = model.fit(_bent(u, self.power)), model.conditionals
         self.columns, self.levels = model.columns, model.levels
+        if isinstance(model, HasLeaveOneOut):
+            self.log_leave_one_out = self._log_leave_one_out
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False."""
+        bent, log_slope = self._bent(tokens)
+        return self.model.log_conditionals(bent, masked) + masked * log_slope
+
+    def _log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
+        assert isinstance(self.model, HasLeaveOneOut)
+        bent, log_slope = self._bent(tokens)
+        return self.model.log_leave_one_out(bent, visible) + visible * log_slope
+
+    def _bent(self, tokens: Tokens) -> tuple[Tokens, Float[Tensor, "B D"]]:
+        """The transformed values, and the log slopes of the transforms."""
         u = (tokens.values.double().cpu().numpy() - self.centre) / self.scale
-        bent = Tokens(torch.from_numpy(_bent(u, self.power)), tokens.maskable, tokens.context, tokens.ids)
-        slope = (self.power - 1) * np.sign(u) * np.log1p(np.abs(u)) - np.log(self.scale)
-        return self.model.log_conditionals(bent, masked) + masked * torch.from_numpy(slope)
+        log_slope = (self.power - 1) * np.sign(u) * np.log1p(np.abs(u)) - np.log(self.scale)
+        return replace(tokens, values=torch.from_numpy(_bent(u, self.power))), torch.from_numpy(log_slope)
 
     def draw_missing(self, x: object, draws: int = 1, seed: int = 0) -> Float64[np.ndarray, "n N D"]:
         """Draw the missing values `draws` times, shape (draws, N, D)."""

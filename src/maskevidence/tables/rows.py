@@ -18,6 +18,7 @@ from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_
 from maskevidence.core.show.words import MINUS
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.files import read_json
 from maskevidence.core.support.sources import is_remote
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
@@ -40,12 +41,23 @@ from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.network.columns import columns_of, declared_columns
 from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
+from maskevidence.tables.reading.description import TableDescription
+from maskevidence.tables.row_groups import by_row_groups
 from maskevidence.tables.table_files import (
     SUFFIXES,
     ColumnSelection,
     RawTable,
+    TextChoices,
+    as_numbers,
+    converted,
+    date_order,
+    description_of,
     digits,
+    iso_date,
     kind_of_file,
+    line_ranges,
+    names_of,
+    raw_of,
     read_raw,
     to_table,
 )
@@ -54,7 +66,8 @@ TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # PPCA gets a note if the columns' largest spread is this many times the smallest
 _FEW = 5  # with fewer known values, a column of two values gets no note
 # options that only files of tables take
-_OF_FILES = ("id_column", "one_hot", "delimiter", "missing", "categories", "numbers")
+_OF_FILES = tuple(option.name for option in fields(TableOptions) if option.name not in ("columns", "drop"))
+_OF_ONE_FILE = ("delimiter", "header", "comment", "skip_rows", "encoding")  # and of no other with its columns
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
@@ -85,6 +98,11 @@ def prepare(
     cells = options.cells and not getattr(saved, "takes_words", False)  # these score the mass of cells anyway
     if isinstance(saved, TableModel):
         reading, notes = reading_for(saved, data, reading)
+    plain = (options.limit, options.test_fraction, reading.binarise, *vars(options.device).values())
+    if saved is not None and not cells and not code and all(value is None for value in plain):
+        stored = by_row_groups(saved, data, selection_of(reading.table, words=words))
+        if stored is not None:
+            return stored.read_with(data, reading_options(reading, limit=None, words=words))
     table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
@@ -98,7 +116,7 @@ def prepare(
         table = replace(table, notes=(*table.notes, *of_auto))
         cells = options.cells and not build(len(table.columns)).for_table(table).takes_words
         ready = fit_held_out(build, table, test_fraction, options.seed, cells=cells)
-        ready.model.read_with = read_with(reading)
+        ready.model.read_with = read_with(reading, table)
     if code:
         load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
@@ -133,7 +151,9 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
     if means_images(data, reading.table) and (are_pixels(saved.columns) or not Path(data).is_file()):
         return reading, []
     given = vars(reading.table)
-    known = {name: word for name, word in saved.read_with.items() if name in given and given[name] is None}
+    known: dict[str, Any] = {
+        name: word for name, word in saved.read_with.items() if name in given and not given[name]
+    }
     table = replace(reading.table, **known)
     categories = [name for name in saved.columns if name in saved.levels]
     numbers = [name for name in saved.columns if name not in categories]
@@ -144,18 +164,44 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
                     raise InputError(f"--{option} {name}: the model was fitted to {has} there; leave it out")
         table = replace(table, categories=join_words(categories) or None)
     if table.one_hot is None:
-        known = {name: known[name] for name in ("missing", "id_column") if name in known}
+        known = {
+            name: known[name] for name in ("missing", "id_column", "day_0", "fold_words") if name in known
+        }
         columns = reading.table.columns or join_words(saved.columns)
-        own = join_words(numbers) or None if saved.takes_words else None
-        table = replace(table, columns=columns, drop=reading.table.drop, numbers=own)
-    flags = " ".join(f"{flag(name)} {shlex.quote(str(word))}" for name, word in known.items())
+        table = replace(table, columns=columns, drop=reading.table.drop, numbers=join_words(numbers) or None)
+    flags = " ".join(
+        flag(name) if word == str(True) else f"{flag(name)} {shlex.quote(str(word))}"
+        for name, word in known.items()
+    )
     note = [f"read as the table that the model was fitted to: {flags}"] if known else []
     return replace(reading, table=table), note
 
 
-def read_with(reading: RowReading) -> dict[str, str]:
+def reading_like(reading: RowReading, table: Table) -> RowReading:
+    """Options to read other rows as a table was read: its columns, of its kinds."""
+    if reading.table.one_hot is not None:
+        return reading
+    of_words = [name for name in table.columns if name in table.levels]
+    numbers = [name for name in table.columns if name not in of_words]
+    kinds: dict[str, Any] = {
+        "categories": join_words(of_words) or None,
+        "numbers": join_words(numbers) or None,
+    }
+    columns = join_words(table.columns)
+    days = days_0_of(table) or None
+    return replace(reading, table=replace(reading.table, columns=columns, drop=None, day_0=days, **kinds))
+
+
+def days_0_of(table: Table) -> str:
+    """Day 0 of a table's columns of dates, as --day-0 takes them."""
+    days = {name: form.origin for name, form in table.forms.items() if getattr(form, "order", None)}
+    return join_words(f"{name}={day}" for name, day in days.items() if name in table.columns)
+
+
+def read_with(reading: RowReading, table: Table) -> dict[str, str]:
     """The options of a table that a model saves for `reading_for`."""
-    return {name: word for name, word in vars(reading.table).items() if word and name != "delimiter"}
+    options = vars(reading.table) | {"day_0": days_0_of(table)}
+    return {name: str(word) for name, word in options.items() if word and name not in _OF_ONE_FILE}
 
 
 def reading_options(reading: RowReading, *, limit: int | None, words: bool) -> dict[str, Any]:
@@ -192,7 +238,11 @@ def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] 
 
 
 def decided(
-    word: str, build: Callable[[int], TableModel], table: Table, device: RowDevice, seed: int
+    word: str,
+    build: Callable[[int], TableModel],
+    table: Table,
+    device: RowDevice,
+    seed: int,
 ) -> tuple[Callable[[int], TableModel], tuple[str, ...]]:
     """The builder of a MODEL word, and notes; the rows of the fit decide `auto`."""
     if word != AUTO:
@@ -250,7 +300,7 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     bundled = data in DATA_SETS and not Path(data).exists()
     if not bundled and means_images(data, reading.table):
         for name, value in vars(reading.table).items():
-            if value is not None:
+            if value:
                 raise InputError(f"{flag(name)} belongs to tables; leave it out for the images {data!r}")
         kind = _kind_with_rows(data)
         assert kind is not None
@@ -261,7 +311,8 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     if bundled:
         table = _chosen(DATA_SETS[data](), reading.table)
     elif is_table_file(data):
-        table = to_table(raw_table(data, reading.table), selection_of(reading.table, words=words))
+        selection = selection_of(reading.table, words=words)
+        table = to_table(raw_table(data, reading.table, as_numbers=as_numbers(selection)), selection)
     else:
         sources = [
             *(name for kind in kinds() for name in kind.data_sets),
@@ -314,19 +365,60 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
         parse_words(name, getattr(options, name))
         for name in ("drop", "one_hot", "missing", "categories", "numbers")
     )
-    return ColumnSelection(columns, drop, options.id_column, one_hot, missing, words, categories, numbers)
+    days = {}
+    for part in parse_words("day_0", options.day_0):
+        name, _, day = part.rpartition("=")
+        days[name] = iso_date(name, day)
+    of_numbers = (
+        options.decimal,
+        options.thousands or "",
+        date_order(options.dates),
+        days,
+        options.fold_words,
+    )
+    named = (columns, drop, options.id_column, one_hot, missing)
+    return ColumnSelection(*named, words, categories, numbers, *of_numbers)
 
 
-def raw_table(data: str, options: TableOptions) -> RawTable:
-    """Read a file's columns without converting them."""
+def with_decisions(options: TableOptions) -> TableOptions:
+    """The options, completed by those of a table.json of `look` if --columns names one."""
+    if options.columns is None or not (options.columns.endswith(".json") and Path(options.columns).is_file()):
+        return options
+    remedy = "give names of columns, or the table.json that `maskevidence look` wrote"
+    content = read_json(options.columns, remedy)
+    known = content.get("options") if isinstance(content, dict) else None
+    names = {field.name for field in fields(TableOptions)}
+    if not isinstance(known, dict) or not {*known} <= names:
+        raise InputError(
+            f"--columns {options.columns}: the file is no table.json of `maskevidence look`; {remedy}"
+        )
+    given = {name: value for name, value in vars(options).items() if value is not None and name != "columns"}
+    return TableOptions(**known | given)
+
+
+def raw_table(data: str, options: TableOptions, *, as_numbers: bool = False) -> RawTable:
+    """Read a file's columns without converting them, or those of a long file of plain numbers as numbers."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
-    return read_raw(data, delimiter)
+    skip = line_ranges(options.skip_rows)
+    choices = TextChoices(delimiter, options.encoding, options.header, options.comment, skip)
+    return read_raw(data, choices, as_numbers=as_numbers)
+
+
+def read_described(
+    data: Any, options: TableOptions = TableOptions(), *, words: bool = True
+) -> tuple[RawTable, Table, TableDescription]:
+    """Read a file or a data frame once: its cells, the table with all rows, and its description."""
+    raw = raw_table(data, options) if isinstance(data, str) else raw_of(data)
+    selection = selection_of(options, words=words)
+    table, read = converted(raw, selection, empty_rows=True)
+    cells = dict(zip(names_of(raw), raw.columns.columns, strict=True))
+    return raw, table, description_of(raw, {name: cells[name] for name in read}, read)
 
 
 def _chosen(table: Table, options: TableOptions) -> Table:
     """Select columns of a bundled data set."""
     for name in _OF_FILES:
-        if getattr(options, name) is not None:
+        if getattr(options, name):
             raise InputError(f"{flag(name)} belongs to files of tables; leave it out for {table.name!r}")
     selection = selection_of(options)
     table = table if selection.columns is None else table.select(list(selection.columns))

@@ -5,23 +5,25 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.core.errors import InputError, missing_extra
+from maskevidence.core.errors import InputError, missing_extra, unknown_name
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import (
     MAX_WHOLE,
     MISSING,
-    NUMBER,
     check_memory,
+    in_short,
     is_number,
     some_of,
     typed,
@@ -37,25 +39,50 @@ from maskevidence.core.support.sources import (
     name_in,
     read_remote,
     reading_parquet,
-    utf_8_text,
 )
 from maskevidence.core.table import Table, column_of, note_on_codes, note_on_copies, place_of
+from maskevidence.tables.reading.columns import (
+    ENOUGH_ROWS,
+    MAX_CATEGORIES,
+    Choices,
+    ReadColumn,
+    floats,
+    read_columns,
+    texts,
+)
+from maskevidence.tables.reading.contents import SHEETS, inner_name, sheet_text, text_of, unzipped
+from maskevidence.tables.reading.dates import Order
+from maskevidence.tables.reading.describing import described
+from maskevidence.tables.reading.description import (
+    LOOK,
+    RECORD,
+    CellAt,
+    Finding,
+    TableDescription,
+    finding,
+    quoted,
+)
+from maskevidence.tables.reading.layout import Apart, Row, apart, lay_out, mended
+from maskevidence.tables.reading.numbers import Choice, NumberForm, cell_of, signs_of
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".npy")
+SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables to write
 MAX_MAGNITUDE = 1e100  # squares and their sums stay finite
-MAX_CATEGORIES = 50
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _CHUNK = 2**26  # bytes unpacked per chunk
 _COPIES = 3  # copies of a CSV file's text in memory while it is read
+_LONG = 2**20  # bytes of a text that is worth a second way of reading
+_BLOCK = 2**12  # rows that are stacked at once
+_CELLS_NOTED, _FEWEST_NOTED = (
+    2**18,
+    1000,
+)  # cells and rows of a long table in which codes and copies are sought
 _HEAD = 2**13  # characters or cells inspected to guess a CSV file's format
 _MAX_TYPED = 30  # columns in an option suggested by an error
-_FEW_WORDS = 3  # words among numbers that may mark missing values
-_ENOUGH_ROWS = 5  # fewest rows to call a column an index
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _END = "\0"  # cells of the row that marks the end of a CSV file
-_MAX_SHOWN = 60  # characters of a cell quoted in an error
-TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
+_ALWAYS = ("comments", "skipped")  # findings for the record that are noted, too
+_TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat")
 
 
 @dataclass(frozen=True)
@@ -67,9 +94,24 @@ class RawTable:
     first_line: int = 0  # of a CSV file, the line of the first row; 0 for other files
     notes: tuple[str, ...] = ()  # the reader's guesses, one sentence each
     delimiter: str = ","  # between the cells of a CSV file
-    decimal: str = "."  # the decimal mark of a CSV file
     index: str | None = None  # the column in which pandas stored the index, if any
     lines: Sequence[int] | None = None  # of a CSV file, the line of each row; None for other files
+    encoding: str = "utf-8"  # of a CSV file
+    above: str = ""  # the lines above the names of the columns
+    head: tuple[Row, ...] = ()  # rows of units below the names of the columns
+    foot: tuple[Row, ...] = ()  # rows of totals and footnotes
+    findings: tuple[Finding, ...] = ()  # on rows and the file
+
+
+@dataclass(frozen=True)
+class TextChoices:
+    """How to read the text of a file, where the reader should not find it out."""
+
+    delimiter: str | None = None  # one ASCII character
+    encoding: str | None = None
+    header: int | None = None  # the line with the names of the columns
+    comment: str | None = None  # the mark of lines to leave out
+    skip: Sequence[range] = ()  # lines to leave out
 
 
 @dataclass(frozen=True)
@@ -84,8 +126,13 @@ class ColumnSelection:
     # whether to read columns of text as categories, coded by position among their words
     words: bool = False
     categories: Sequence[str] = ()  # columns to read as categories, whatever they hold; with `words`
-    # columns to read as numbers, even with only two values; with `words`
-    numbers: Sequence[str] = ()
+    numbers: Sequence[str] = ()  # columns to read as numbers, whatever most of their cells are
+    decimal: Choice | None = None  # the decimal sign of all columns; None to find it
+    thousands: str = ""  # the mark between thousands; "" to find it
+    dates: Order | None = None  # day or month first, where the cells do not say it
+    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of their first
+    fold_words: bool = False  # whether words that differ by case, blanks or composition are one
+    near_unique: bool = False  # whether to keep near-unique text and names of rows, too; with `words`
 
 
 def read_table(
@@ -100,14 +147,29 @@ def read_table(
     words: bool = False,
     categories: Sequence[str] = (),
     numbers: Sequence[str] = (),
+    decimal: Choice | None = None,
+    thousands: str = "",
+    dates: str | None = None,
+    day_0: Mapping[str, str] | None = None,
+    fold_words: bool = False,
+    near_unique: bool = False,
+    header: int | None = None,
+    comment: str | None = None,
+    skip_rows: str = "",
+    encoding: str | None = None,
 ) -> Table:
     """Read a table of numbers; an empty CSV cell, NA, NaN or null is a missing value.
 
+    A column of which nine tenths are numbers is one of numbers, however they are written: with a decimal
+    comma, separators of thousands, a unit. Its other cells are neither words nor holes: `odd`. A limit such
+    as <0.5 is an interval: `limits`. Dates are days since the first. Columns without a value, names of rows
+    and near-unique text are left out, and rows without a value; `describe` says what was found.
+
     Args:
-        path: a .csv, .tsv, .parquet or .feather file, or a .npy file with a two-dimensional array; or an
-            address such as "s3://bucket/table.parquet", which fsspec reads. CSV files may be compressed
-            (.csv.gz). Their first line names the columns, unless it holds numbers only: then it is data, and
-            a note says so.
+        path: a .csv, .tsv, .txt, .xlsx, .parquet or .feather file, or a .npy file with a two-dimensional
+            array; or an address such as "s3://bucket/table.parquet", which fsspec reads. CSV files may be
+            compressed (.csv.gz, .zip). Their first line names the columns, unless it holds numbers only: then
+            it is data, and a note says so.
         columns: the columns to use, in this order; by default all.
         drop: columns to leave out.
         id_column: the column that names the rows: it gives the `labels`, and is not data.
@@ -118,27 +180,153 @@ def read_table(
         words: whether a column of text is a category, for `MaskedNetwork`: its values are positions among
             `levels`, its words.
         categories: columns that are categories, whatever they hold; with `words`.
-        numbers: columns that are numbers, even if they hold two different ones; with `words`.
+        numbers: columns that are numbers, even if they hold two different ones, or many other cells.
+        decimal, thousands: "." or ",", and the mark between thousands; by default each column says them.
+        dates: "day-first" or "month-first", for dates that do not say it.
+        day_0: day 0 of columns of dates, such as {"day": "2024-01-01"}; by default their first. Give it where
+            two files are read for one model.
+        fold_words: whether words that differ by case, blanks or composition are one, the commonest.
+        near_unique: whether near-unique text and names of rows are categories, too; with `words`.
+        header: the line with the names of the columns, from 1; by default it is found.
+        comment: the mark of lines to leave out, such as "#".
+        skip_rows: lines to leave out, such as "3,5-7".
+        encoding: of a text file; by default by its byte order mark, UTF-8 or Windows-1252.
 
     Raises:
         InputError: a file that is missing, empty, damaged or of another kind; text or an infinite value in a
-            column (the message names all such columns); a row or column without any value.
-        MissingExtraError: the package that reads an address is not installed.
+            column (the message names all such columns), numbers that can be read in two ways; no value.
+        MissingExtraError: the package that reads an address or a spreadsheet is not installed.
 
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "table.csv"
-        >>> _ = path.write_text("name;a;b\\nx;1;2\\ny;3;?\\n")
-        >>> table = read_table(path, id_column="name", missing=["?"])
+        >>> _ = path.write_text("name;a;b\\nx;1;2\\ny;3;?\\nz;4,5;2.500 kg\\n")
+        >>> table = read_table(path, id_column="name")
         >>> table.values.tolist(), table.columns, table.labels
-        ([[1.0, 2.0], [3.0, nan]], ('a', 'b'), ('x', 'y'))
+        ([[1.0, 2.0], [3.0, nan], [4.5, 2500.0]], ('a', 'b'), ('x', 'y', 'z'))
     """
-    raw = read_raw(path, delimiter)
-    markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
-    selection = ColumnSelection(columns, drop, id_column, one_hot, markers, words, categories, numbers)
-    table = to_table(raw, selection)
+    given = {name: value for name, value in locals().items() if name != "path"}
+    choices, selection = said(**given)
+    table = to_table(read_raw(path, choices, as_numbers=as_numbers(selection)), selection)
     refuse_empty_columns(table)
     return table
+
+
+def said(
+    *,
+    missing: str | float | Sequence[str | float] = (),
+    dates: str | None = None,
+    day_0: Mapping[str, str] | None = None,
+    skip_rows: str = "",
+    **options: Any,
+) -> tuple[TextChoices, ColumnSelection]:
+    """The options of `read_table`: those of the text, and those of its columns."""
+    names = {each.name for each in fields(TextChoices)}
+    of_text = {name: options.pop(name) for name in [*options] if name in names}
+    markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
+    days = {} if day_0 is None else {name: iso_date(name, day) for name, day in day_0.items()}
+    selection = ColumnSelection(missing=markers, dates=date_order(dates), day_0=days, **options)
+    return TextChoices(skip=line_ranges(skip_rows), **of_text), selection
+
+
+def as_numbers(selection: ColumnSelection) -> bool:
+    """Whether no option needs the text of the cells."""
+    of_text = (
+        selection.id_column,
+        selection.one_hot,
+        selection.categories,
+        selection.decimal,
+        selection.thousands,
+    )
+    return not any(of_text)
+
+
+def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
+    """The columns of a file, a data frame, an Arrow table, or a `Table`."""
+    import pyarrow as pa
+
+    if isinstance(table, str | Path):
+        return read_raw(table, choices)
+    name, lines = "the data", None
+    if isinstance(table, Table):
+        name, lines, table = table.name, table.lines, table.to_frame()
+    if isinstance(table, pa.Table):
+        return RawTable(name, table)
+    if hasattr(table, "iloc"):
+        columns = {str(key): pa.array(table[key], from_pandas=True) for key in table.columns}
+    elif hasattr(table, "to_arrow"):
+        return RawTable(name, table.to_arrow())
+    else:
+        try:
+            values = np.asarray(table, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"the data are {in_short(table)}; give a file, a data frame or (N, D) numbers"
+            ) from error
+        if values.ndim != 2:
+            raise InputError(
+                f"the data have the shape {values.shape}; give (N, D) rows, a data frame or a file"
+            )
+        columns = {f"c{j}": pa.array(column.copy(), from_pandas=True) for j, column in enumerate(values.T)}
+    return RawTable(name, pa.table(columns), lines=lines)
+
+
+def described_file(raw: RawTable, selection: ColumnSelection) -> TableDescription:
+    """Describe the columns of a file."""
+    names = names_of(raw)
+    id_column = raw.index if selection.id_column is None else selection.id_column
+    used = _used_columns(raw.name, names, selection, id_column)
+    cells = {name: column for name, column in zip(names, raw.columns.columns, strict=True) if name in used}
+    cells = {name: cells[name] for name in used}
+    read = read_columns(cells, raw.lines, _choices(selection), raw.delimiter)
+    return description_of(raw, cells, read)
+
+
+def description_of(raw: RawTable, cells: dict[str, Any], read: dict[str, ReadColumn]) -> TableDescription:
+    """The description of a file whose columns were read."""
+    marks = {
+        form.decimal for form in (column.form for column in read.values()) if isinstance(form, NumberForm)
+    }
+    decimal = "," if marks == {","} else "."
+    file = {"delimiter": raw.delimiter, "decimal": decimal, "encoding": raw.encoding}
+    return described(raw.name, cells, read, raw.lines, raw.findings, **file)
+
+
+def line_ranges(text: str | None) -> list[range]:
+    """Lines to leave out, as typed.
+
+    Example:
+        >>> line_ranges("3,5-7")
+        [range(3, 4), range(5, 8)]
+    """
+    found = []
+    for part in filter(None, (text or "").replace(" ", "").split(",")):
+        ends = re.fullmatch("([0-9]+)(?:-([0-9]+))?", part)
+        if ends is None or not 1 <= int(ends[1]) <= int(ends[2] or ends[1]):
+            raise InputError(f"--skip-rows {text!r} has {part!r}; give lines, from 1, such as 3,5-7")
+        found.append(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+    return found
+
+
+def iso_date(column: str, day: str) -> str:
+    """A date as typed, such as 2024-01-31."""
+    try:
+        return str(np.datetime64(day, "D"))
+    except ValueError as error:
+        raise InputError(f"--day-0 {column}={day}: {day!r} is no date; write it as in 2024-01-31") from error
+
+
+def date_order(word: str | None) -> Order | None:
+    """The order of days and months, as typed.
+
+    Example:
+        >>> date_order("month-first"), date_order(None)
+        ('mdy', None)
+    """
+    orders: dict[str, Order] = {"day-first": "dmy", "month-first": "mdy"}
+    if word is not None and word not in orders:
+        raise unknown_name("order of dates", word, list(orders))
+    return None if word is None else orders[word]
 
 
 def digits() -> Table:
@@ -165,41 +353,62 @@ def kind_of_file(name: str) -> str:
         >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
         ('.csv', '.parquet', '.gz')
     """
-    path = PurePosixPath(name.lower())
+    path = PurePosixPath(inner_name(name.lower()))
     inner = PurePosixPath(path.stem).suffix
-    return inner if path.suffix in _COMPRESSIONS and inner in (".csv", ".tsv") else path.suffix
+    return (
+        inner
+        if path.suffix in _COMPRESSIONS and inner in _TEXTS
+        else path.suffix or PurePosixPath(name).suffix
+    )
 
 
 def check_file(name: str) -> None:
     """Refuse a path without a file; addresses are checked when they are read."""
-    if kind_of_file(name) in SUFFIXES and not is_remote(name) and not Path(name).is_file():
+    if kind_of_file(name) in (*SUFFIXES, ".zip") and not is_remote(name) and not Path(name).is_file():
         raise InputError(f"there is no file {name!r}; check the path")
 
 
-def read_raw(path: str | Path, delimiter: str | None = None) -> RawTable:
+def read_raw(path: str | Path, choices: TextChoices = TextChoices(), *, as_numbers: bool = False) -> RawTable:
     """Read the columns of a file.
 
     Args:
         path: a file or an address, with one of the endings of `SUFFIXES`; a CSV file may be compressed
-            (.csv.gz).
-        delimiter: one ASCII character that separates the cells of a CSV file; by default it is guessed.
+            (.csv.gz, .zip).
+        choices: what the user said about the text of the file.
+        as_numbers: whether a long text of plain numbers alone is read as such, three times as fast; its cells
+            are not kept as text then.
     """
-    name, remote = str(path), is_remote(str(path))
+    name, remote, delimiter = str(path), is_remote(str(path)), choices.delimiter
     kind = kind_of_file(name_in(name) if remote else name)
-    if kind not in SUFFIXES:
+    if kind not in (*SUFFIXES, ".zip"):
         raise InputError(f"{name!r} is not a {', '.join(SUFFIXES)} file; convert it to one of these")
-    if delimiter is not None and kind not in (".csv", ".tsv"):
-        raise InputError(f"--delimiter belongs to CSV tables; leave it out for {name!r}")
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
-        raise InputError(f"--delimiter {delimiter!r}; give one character of ASCII, such as ';', or tab")
     check_file(name)
     content = _content(name, remote)
     if not content:
         raise InputError(f"{name!r} is empty; give a table with at least one row")
+    if name.lower().endswith(".zip"):
+        inside, content = unzipped(name, content)
+        kind = kind_of_file(inside)
+        if kind not in SUFFIXES:
+            raise InputError(f"{name!r} holds {inside!r}, no {', '.join(SUFFIXES)} file; give one of these")
+    if kind not in _TEXTS:
+        for option, value in vars(choices).items():
+            if value and (
+                (option != "skip" and option != "header" and option != "comment") or kind not in SHEETS
+            ):
+                flag = "skip-rows" if option == "skip" else option
+                raise InputError(f"--{flag} belongs to CSV tables; leave it out for {name!r}")
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
+        raise InputError(f"--delimiter {delimiter!r}; give one character of ASCII, such as ';', or tab")
     if kind == ".npy":
         return _read_npy(name, content)
-    if kind in (".csv", ".tsv"):
-        return _read_csv(name, content, "\t" if kind == ".tsv" and delimiter is None else delimiter)
+    if kind in SHEETS:
+        text, notes = sheet_text(name, content)
+        raw = _read_csv(name, text.encode(), replace(choices, delimiter=","))
+        return replace(raw, notes=(*notes, *raw.notes))
+    if kind in _TEXTS:
+        known = "\t" if kind in (".tsv", ".tab") and delimiter is None else delimiter
+        return _read_csv(name, content, replace(choices, delimiter=known), as_numbers)
     return _read_columns(name, content, kind)
 
 
@@ -254,10 +463,10 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
     form, read = ("Parquet", parquet.read_table) if kind == ".parquet" else ("Feather", feather.read_table)
     with reading_parquet(Path(name), form):
         table = read(pa.BufferReader(content))
-    views = [field for field in table.schema if pa.types.is_string_view(field.type)]
-    for field in views:  # most of pyarrow does not take string views
-        number = table.schema.get_field_index(field.name)
-        table = table.set_column(number, field.name, table.column(number).cast(pa.large_string()))
+    views = [each.name for each in table.schema if pa.types.is_string_view(each.type)]
+    for view in views:  # most of pyarrow does not take string views
+        number = table.schema.get_field_index(view)
+        table = table.set_column(number, view, table.column(number).cast(pa.large_string()))
     check_utf_8(name, table)
     try:
         stored = (table.schema.pandas_metadata or {}).get("index_columns", ())
@@ -267,26 +476,46 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
     return RawTable(name, table, index=index[0] if len(index) == 1 else None)
 
 
-def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
+def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool = False) -> RawTable:
     """Read a CSV file with all cells as text; the first line has the names unless it holds numbers only."""
-    text = utf_8_text(name, content)
+    no_lines = (choices.header, choices.comment, choices.skip, choices.encoding)
+    if as_numbers and len(content) > _LONG and not any(no_lines):
+        plain = _plain_numbers(name, content, choices.delimiter)
+        if plain is not None:
+            return plain
+    text, encoding = text_of(name, content, choices.encoding)
     if "\0" in text:  # which no text has, and which ends the cells here
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
-    guessed, delimiter = delimiter is None, delimiter or _guessed_delimiter(text)
-    cells = _cells(name, content.removeprefix(codecs.BOM_UTF8), text, delimiter)
-    notes = []
-    if guessed and delimiter != "," and cells.num_columns > 1:
-        notes.append(f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
-    lines, blank = _lines(text, delimiter, cells.num_rows, cells.num_columns)
+
+    def guess(text: str) -> str:
+        return choices.delimiter or _guessed_delimiter(text)
+
+    layout = lay_out(name, text, guess, choices.header, choices.comment, choices.skip)
+    delimiter, notes, findings = guess(layout.text), list[str](), list(layout.findings)
+    if encoding not in ("utf-8", "utf-16") and choices.encoding is None:
+        note = f"the text is no UTF-8: read as {'Windows-1252' if encoding == 'cp1252' else encoding}"
+        findings.append(finding("encoding", None, [], note, "--encoding latin-1", RECORD))
+        notes.append(f"{note} (--encoding)")
+    if not layout.above and len(layout.text) == len(text) and encoding == "utf-8":
+        content = content.removeprefix(codecs.BOM_UTF8)
+    else:
+        content = layout.text.encode()
+    cells, rows, mends, foot = _cells(name, content, layout.text, delimiter)
+    if choices.delimiter is None and cells.num_columns > 1:
+        notes += notes_on_delimiter(delimiter)
+    blank: Sequence[int] = ()
+    if rows is None:
+        rows, blank = _lines(layout.text, delimiter, cells.num_rows, cells.num_columns)
+    lines = rows if isinstance(layout.lines, range) else [layout.lines[line - 1] for line in rows]
+    findings += [finding("separator", None, [], mend, "", LOOK) for mend in mends]
     if blank:
         left_out = count(len(blank), "blank line") + (" is" if len(blank) == 1 else " are")
-        notes.append(f"{left_out} no row of the table (first: line {blank[0]})")
-    decimal = _decimal(name, cells, lines) if delimiter != "," else "."
-    if decimal == ",":
-        notes.append("numbers are read with a decimal comma")
+        first_blank = layout.lines[blank[0] - 1]
+        notes.append(f"{left_out} no row of the table (first: line {first_blank})")
     first = [column[0].as_py() for column in cells.columns]
-    numbers = [cell for cell in first if is_number(cell.replace(decimal, "."))]
-    headless = len(numbers) == len(first)
+    decimal = "." if delimiter == "," else ","
+    numbers = [cell for cell in first if is_number(cell) or is_number(cell.replace(decimal, "."))]
+    headless = len(numbers) == len(first) and choices.header is None
     shown = [repr(cell) for cell in numbers if cell.strip() not in MISSING]
     if headless:
         notes.append("the first line holds numbers only and was read as data")
@@ -294,13 +523,127 @@ def _read_csv(name: str, content: bytes, delimiter: str | None) -> RawTable:
         some = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
         notes.append(f"the first line was taken for the names of the columns, though {some} are numbers")
     names = [f"c{j}" for j in range(len(first))] if headless else first
+    if any(each.what == "header" for each in layout.findings):
+        names = _distinct(names)
     start = 0 if headless else 1
-    table = cells.slice(start).rename_columns(names)
-    return RawTable(name, table, start + 1, tuple(notes), delimiter, decimal, lines=lines[start:])
+    table, lines = cells.slice(start).rename_columns(names), lines[start:]
+    foot = tuple((layout.lines[line - 1], row) for line, row in foot)
+    raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, layout.above)
+    return _without_rows_apart(replace(raw, foot=foot, findings=tuple(findings)), headless)
 
 
-def _cells(name: str, content: bytes, text: str, delimiter: str) -> Any:
-    """The cells of a CSV file as text, a `pyarrow.Table`; refuses rows of other widths, and open quotes."""
+def notes_on_delimiter(delimiter: str) -> list[str]:
+    """A note on a delimiter that was guessed and is no comma."""
+    return (
+        []
+        if delimiter == ","
+        else [f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}"]
+    )
+
+
+def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable | None:
+    """A text of numbers alone, as Python writes them, below names; None for any other text."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    text = content[: content.find(b"\n", _HEAD) + 1 or None].decode(errors="replace")
+    mark = delimiter or _guessed_delimiter(text)
+    names, *rows = csv.reader(re.findall(_LINE, text), delimiter=mark)
+    alike = b'"' not in content and b"\r" not in content and not content.startswith((codecs.BOM_UTF8, b"#"))
+    if (
+        not alike
+        or not all(names)
+        or any(map(is_number, names))
+        or len({*names}) < len(names)
+        or "\ufffd" in text
+    ):
+        return None
+    convert = arrow_csv.ConvertOptions(
+        check_utf8=False, column_types=dict.fromkeys(names, pa.float64()), null_values=list(MISSING)
+    )
+    options = arrow_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=1)
+    parse = arrow_csv.ParseOptions(delimiter=mark)
+    try:
+        table = arrow_csv.read_csv(
+            pa.py_buffer(content), read_options=options, parse_options=parse, convert_options=convert
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != content.count(b"\n") - content.endswith(b"\n"):
+        return None
+    for j, column in enumerate(table.columns):
+        values = floats(column)
+        known = values[~np.isnan(values)] if column.null_count else values
+        if not len(known) or not max(-known.min(), known.max()) < MAX_WHOLE:
+            return None  # from a word such as nan(x); and to check that whole numbers are exact
+        if (np.floor(known) == known).all():
+            continue
+        cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]
+        if not signs_of(Counter(cells)).point and max(-known.min(), known.max()) < 1000:
+            return None  # 1.417 beside 907
+    if _has_leading_zeros(content, mark):
+        return None
+    notes = notes_on_delimiter(mark) if delimiter is None else []
+    return RawTable(name, table, 2, tuple(notes), mark, lines=range(2, table.num_rows + 2))
+
+
+def _has_leading_zeros(content: bytes, delimiter: str) -> bool:
+    """Whether a cell of a text begins with 0 and another digit."""
+    every, before = np.frombuffer(content, np.uint8), (ord(delimiter), ord("\n"))
+    for start in range(0, len(every), 2**20):
+        part = every[start : start + 2**20 + 2]
+        found = part[1:-1] == ord("0")
+        found &= (part[:-2] == before[0]) | (part[:-2] == before[1])
+        found &= part[2:] - np.uint8(ord("0")) < 10
+        if found.any():
+            return True
+    return False
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names below a line of other names, those that repeat with a number."""
+    seen, found = Counter[str](), list[str]()
+    for name in names:
+        seen[name] += 1
+        found.append(f"{name} ({seen[name]})" if seen[name] > 1 and name else name)
+    return found
+
+
+def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
+    """Take rows of units, of totals and repeated names from the rows of data."""
+    import pyarrow as pa
+
+    assert raw.lines is not None
+    found = Apart() if headless else apart(raw.columns.columns, raw.columns.column_names, raw.lines)
+    findings = [*raw.findings, *found.findings]
+    if raw.foot:
+        at = [CellAt(-1, line, row[0]) for line, row in raw.foot]
+        note = f"{count(len(at), 'line')} below the table {'is' if len(at) == 1 else 'are'} no row of data"
+        findings.append(finding("totals", None, at, note, "", LOOK))
+    n_head, n_foot = len(found.head), len(found.foot)
+    raw = replace(raw, head=found.head, foot=(*found.foot, *raw.foot), findings=tuple(findings))
+    if not (n_head or n_foot or found.again):
+        return raw
+    n, lines = raw.columns.num_rows, raw.lines
+    assert lines is not None
+    kept = [k for k in range(n_head, n - n_foot) if k not in {*found.again}]
+    if found.again:
+        mask = np.zeros(n, dtype=bool)
+        mask[kept] = True
+        table = raw.columns.filter(pa.array(mask))
+    else:
+        table = raw.columns.slice(n_head, len(kept))
+    return replace(raw, columns=table, lines=[lines[k] for k in kept])
+
+
+def _cells(
+    name: str, content: bytes, text: str, delimiter: str
+) -> tuple[Any, Sequence[int] | None, list[str], tuple[Row, ...]]:
+    """The cells of a CSV file as text, a `pyarrow.Table`; refuses rows of other widths, and open quotes.
+
+    Returns:
+        The cells; of a text that had to be mended, also the line of each row, notes and footnotes.
+    """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -334,10 +677,16 @@ def _cells(name: str, content: bytes, text: str, delimiter: str) -> Any:
         if [column[-1].as_py() for column in cells.columns] != end:
             raise pa.ArrowInvalid("its quotes are not those of a CSV file")
     except pa.ArrowInvalid as error:
-        _check_widths(name, text + last, delimiter, end)
-        reason = str(error).splitlines()[0].removeprefix("CSV parse error: ")
-        raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
-    return cells.slice(0, cells.num_rows - 1)
+        repaired = mended(name, text, delimiter, width) if width > 1 else None
+        if repaired is None:
+            _check_widths(name, text + last, delimiter, end)
+            reason = str(error).splitlines()[0].removeprefix("CSV parse error: ")
+            raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
+        found, notes, foot = repaired
+        columns = [texts([row[j] for _, row in found], pa.large_string()) for j in range(width)]
+        cells = pa.table({f"f{j}": pa.chunked_array([column]) for j, column in enumerate(columns)})
+        return cells, [line for line, _ in found], notes, tuple(foot)
+    return cells.slice(0, cells.num_rows - 1), None, [], ()
 
 
 def _guessed_delimiter(text: str) -> str:
@@ -386,42 +735,30 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
     return found, [each for each in blank if found[0] < each < found[-1]]
 
 
-def _decimal(name: str, cells: Any, lines: Sequence[int]) -> str:
-    """The decimal mark in the first rows: a comma if a number has one, else a point."""
-    some = cells.slice(0, 2 + _HEAD // cells.num_columns)
-    head: Any = np.array([column.to_pylist() for column in some.columns], dtype=object).T
-    with_comma, with_point = (
-        next((place for place in np.ndindex(head.shape) if re.fullmatch(number, head[place])), None)
-        for number in (r"\s*[+-]?\d+,\d+\s*", r"\s*[+-]?\d+\.\d+\s*")
-    )
-    if with_comma is not None and with_point is not None:
-        comma, point = (
-            f"{head[row, column]!r} in column {head[0, column]!r}, line {lines[row]}"
-            for row, column in (with_comma, with_point)
-        )
-        raise InputError(
-            f"{name!r} has numbers with a decimal comma ({comma}) and others with a decimal point ({point}); "
-            "write all in one way"
-        )
-    return "," if with_comma is not None else "."
-
-
-class _Unusable(NamedTuple):
-    """Why a column cannot be read as numbers."""
-
-    name: str  # of the column
-    where: str  # line and text of the first bad cell, or the column's type
-    words: frozenset[str]  # distinct bad cells, at most `_FEW_WORDS` + 1 of them
-    among_numbers: bool  # whether other cells are numbers
-    is_text: bool = True  # whether the cells are text and may be categories
-    names_rows: bool = False  # whether all cells differ and may name the rows
-    crowded: bool = False  # whether there are too many words for a category
-
-
 def to_table(
-    raw: RawTable, selection: ColumnSelection = ColumnSelection(), *, empty_rows: bool = False
+    raw: RawTable,
+    selection: ColumnSelection = ColumnSelection(),
+    *,
+    empty_rows: bool = False,
+    notes: bool = True,
 ) -> Table:
-    """Convert the selected columns of a file to float64."""
+    """Convert the selected columns of a file to float64; rows without a value are left out.
+
+    Args:
+        empty_rows: whether to keep rows without a value.
+        notes: whether to note what was found, which takes longer.
+    """
+    return converted(raw, selection, empty_rows=empty_rows, notes=notes)[0]
+
+
+def converted(
+    raw: RawTable,
+    selection: ColumnSelection = ColumnSelection(),
+    *,
+    empty_rows: bool = False,
+    notes: bool = True,
+) -> tuple[Table, dict[str, ReadColumn]]:
+    """The table of a file, and how each of its columns was read."""
     names = names_of(raw)
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
@@ -430,53 +767,181 @@ def to_table(
     cells = dict(zip(names, raw.columns.columns, strict=True))
     for name in [*selection.one_hot, *selection.categories, *([] if id_column is None else [id_column])]:
         _check_words(raw.name, name, cells[name].type)
-    columns: dict[str, Float64[np.ndarray, " N"]] = {}
-    levels: dict[str, tuple[str, ...]] = {}
-    categories, unusable, crowded = {}, [], dict[str, int]()
+    read = read_columns({name: cells[name] for name in used}, raw.lines, _choices(selection), raw.delimiter)
+    found = _Converted(raw, selection)
     for name in used:
-        if name in selection.one_hot:
-            categories[name], parts = _encode(raw.name, name, cells[name], selection.missing)
-        elif name in selection.categories:
-            levels[name], values = _coded(cells[name], selection.missing)
-            parts = {name: values}
-        else:
-            read = _numbers(name, cells[name], raw, selection.missing)
-            if isinstance(read, _Unusable) and _may_be_category(read, selection):
-                levels[name], values = _coded(cells[name], selection.missing)
-                if _names_rows(levels[name], values):
-                    crowded[name] = len(levels[name])
-                    continue
-            elif isinstance(read, _Unusable):
-                unusable.append(read)
-                continue
-            else:
-                values = read
-            parts = {name: values}
-        for twice in columns.keys() & parts.keys():
-            raise InputError(f"{raw.name!r} would have two columns named {twice!r}; rename one")
-        columns |= parts
-    if unusable or crowded:
-        refused = [_refusal(raw.name, unusable, selection)] if unusable else []
-        refused += [_too_many_words(raw.name, crowded, raw.columns.num_rows)] if crowded else []
-        raise InputError("; ".join([*refused, *_codes_of(columns)]))
+        found.add(name, cells[name], read[name])
+    found.refuse()
     labels = None
     if id_column is not None:
         labels = tuple("" if cell is None else str(cell) for cell in cells[id_column].to_pylist())
-    values = np.column_stack(list(columns.values()))
+    values = _stacked(list(found.columns.values()))
+    of_words = {name for name in used if name in selection.one_hot or name in found.levels}
+    read_as_numbers = {
+        name: column for name, column in read.items() if name in found.columns and name not in of_words
+    }
     table = Table(
         raw.name,
         values,
-        tuple(columns),
+        tuple(found.columns),
         np.arange(len(values)),
         labels=labels,
-        categories=categories,
-        levels=levels,
-        kinds=dict.fromkeys(selection.categories, "category") | dict.fromkeys(selection.numbers, "number"),
+        categories=found.categories,
+        levels=found.levels,
+        kinds=dict.fromkeys(selection.categories, "category")
+        | {name: "number" for name in selection.numbers if selection.words},
         lines=raw.lines,
+        odd={name: column.odd for name, column in read_as_numbers.items() if column.odd},
+        codes={name: column.codes for name, column in read_as_numbers.items() if column.codes},
+        limits={name: column.limits for name, column in read_as_numbers.items() if column.limits},
+        forms=_forms(read_as_numbers),
     )
-    _check_values(table, empty_rows)
+    _check_values(table)
+    table, left_out = _without_empty_rows(table, raw, empty_rows)
+    if not notes:
+        return table, read
+    said = [*raw.notes, *_sentences([*raw.findings, *found.findings])]
     guesses = _guesses(table) if selection.words else []
-    return replace(table, notes=(*raw.notes, *_notes(table, raw, id_column), *guesses))
+    return replace(table, notes=(*said, *left_out, *_notes(table, raw, id_column), *guesses)), read
+
+
+def _stacked(columns: Sequence[Float64[np.ndarray, " N"]]) -> Float64[np.ndarray, "N D"]:
+    """`numpy.column_stack` in blocks of rows, three times as fast for long columns."""
+    values = np.empty((len(columns[0]), len(columns)))
+    for start in range(0, len(values), _BLOCK):
+        values[start : start + _BLOCK] = np.column_stack(
+            [column[start : start + _BLOCK] for column in columns]
+        )
+    return values
+
+
+def _choices(selection: ColumnSelection) -> Choices:
+    """The user's decisions about columns, as the reader of columns takes them."""
+    words = {*selection.categories, *selection.one_hot}
+    return Choices(
+        selection.missing,
+        words,
+        {*selection.numbers},
+        selection.decimal,
+        selection.thousands,
+        selection.dates,
+        selection.day_0,
+    )
+
+
+def _forms(read: dict[str, ReadColumn]) -> dict[str, Any]:
+    """How columns write their numbers: whole numbers with the decimal comma of the others."""
+    forms = {name: column.form for name, column in read.items() if column.form is not None}
+    marks = {form.decimal for form in forms.values() if isinstance(form, NumberForm)}
+    if marks == {","}:
+        others = [name for name, column in read.items() if column.form is None]
+        forms |= dict.fromkeys(others, NumberForm(","))
+    return forms
+
+
+def _sentences(findings: Sequence[Finding]) -> list[str]:
+    """Notes on what was found; one for all columns with a decimal comma."""
+    commas = any(each.what == "decimal" for each in findings)
+    notes = ["numbers are read with a decimal comma"] if commas else []
+    return notes + [each.sentence() for each in findings if each.weight >= LOOK or each.what in _ALWAYS]
+
+
+def _without_empty_rows(table: Table, raw: RawTable, keep: bool) -> tuple[Table, list[str]]:
+    """The table without rows that have no value, and a note on them."""
+    empty = np.isnan(table.values).all(axis=1)
+    if not empty.any():
+        return table, []
+    if empty.all():
+        row = int(np.flatnonzero(empty)[0])
+        raise InputError(
+            f"{table.name!r} has no value in {table.place(row)}, nor in any other row; give some"
+        )
+    at = [
+        CellAt(row, None if raw.lines is None else raw.lines[row], "")
+        for row in np.flatnonzero(empty)[:3].tolist()
+    ]
+    places = ", ".join(f"line {cell.line}" if cell.line else f"row {cell.row} (from 0)" for cell in at)
+    n = int(empty.sum())
+    more = ", ..." if n > len(at) else ""
+    note = f"{n:,} of {len(table):,} rows {'has' if n == 1 else 'have'} no value ({places}{more})"
+    if keep:
+        return table, [note]
+    return table.take(np.flatnonzero(~empty)), [f"{note}: left out"]
+
+
+class _Converted:
+    """The columns of a table while it is built, and those that cannot be read."""
+
+    def __init__(self, raw: RawTable, selection: ColumnSelection) -> None:
+        self.raw, self.selection = raw, selection
+        self.columns: dict[str, Float64[np.ndarray, " N"]] = {}
+        self.levels: dict[str, tuple[str, ...]] = {}
+        self.categories: dict[str, tuple[str, ...]] = {}
+        self.words, self.crowded = list[ReadColumn](), dict[str, int]()
+        self.refused, self.findings = list[str](), list[Finding]()
+
+    def add(self, name: str, cells: Any, read: ReadColumn) -> None:
+        """Add a column, or the reason why it is left out or refused."""
+        selection, kind = self.selection, read.described.kind
+        if name in selection.one_hot:
+            self.categories[name], parts = _encode(self.raw.name, name, cells, selection.missing)
+        elif name in selection.categories:
+            self.levels[name], values = _coded(cells, selection)
+            parts = {name: values}
+        elif read.refusal and read.described.used_as is None and kind == "number":
+            self.refused.append(
+                f"column {name!r} has {read.refusal}"
+                if "may be" not in read.refusal
+                else f"column {name!r}: {read.refusal}"
+            )
+            return
+        elif kind == "empty" and name not in (selection.columns or ()):
+            self.findings.append(finding("empty", name, [], "no cell has a value: left out", "", LOOK, 0))
+            return
+        elif read.values is not None:
+            _check_exact(name, read.values, cells, self.raw)
+            parts = {name: read.values}
+            self.findings += read.findings
+        elif kind == "constant" and not selection.words and not self._is_kept(name):
+            note = f"{read.described.why}: left out"
+            self.findings.append(finding("constant", name, [], note, f"--drop {typed([name])}", LOOK, 0))
+            return
+        elif kind in ("text", "id") and read.described.used_as is None and not self._is_kept(name):
+            what = "names of rows" if kind == "id" else "near-unique text"
+            note = f"{what} ({read.described.why}): left out"
+            options = f"--id-column {typed([name])}, or --categories {typed([name])}"
+            self.findings.append(finding(kind, name, [], note, options, LOOK, 0))
+            return
+        elif selection.words and name not in selection.numbers and not read.refusal:
+            self.levels[name], values = _coded(cells, selection)
+            parts = {name: values}
+            self.findings += read.findings
+            if read.described.used_as is None and not selection.near_unique:
+                self.crowded[name] = len(self.levels[name])
+        else:
+            self.words.append(read)
+            return
+        for twice in self.columns.keys() & parts.keys():
+            raise InputError(f"{self.raw.name!r} would have two columns named {twice!r}; rename one")
+        self.columns |= parts
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether near-unique text stays, because the user or the model asks for it."""
+        selection = self.selection
+        return selection.near_unique or name in (*(selection.columns or ()), *selection.numbers)
+
+    def refuse(self) -> None:
+        """Raise an InputError that names all columns that cannot be read, if there are any."""
+        if not (self.words or self.crowded or self.refused):
+            if not self.columns:
+                raise InputError(f"no column of {self.raw.name!r} has numbers or words to use; give one")
+            return
+        refused = [_refusal(self.raw.name, self.words, self.selection, self.raw)] if self.words else []
+        if self.refused:
+            refused.append(f"{self.raw.name!r}: {'; '.join(self.refused)}")
+        if self.crowded:
+            refused.append(_too_many_words(self.raw.name, self.crowded, self.raw.columns.num_rows))
+        raise InputError("; ".join([*refused, *_codes_of(self.columns)]))
 
 
 def _used_columns(
@@ -504,8 +969,8 @@ def _used_columns(
 def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
     """Refuse --categories and --numbers for unused columns, and columns given two kinds."""
     for option, names in (("--categories", selection.categories), ("--numbers", selection.numbers)):
-        if names and not selection.words:
-            raise InputError(f"{option} is for masked-net, which takes columns of any kind; leave it out")
+        if names and not selection.words and option == "--categories":
+            raise InputError(f"{option} is for models that take words, such as auto; leave it out")
         for name in names:
             if name not in used:
                 raise InputError(
@@ -516,20 +981,29 @@ def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
         raise InputError(f"column {name!r} has two of --categories, --numbers and --one-hot; give one")
 
 
-def _may_be_category(column: "_Unusable", selection: ColumnSelection) -> bool:
-    """Whether a column of text holds categories, rather than numbers with words for missing values."""
-    if not selection.words or column.name in selection.numbers or not column.is_text:
-        return False
-    return not (column.among_numbers and len(column.words) <= _FEW_WORDS)
-
-
-def _coded(column: Any, missing: Sequence[str]) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
+def _coded(column: Any, selection: ColumnSelection) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
     """A column's distinct words in order, and its cells as positions among them."""
-    absent = {*MISSING, *missing}
+    absent = {*MISSING, *selection.missing}
     cells = [word_of(cell) for cell in column.to_pylist()]
+    if selection.fold_words:
+        cells = _folded(cells)
     levels = tuple(sorted({cell for cell in cells if cell not in absent}))
     position = {word: float(code) for code, word in enumerate(levels)}
     return levels, np.array([position.get(cell, np.nan) for cell in cells])
+
+
+def _folded(cells: list[str]) -> list[str]:
+    """Words that differ by case, blanks or composition are replaced by the commonest of them."""
+    spelling = {word: _fold(word) for word in {*cells}}
+    best: dict[str, str] = {}
+    for word, _ in Counter(cells).most_common():
+        best.setdefault(spelling[word], word)
+    return [best[spelling[cell]] for cell in cells]
+
+
+def _fold(word: str) -> str:
+    """A word without case, repeated blanks and composition."""
+    return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
 
 
 def _check_words(file: str, name: str, kind: Any) -> None:
@@ -548,13 +1022,6 @@ def _check_words(file: str, name: str, kind: Any) -> None:
 def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
     """Notes on likely codes for missing values, to be added to a refusal."""
     return note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
-
-
-def _names_rows(words: Sequence[str], values: Float64[np.ndarray, " N"]) -> bool:
-    """Whether a column has so many distinct words that it seems to name the rows."""
-    present = int((~np.isnan(values)).sum())
-    all_differ = len(words) == present >= _ENOUGH_ROWS
-    return all_differ or len(words) > max(MAX_CATEGORIES, len(values) / 2)
 
 
 def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
@@ -601,130 +1068,48 @@ def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: 
             raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
 
 
-def _numbers(
-    name: str, column: Any, raw: RawTable, missing: Sequence[str]
-) -> Float64[np.ndarray, " N"] | _Unusable:
-    """Convert a column to float64 with NaN for missing values, or say why it cannot be converted."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    cells, kind = column, column.type
-    if types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind):
-        column = _from_text(name, column, raw, missing)
-        if isinstance(column, _Unusable):
-            return column
-    elif types.is_null(kind):
-        return np.full(len(column), np.nan)
-    elif not (
-        types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    ):
-        return _Unusable(
-            name, f"values of type {kind}", frozenset([str(kind)]), among_numbers=False, is_text=False
-        )
-    values = _floats(column.cast(pa.float64(), safe=False))
-    for marker in missing:
-        if is_number(marker) and marker.strip() not in MISSING:
-            values[values == float(marker)] = np.nan
-    _check_exact(name, values, cells, raw)
-    return values
-
-
-def _floats(column: Any) -> Float64[np.ndarray, " N"]:
-    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    nan = _texts(["nan"], pa.large_string()).cast(pa.float64())[0]
-    full = compute.if_else(compute.is_null(column), nan, column)
-    return np.concatenate([np.empty(0), *map(np.from_dlpack, full.chunks)])
-
-
-def _texts(texts: Sequence[str], kind: Any) -> Any:
-    """Texts as an Arrow array; `pa.array` imports pandas, which takes a fifth of a small command."""
-    import pyarrow as pa
-
-    encoded = [text.encode() for text in texts]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.large_string(), len(texts), buffers).cast(kind)
-
-
-def _from_text(name: str, column: Any, raw: RawTable, missing: Sequence[str]) -> Any:
-    """Convert cells of text to float64, with null for missing values and 0 and 1 for truth values."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    cells = compute.utf8_trim_whitespace(column)
-    absent = compute.is_in(cells, _texts(sorted({*MISSING, *missing}), column.type))
-    cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
-    if raw.decimal != ".":  # where the decimal mark is a comma
-        cells = compute.replace_substring(compute.replace_substring(cells, ".", "_"), raw.decimal, ".")
-    try:
-        numbers = cells.cast(pa.float64())
-        if not compute.any(compute.is_nan(numbers)).as_py():  # from a word such as nan(x)
-            return numbers
-    except pa.ArrowInvalid:
-        pass
-    wrong = compute.invert(compute.match_substring_regex(cells, NUMBER))
-    if not compute.any(wrong).as_py():
-        return compute.utf8_ltrim(cells, "+").cast(pa.float64())
-    if compute.all(compute.is_in(compute.drop_null(cells), _texts(TRUE + FALSE, column.type))).as_py():
-        true = compute.is_in(cells, _texts(TRUE, column.type)).cast(pa.float64())
-        return compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true)
-    bad = np.flatnonzero(compute.fill_null(wrong, False).to_numpy())
-    different = compute.unique(column.filter(compute.fill_null(wrong, False))).to_pylist()
-    n_numbers = len(column) - cells.null_count - len(bad)
-    where = f"{place_of(int(bad[0]), raw.lines)}: {_short(column[int(bad[0])].as_py())}"
-    names_rows = len(different) == len(column) >= _ENOUGH_ROWS
-    words = frozenset(different[: _FEW_WORDS + 1])
-    crowded = len(different) > MAX_CATEGORIES
-    return _Unusable(name, where, words, n_numbers > 0, names_rows=names_rows, crowded=crowded)
-
-
-def _short(cell: str) -> str:
-    """Quote a cell, shortened if it is long."""
-    return repr(cell if len(cell) <= _MAX_SHOWN else f"{cell[:_MAX_SHOWN]}...")
-
-
-def _refusal(file: str, columns: list[_Unusable], selection: ColumnSelection) -> str:
+def _refusal(file: str, columns: list[ReadColumn], selection: ColumnSelection, raw: RawTable) -> str:
     """The refusal of columns that are not numbers, each with its first bad cell, and the remedies."""
-    names = [column.name for column in columns]
+    names = [column.described.name for column in columns]
+    where = {name: _first_word(raw, name, column) for name, column in zip(names, columns, strict=True)}
     if len(columns) == 1:
-        cause = f"text in column {names[0]!r}, {columns[0].where}"
+        cause = f"text in column {names[0]!r}, {where[names[0]]}"
     else:
-        each = [f"{column.name!r}, {column.where}" for column in columns]
+        each = [f"{name!r}, {where[name]}" for name in names]
         cause = f"text in {len(columns)} columns ({some_of(each, between='; ')})"
     if {*names} <= {*selection.numbers}:
         return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
     remedies = []
-    holed = [column for column in columns if column.among_numbers and len(column.words) <= _FEW_WORDS]
-    words = sorted(frozenset().union(*(column.words for column in holed)))
-    if words and len(words) <= _FEW_WORDS:
-        remedies.append(f"--missing {_as_typed(words)} reads what stands among numbers as missing values")
-        columns = [column for column in columns if column not in holed]
-    naming = [column for column in columns if column.names_rows][:1]
-    others = [column.name for column in columns if column not in naming]
-    if naming:
-        remedies.append(f"--id-column {typed([naming[0].name])} takes that for the names of the rows")
-    if others:
-        them, category = ("it", "a category") if len(others) == 1 else ("them", "categories")
-        listed = typed(others) if len(others) <= _MAX_TYPED else "with their names"
-        many = [column.name for column in columns if column.name in others and column.crowded]
-        few = [name for name in others if name not in many]
-        if few and many:
-            remedies.append(f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words")
-            listed, category = typed(few), "categories"
-        else:
-            remedies.append(f"--drop {listed} leaves {them} out")
-        if few:
-            remedies.append(f"--one-hot {listed} encodes {category}")
-        if selection.words:
-            remedies.append(f"--categories {listed} calls {them} {category}")
-        else:
-            remedies.append("the model masked-net takes words as they are")
+    them, category = ("it", "a category") if len(names) == 1 else ("them", "categories")
+    listed = typed(names) if len(names) <= _MAX_TYPED else "with their names"
+    many = [column.described.name for column in columns if column.described.n_different > MAX_CATEGORIES]
+    few = [name for name in names if name not in many]
+    if few and many:
+        remedies.append(f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words")
+        listed, category = typed(few), "categories"
+    else:
+        remedies.append(f"--drop {listed} leaves {them} out")
+    if few:
+        remedies.append(f"--one-hot {listed} encodes {category}")
+    if selection.words:
+        remedies.append(f"--categories {listed} calls {them} {category}")
+    else:
+        remedies.append("the model auto takes words as they are")
     return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
+
+
+def _first_word(raw: RawTable, name: str, read: ReadColumn) -> str:
+    """Where a column has its first word, or how words and numbers are mixed; or its type."""
+    if read.refusal:
+        return read.refusal
+    column = raw.columns.column(names_of(raw).index(name))
+    for row, cell in enumerate(column):
+        text = cell.as_py()
+        if text is not None and cell_of(text.strip()) is None and not is_number(text):
+            where = f"{place_of(row, raw.lines)}: {quoted(text)}"
+            mixed = [each for each in read.findings if each.what == "mixed"]
+            return f"{where} ({mixed[0].assumed})" if mixed else where
+    return f"{place_of(0, raw.lines)}: {quoted(str(column[0].as_py()))}"
 
 
 def _as_typed(words: Sequence[str]) -> str:
@@ -735,6 +1120,8 @@ def _as_typed(words: Sequence[str]) -> str:
 
 def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
     """Refuse whole numbers beyond 2^53: in float64, different numbers would become equal."""
+    if not max(-np.fmin.reduce(values), np.fmax.reduce(values)) >= MAX_WHOLE:
+        return
     for row in np.flatnonzero(np.abs(values) >= MAX_WHOLE).tolist():
         cell = column[row].as_py()
         try:
@@ -761,21 +1148,27 @@ def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:
     formulas = [word for word in (*(labels or ()), *words) if word.startswith("=")]
     if formulas:
         notes.append(
-            f"{_short(formulas[0])} is a formula to a spreadsheet (of {count(len(formulas), 'such word')}): "
+            f"{quoted(formulas[0])} is a formula to a spreadsheet (of {count(len(formulas), 'such word')}): "
             "import written CSV files as text"
         )
     for name, values in zip(table.columns, table.values.T, strict=True):
         start = values[0]
-        if len(values) >= _ENOUGH_ROWS and start in (0, 1) and (np.diff(values) == 1).all():
+        if len(values) >= ENOUGH_ROWS and start in (0, 1) and (np.diff(values) == 1).all():
             notes.append(
                 f"column {name!r} counts {start:.0f}, {start + 1:.0f}, {start + 2:.0f}, ...: if it is an "
                 "index and not data, leave it out (--drop), or let it name the rows (--id-column)"
             )
-    return notes + note_on_codes(table.values, table.columns) + note_on_copies(table.values)
+    n = max(_FEWEST_NOTED, _CELLS_NOTED // max(1, table.values.shape[1]))
+    some = table.values[:n]  # a part of a long table says as much
+    found = note_on_codes(some, table.columns) + note_on_copies(some)
+    return notes + ([f"{note} (in the first {n:,} rows)" for note in found] if n < len(table) else found)
 
 
-def _check_values(table: Table, empty_rows: bool) -> None:
-    """Refuse infinite and extreme values, and rows without any value."""
+def _check_values(table: Table) -> None:
+    """Refuse infinite and extreme values."""
+    low, high = np.fmin.reduce(table.values, axis=None), np.fmax.reduce(table.values, axis=None)
+    if not max(-low, high) > MAX_MAGNITUDE:
+        return
     beyond = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
     infinite = np.argwhere(np.isinf(table.values))
     for row, column in [*infinite[:1], *beyond[:1]]:
@@ -789,10 +1182,6 @@ def _check_values(table: Table, empty_rows: bool) -> None:
             f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
             "whose square float64 cannot hold; rescale the column"
         )
-    empty = np.isnan(table.values).all(axis=1)
-    if empty.any() and not empty_rows:
-        row = int(np.flatnonzero(empty)[0])
-        raise InputError(f"{table.name!r} has no value in {table.place(row)}; leave it out")
 
 
 def refuse_empty_columns(table: Table) -> None:
@@ -896,12 +1285,15 @@ def with_new_types(table: Any, before: Any) -> Any:
     return table.replace_schema_metadata(schema)
 
 
-def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
+def write_table(
+    table: Any, path: Path, delimiter: str = ",", *, above: str = "", encoding: str = "utf-8"
+) -> None:
     """Write a table atomically.
 
     Args:
         path: the file; its ending names the form. A .csv or .tsv file is compressed if .gz, .bz2 or .zst
             follows.
+        delimiter, above, encoding: of a text: between cells, the lines above the names, and its encoding.
     """
     import pandas
     import pyarrow as pa
@@ -922,7 +1314,7 @@ def write_table(table: Any, path: Path, delimiter: str = ",") -> None:
             text = CsvText()
             frame.to_csv(text, sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\r\n")
             with sink if compression is None else pa.CompressedOutputStream(sink, compression) as stream:
-                stream.write(text.getvalue().encode())
+                stream.write((above + text.getvalue()).encode(encoding))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{str(path)!r} cannot hold this table: {reason}; write a .parquet file") from error

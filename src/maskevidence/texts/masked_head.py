@@ -141,7 +141,7 @@ class Head:
         self,
         inputs: Mapping[str, Tensor],
         targets: Int64[Tensor, " n"],
-        hidden: Bool[Tensor, "b L"],
+        hidden: Places,
         rows: int,
     ) -> Float[Tensor, " n"]:
         """log p of one call's hidden tokens, row by row; the head processes `rows` tokens at a time."""
@@ -156,28 +156,24 @@ class Head:
                 ]
         return torch.cat(parts) if parts else states.new_zeros(0)
 
-    def log_distributions(
-        self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
-    ) -> Float[Tensor, "n V"]:
+    def log_distributions(self, inputs: Mapping[str, Tensor], hidden: Places) -> Float[Tensor, "n V"]:
         """log p of every vocabulary token at one call's hidden positions, row by row."""
         with alone_with(self.network):
             captured, states = self._states(inputs, hidden)
             with captured.precision:
                 return log_softmax(self._logits(captured, states))
 
-    def _states(
-        self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
-    ) -> tuple[Captured, Float[Tensor, "n H"]]:
+    def _states(self, inputs: Mapping[str, Tensor], hidden: Places) -> tuple[Captured, Float[Tensor, "n H"]]:
         """Run the network up to the head; return the head's arguments and the states that predict hidden
         tokens.
         """
-        row, column = hidden.nonzero(as_tuple=True)
+        row, column = hidden
         if getattr(self.network, "shifted", False):
             column = (column - 1).clamp(min=0)
         made: list[Cut] = []
         with ExitStack() as hooks:
             if self.cut is not None:
-                made = hooks.enter_context(only_after(self.cut, hidden.shape, (row, column)))
+                made = hooks.enter_context(only_after(self.cut, inputs["input_ids"].shape, (row, column)))
             captured = hooks.enter_context(input_taken_from(self.module))
             self.network(**inputs)
         assert captured.hidden is not None
@@ -196,7 +192,7 @@ class Head:
     ) -> bool:
         """Whether the head, called alone after its cut, reproduces the expected logits."""
         try:
-            captured, states = self._states({"input_ids": ids}, hidden)
+            captured, states = self._states({"input_ids": ids}, hidden.nonzero(as_tuple=True))
             assert captured.hidden is not None
             if captured.hidden.ndim != 3 or (self.cut and captured.hidden.shape[:2] != (1, len(expected))):
                 return False

@@ -15,11 +15,13 @@ from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.model_page import model_page
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.shown import HasPage
+from maskevidence.core.support.devices import sent
 from maskevidence.core.support.files import replacing_files
 from maskevidence.core.support.progress import quiet
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.call_sizes import CallSizes
 from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
+from maskevidence.texts.masked_head import Places
 from maskevidence.texts.network_calls import NetworkAdapter, limit_of
 from maskevidence.texts.options import Long
 
@@ -29,7 +31,8 @@ class _Call(NamedTuple):
 
     shown: Int64[Tensor, "b L"]  # the ids that the network sees, to the left
     ids: Int64[Tensor, "b L"]
-    hidden: Bool[Tensor, "b L"]
+    targets: Int64[Tensor, " n"]  # the hidden ids, row by row
+    places: Places  # in the call, of the hidden tokens
     context: Bool[Tensor, "b L"]
     lengths: Int64[Tensor, " b"]
     row: Int64[Tensor, " n"]  # in the batch, of each hidden token
@@ -38,8 +41,10 @@ class _Call(NamedTuple):
 
 FLOAT32_ON_GPU = (
     "computed in float32; --dtype bfloat16 (dtype=) halves the memory of the weights and takes the GPU's "
-    "faster units, and docs/devices.md shows how it rounds"
+    "faster units, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 before the command takes them for products in TF32, "
+    "and docs/devices.md shows how they round"
 )
+TF32_ON_GPU = "computed in float32 with products in TF32, as torch was asked for (docs/devices.md)"
 FLOAT32_ON_CPU = (
     "computed in float32; this processor multiplies in bfloat16, in which large models take about half the "
     "time: --dtype bfloat16 (dtype=), and a note then says how it rounds"
@@ -186,7 +191,8 @@ save_pretrained wrote, or OWNER/NAME on the hub
         if not bfloat16 and weights and weights[0].dtype == torch.float32:
             large = sum(weight.numel() for weight in weights) >= _MANY_WEIGHTS
             if model.device.type == "cuda":
-                model.notes += (FLOAT32_ON_GPU,)
+                exact = torch.get_float32_matmul_precision() == "highest"
+                model.notes += (FLOAT32_ON_GPU if exact else TF32_ON_GPU,)
             elif model.device.type == "cpu" and large and multiplies_in_bfloat16():
                 model.notes += (FLOAT32_ON_CPU,)
         return model
@@ -356,17 +362,26 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); 0 where not masked. Differentiable."""
-        log_probs, row, column = [], [], []
+        return self._conditionals(tokens, masked, masked.device)
+
+    def launched(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """The same for tokens in the processor's memory, on the model's device, which is not waited for."""
+        return self._conditionals(tokens, masked, self.device)
+
+    def _conditionals(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], device: torch.device
+    ) -> Float[Tensor, "B D"]:
+        log_probs, cells = [], []
         for call in self._calls(tokens, masked):
             with self._precision():
                 inputs = self._adapter.inputs(call.shown, call.context, call.lengths)
-                log_probs.append(self._adapter.log_probs(inputs, call.ids[call.hidden], call.hidden))
-            row.append(call.row)
-            column.append(call.column)
+                log_probs.append(self._adapter.log_probs(inputs, call.targets, call.places).to(device))
+            cells.append((call.row, call.column))
         if not log_probs:
-            return torch.zeros(masked.shape, device=masked.device)
-        values = torch.cat(log_probs).to(masked.device)
-        return values.new_zeros(masked.shape).index_put((torch.cat(row), torch.cat(column)), values)
+            return torch.zeros(masked.shape, device=device)
+        values = torch.cat(log_probs)
+        row, column = (sent(torch.cat(part), device) for part in zip(*cells, strict=True))
+        return values.new_zeros(masked.shape).index_put((row, column), values)
 
     def log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
         """log p(v | x_visible) of every vocabulary token v at every masked position, nats, shape (n, V).
@@ -407,7 +422,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
             with self._precision():
                 seen = call.ids if unmasked else call.shown
                 inputs = self._adapter.inputs(seen, call.context, call.lengths)
-                log_probs.append(self._adapter.log_distributions(inputs, call.hidden))
+                log_probs.append(self._adapter.log_distributions(inputs, call.places))
             cells.append(call.row * tokens.width + call.column)
         return torch.cat(log_probs).to(places.device)[torch.argsort(torch.cat(cells))]
 
@@ -441,10 +456,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
             at, to = torch.nonzero(hidden[rows, :width], as_tuple=True)
             if len(at) == 0:
                 continue
-            sent = [x[rows, :width].to(self.device) for x in (ids, hidden, context)]
-            shown = sent[0].masked_fill(sent[1], self.mask_token_id)
-            lengths = n_present[rows].to(self.device)
-            yield _Call(shown, sent[0], sent[1], sent[2], lengths, rows[at], order[rows[at], to])
+            cells = rows[at], order[rows[at], to]
+            here = ids[rows, :width]
+            shown = here.masked_fill(hidden[rows, :width], self.mask_token_id)
+            columns = (shown, here, here[at, to], at, to, context[rows, :width], n_present[rows])
+            shown, here, targets, at, to, roles, lengths = (sent(x, self.device) for x in columns)
+            yield _Call(shown, here, targets, (at, to), roles, lengths, *cells)
 
     def hidden_log_probs(
         self,

@@ -14,6 +14,7 @@ from maskevidence.texts.diffusion import DiffusionNetwork, arguments_of
 from maskevidence.texts.masked_head import (
     PROBE_LENGTH,
     Head,
+    Places,
     find_head,
     log_softmax,
     logits_of,
@@ -127,7 +128,7 @@ class NetworkAdapter:
         return inputs
 
     def log_probs(
-        self, inputs: Mapping[str, Tensor], targets: Int64[Tensor, " n"], hidden: Bool[Tensor, "b L"]
+        self, inputs: Mapping[str, Tensor], targets: Int64[Tensor, " n"], hidden: Places
     ) -> Float[Tensor, " n"]:
         """log p of the hidden tokens of one call, row by row, nats, shape (n,).
 
@@ -135,12 +136,10 @@ class NetworkAdapter:
         """
         if self.head is None:
             return target_log_probs(self._full_logits(self.network, inputs, targets)[hidden], targets)
-        budget = _HEAD_BYTES.get(hidden.device.type, _HEAD_BYTES_ELSEWHERE)
+        budget = _HEAD_BYTES.get(targets.device.type, _HEAD_BYTES_ELSEWHERE)
         return self.head.log_probs(inputs, targets, hidden, max(1, budget // (4 * self._n_values)))
 
-    def log_distributions(
-        self, inputs: Mapping[str, Tensor], hidden: Bool[Tensor, "b L"]
-    ) -> Float[Tensor, "n V"]:
+    def log_distributions(self, inputs: Mapping[str, Tensor], hidden: Places) -> Float[Tensor, "n V"]:
         """log p of every token of the vocabulary at the hidden places of one call, row by row, nats."""
         if self.head is None:
             return log_softmax(self._full_logits(self.network, inputs)[hidden])
@@ -158,7 +157,7 @@ class NetworkAdapter:
         if self.head is None or isinstance(call, nn.DataParallel):  # each replica sees a part of the batch
             return target_log_probs(self._full_logits(call, inputs, targets)[hidden], targets)
         if isinstance(self.network, DiffusionNetwork):
-            return self.log_probs(inputs, targets, hidden)
+            return self.log_probs(inputs, targets, hidden.nonzero(as_tuple=True))
         with alone_with(self.network), only_positions(self.head.module, hidden):
             return target_log_probs(call(**inputs).logits[0], targets)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.core.scores.ask import Asker, Reads
+from maskevidence.core.scores.ask import Asker, MaskedRows, Reads
 from maskevidence.core.tokens import Tokens
 
 
@@ -44,6 +44,19 @@ def distributions(network: SmallMemory) -> np.ndarray:
         for value in range(2):
             reads.ask(row, np.array([1, 4]), np.array([1]), np.array([value]))
     return reads.answers(Asker(model))
+
+
+def test_a_call_is_under_way_before_an_answer_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = score(SmallMemory(np.inf))
+    monkeypatch.setattr("maskevidence.core.scores.ask.computes_ahead", lambda _: True)
+    network = SmallMemory(np.inf)
+    np.testing.assert_array_equal(score(network), wanted)
+    model = me.models.MaskedLM.from_callable(network, mask_token_id=8, batch_tokens=50)
+    masked = torch.ones(40, 10, dtype=torch.bool)
+    contexts = MaskedRows(rows(40, 10), np.arange(40), np.full(40, 10), masked.__getitem__)
+    network.n_calls = 0
+    begun = [network.n_calls for _ in Asker(model).conditionals(contexts)]
+    assert begun == [2, 3, 4, 5, 6, 7, 8, 8]
 
 
 @pytest.mark.parametrize("answers", [score, distributions])

@@ -128,7 +128,12 @@ def test_orders_of_learned_conditionals(device: torch.device, design: me.MaskDes
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_masked_language_models(device: torch.device, whole_words: bool) -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_masked_language_models(
+    device: torch.device, whole_words: bool, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ahead:
+        monkeypatch.setattr("maskevidence.core.scores.ask.computes_ahead", lambda _: True)
     pytest.importorskip("transformers", reason="the extra hf is not installed")
     tokenizer = small_tokenizer()
     estimates = []

@@ -1,5 +1,7 @@
 """The memory that is free, as Linux tells it: of the machine, and within a container."""
 
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -77,3 +79,12 @@ def test_masks_take_what_is_counted(monkeypatch: pytest.MonkeyPatch, design: str
     finally:
         tracemalloc.stop()
     assert taken == pytest.approx(share * BYTES_PER_MASK, rel=0.1)
+
+
+def test_the_limit_of_the_address_space_counts() -> None:
+    code = (
+        "import resource; from maskevidence.core.support.memory import free_memory;"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)); print(0 < free_memory() < 2**30)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

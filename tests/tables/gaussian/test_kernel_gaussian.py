@@ -1,5 +1,7 @@
 """The Gaussian with kernels: densities against scipy's, the fit against slow EM, the choice of settings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,10 @@ from scipy.stats import multivariate_normal
 import maskevidence as me
 import slow_em
 from maskevidence.models import KernelGaussian
+from maskevidence.tables.gaussian import kernel_choice
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels
-from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk, log_evidence_under
+from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
+from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, Span, fit_shrunk, log_evidence_under
 from oracles import condition
 
 
@@ -194,6 +198,79 @@ def test_it_is_saved_sampled_and_rescaled(model: KernelGaussian, tmp_path) -> No
 
 
 def test_a_table_too_wide_for_the_search_is_refused_before_any_work() -> None:
-    x = np.random.default_rng(0).normal(size=(3, 5000))
-    with pytest.raises(me.InputError, match=r"5,000 columns: .* about 3 minutes"):
-        KernelGaussian(5000, 1).fit(x)
+    x = np.random.default_rng(0).normal(size=(3, 7000))
+    x[0, 0] = np.nan
+    with pytest.raises(me.InputError, match=r"7,000 columns with missing values: .* 73 minutes .* about 4,"):
+        KernelGaussian(7000, 1).fit(x)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_each_visible_token_at_once_is_each_alone(share: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 5)) + 0.5 * rng.normal(size=(40, 5))
+    model = KernelGaussian(5, 1).fit(x, shrinkage=0.1, bandwidth=0.5)
+    x[rng.random(x.shape) < share] = np.nan
+    x[0], x[1, 1:], x[2] = (
+        np.nan,
+        np.nan,
+        x[3] + [1e7, 0, 0, 0, 0],
+    )  # nothing, one, and a row that loses digits
+    tokens = me.Tokens.from_array(x, empty_rows=True)
+    visible = tokens.maskable & (torch.from_numpy(rng.random(x.shape)) < 0.9)
+    found = model.log_leave_one_out(tokens, visible).detach()
+    assert (found[~visible] == 0).all()
+    for j in range(5):
+        others = replace(tokens, maskable=visible)
+        alone = visible & (torch.arange(5) == j)
+        rows = torch.nonzero(alone.any(1)).flatten()
+        expected = model.log_conditionals(others[rows], alone[rows])[:, j].detach()
+        np.testing.assert_allclose(found[rows, j], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_fewer_rows_than_columns_are_fitted_in_their_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(12, 3)) @ np.random.default_rng(1).normal(size=(3, 20)) * 5.0
+    x += np.random.default_rng(2).normal(size=x.shape)
+    fitted = fit_shrunk(x, 0.1)
+    assert isinstance(fitted.spread, Span)
+    thin, covariance = fitted.precision(), fitted.covariance
+    precision, columns = np.linalg.inv(covariance), np.array([[0, 3], [7, 2]])
+    np.testing.assert_allclose(thin.times(torch.from_numpy(x)), x @ precision, atol=1e-9)
+    blocks = precision[columns[:, :, None], columns[:, None, :]]
+    np.testing.assert_allclose(thin.block(torch.from_numpy(columns)), blocks, atol=1e-10)
+    np.testing.assert_allclose(thin.diagonal, np.diagonal(precision), atol=1e-10)
+    correlation = np.cov(x.T, ddof=0) * (0.9 + 0.1 * np.eye(20))
+    np.testing.assert_allclose(covariance, correlation, atol=1e-12)
+    dense = replace(fitted, spread=covariance)
+    assert log_evidence_under(fitted, x) == pytest.approx(log_evidence_under(dense, x), rel=1e-11)
+    choice = choose_kernels(x)
+    monkeypatch.setattr(kernel_choice, "fit_shrunk", lambda *a, **k: made_dense(fit_shrunk(*a, **k)))
+    slow = choose_kernels(x)
+    assert choice[:2] == slow[:2]
+    np.testing.assert_allclose(choice.residuals, slow.residuals, atol=1e-10)
+
+
+def made_dense(fitted: ShrunkFit) -> ShrunkFit:
+    return replace(fitted, spread=fitted.covariance)
+
+
+def test_copies_of_a_row_are_drawn_as_each_alone(model: KernelGaussian) -> None:
+    x = holed_rows(6, seed=5)
+    tokens = model.tokens(x[[0, 1, 0, 2, 1, 0, 3]])
+    together = model._draw_missing(tokens, 3)
+    for k in range(len(tokens)):
+        torch.testing.assert_close(
+            together[[k]], model._draw_missing(tokens[k : k + 1], 3), rtol=1e-11, atol=0
+        )
+
+
+@pytest.mark.parametrize(("n", "spread"), [(600, 1.0), (600, 100.0), (5, 1.0)], ids=["boxes", "few", "one"])
+def test_sums_of_kernels_keep_their_digits(n: int, spread: float) -> None:
+    rng = np.random.default_rng(0)
+    centres, x = rng.standard_t(3, size=300), spread * rng.normal(size=n) + 1
+    x[0] = 1e3
+    with torch.no_grad():
+        found = log_kernel_sums(
+            torch.from_numpy(x), torch.from_numpy(centres), torch.tensor(0.3, dtype=torch.float64)
+        )
+    exact = logsumexp(-((x[:, None] - centres) ** 2) / 0.6, axis=1)
+    np.testing.assert_allclose(found, exact, rtol=1e-11, atol=2e-13)

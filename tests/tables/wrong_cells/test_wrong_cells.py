@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import maskevidence as me
+from maskevidence.core.model import HasLeaveOneOut
 from maskevidence.data import Table
+from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, Clues, Facts, facts_of
 from maskevidence.tables.wrong_cells.planted_cells import planted
 from maskevidence.tables.wrong_cells.wrong_cells import _ranks
@@ -487,3 +489,32 @@ def test_words_for_a_model_of_numbers_and_other_columns_are_refused(network: Any
         me.wrong_cells("gaussian", frame)
     with pytest.raises(me.InputError, match="the columns word, yes, number, the table has word, number"):
         me.wrong_cells("masked-net", frame[["word", "number"]], trusted=frame[:50])
+
+
+class Asked(torch.nn.Module):
+    """A model that is asked for one cell after the other."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.base_measure, self.conditionals = model, model.base_measure, model.conditionals
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = self.model.log_conditionals(tokens, masked)
+        return answer
+
+
+@pytest.mark.parametrize("reshaped", [False, True])
+def test_a_model_that_hides_cells_itself_judges_as_one_by_one(reshaped: bool) -> None:
+    rng = np.random.default_rng(3)
+    x, _ = spoilt(correlated().sample(80), 0.1, rng)
+    x[rng.random(x.shape) < 0.1] = NAN
+    kernels = me.models.KernelGaussian(5, 1)
+    model: Any = Reshaped(kernels, x) if reshaped else kernels.fit(x)
+    assert isinstance(model, HasLeaveOneOut)
+    facts, counted = facts_of(model, x), list[int]()
+    fast = CellJudge(model, facts, 32).search(x, lambda n, *_: counted.append(n))
+    slow = CellJudge(Asked(model), facts).search(x)
+    assert fast.hidden.any()
+    assert (fast.hidden == slow.hidden).all()
+    np.testing.assert_allclose(fast.suspicion, slow.suspicion, atol=1e-10)
+    assert sum(counted) == (~np.isnan(x)).sum()

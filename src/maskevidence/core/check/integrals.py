@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-Floats = Float64[np.ndarray, " n"]
+FloatVector = Float64[np.ndarray, " n"]
 More = Float64[np.ndarray, " m"]
-Density = Callable[[Floats], Floats]
+Density = Callable[[FloatVector], FloatVector]
 
 _BEYOND = 100.0 ** np.arange(-4, 7)  # extra nodes on both sides, in ranges of the points
 _MOST_MODES, _ROUNDS = 16, 50
@@ -23,13 +23,13 @@ _LOBATTO = np.array([1, 0, 5, 0, 5, 0, 1]) / 6
 class Integral(NamedTuple):
     """Nodes and weights of an integral, Σ exp(log_prob + log_weight)."""
 
-    log_prob: Floats  # shape (n,); the log-density at the nodes
-    log_weight: Floats  # shape (n,); the log weight of each node
+    log_prob: FloatVector  # shape (n,); the log-density at the nodes
+    log_weight: FloatVector  # shape (n,); the log weight of each node
     error: float  # estimated error, summed over the intervals
     grows: float | None  # the end towards which the density grows without bound; None if it does not
 
 
-def integrate(log_prob: Density, points: Floats, tolerance: float, *, line: bool = True) -> Integral:
+def integrate(log_prob: Density, points: FloatVector, tolerance: float, *, line: bool = True) -> Integral:
     """Integrate exp(log_prob) by halving intervals until the error is below the tolerance.
 
     Intervals end at the given points and at the modes, so that a mode of any width is seen if a point lies in
@@ -69,7 +69,7 @@ def integrate(log_prob: Density, points: Floats, tolerance: float, *, line: bool
     return Integral(log_p, log_weight, error, grows)
 
 
-def _with_modes(log_prob: Density, x: Floats, log_p: Floats) -> tuple[More, More]:
+def _with_modes(log_prob: Density, x: FloatVector, log_p: FloatVector) -> tuple[More, More]:
     """Add nodes next to each local maximum until its neighbours are at least half as high."""
     for _ in range(_ROUNDS):
         inner = np.arange(1, len(x) - 1)

@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from maskevidence.core.check.findings import Finding, failed, noted, passed, skipped
-from maskevidence.core.check.integrals import Floats, integrate
+from maskevidence.core.check.integrals import FloatVector, integrate
 from maskevidence.core.check.trial import Trial, check
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
@@ -37,8 +37,8 @@ class Mass:
 
     row: int  # the id of the observation
     column: int  # the hidden token
-    log_prob: Floats  # shape (n,); the answer for each value
-    log_weight: Floats  # shape (n,); the log weight of each value in the sum or integral
+    log_prob: FloatVector  # shape (n,); the answer for each value
+    log_weight: FloatVector  # shape (n,); the log weight of each value in the sum or integral
     error: float = 0.0  # numerical error of the total
     note: str = ""  # why the total cannot be trusted; "" if it can
     complete: bool = True  # whether all values are listed; if not, the sum may be below 1
@@ -198,7 +198,7 @@ def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
     """Integrate over the real line, or over the column's range if the model refuses values outside it."""
     curve, device = trial.curve(row, column), trial.data.values.device
 
-    def log_prob(x: Floats) -> Floats:
+    def log_prob(x: FloatVector) -> FloatVector:
         try:
             answers = curve(torch.from_numpy(x).to(device))
         except Exception as error:  # the model refuses values outside the range or the data
@@ -217,7 +217,7 @@ def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
     return None
 
 
-def _starts(trial: Trial, row: int, column: int) -> Floats:
+def _starts(trial: Trial, row: int, column: int) -> FloatVector:
     """Starting nodes in ascending order: quantiles of the column and both ends of its widest gaps."""
     own = float(trial.tokens.values[row, column])
     seen = np.unique(trial.data.values[_present(trial)[:, column], column].double().cpu().numpy())

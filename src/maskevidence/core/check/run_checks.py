@@ -7,7 +7,6 @@ from typing import Any
 from maskevidence.core.check import answers, joint, leak, mass
 from maskevidence.core.check.findings import CheckReport, Finding
 from maskevidence.core.check.trial import Trial, new_trial, raised
-from maskevidence.core.check.weights import weights
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import kinds, named
 from maskevidence.core.model import HasLogDistributions, as_tokens, rounding
@@ -40,7 +39,6 @@ def check_model(
     data: object,
     *,
     texts: Sequence[str | Sequence[str]] | None = None,
-    objective: Any = None,
     seed: int = 0,
     tolerance: float | None = None,
 ) -> CheckReport:
@@ -52,7 +50,6 @@ def check_model(
             16 of the rows are used, with three masks each, and up to 64 for the neighbours of a token.
         texts: the texts behind the observations, for the checks of their bytes and tokens; by default `data`,
             if it is a list of texts.
-        objective: a training objective or a collator of masked batches to be checked as well.
         seed: the seed of the random rows, masks and values.
         tolerance: the largest difference that rounding can explain, relative to 1 + |answer|; by default 1e-7
             in double precision, 2e-4 in single and 0.05 in half precision.
@@ -73,8 +70,6 @@ def check_model(
         (True, 'passed')
     """
     seed = whole_number("seed", seed, 0)
-    if objective is not None and (not callable(objective) or isinstance(objective, type)):
-        raise InputError(f"objective=<{type(objective).__name__}>; give an objective or a collator")
     name, word = type(model).__name__, answers.word(model)
     if word.status == "failed":
         return CheckReport(name, (word,), 0, seed)
@@ -83,8 +78,6 @@ def check_model(
     trial = new_trial(model, tokens, seed=seed, texts=_fields(texts, data), tolerance=tolerance)
     with seeded(seed):
         findings = [word, *_of_answers(trial, tolerance)]
-        if objective is not None:
-            findings += weights(objective, seed)
     return CheckReport(name, tuple(findings), trial.n_passes, seed)
 
 

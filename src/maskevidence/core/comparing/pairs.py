@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.core.comparing.comparable import check_same_quantity
 from maskevidence.core.comparing.comparison import LEVEL
@@ -15,6 +15,7 @@ from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
 from maskevidence.core.evidence.standard_errors import (
     MeanWithErrors,
+    Tails,
     df_of_sum,
     interval_with_tails,
     mean_with_errors,
@@ -23,6 +24,7 @@ from maskevidence.core.evidence.standard_errors import (
     tails_of_each,
     variances_with_df,
 )
+from maskevidence.core.masks.design import Summation
 from maskevidence.core.scores.record import Scores, ScoreTable
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Histogram
@@ -233,16 +235,12 @@ def pair_texts(
     mask_se, mask_df = errors_of_sums(contribution, pair, summation, design)
     difference = first.per_observation - second.per_observation
     n_tokens = [each.record.n_tokens for each in (first, second)]
-    of_half = max((_IN_HALF.get(str(dtype), 0.0) for dtype in dtypes), default=0.0)
-    rounding = np.maximum(_ROUNDING * np.add(*n_tokens), of_half * np.sqrt(np.add(*n_tokens)))
+    rounding = _rounding(np.add(*n_tokens), dtypes)
     equal = np.abs(difference) <= rounding
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
     if design.deterministic:
         summation = summation._replace(unseen=np.zeros_like(summation.weight))
-    stratum, unit = drawn_together(summation, design, both.draw)
-    below, above = tails_of_each(
-        contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen
-    )
+    below, above = _tails(contribution, pair, summation, *drawn_together(summation, design, both.draw))
     half = _half_widths(mask_se, mask_df)
     decided = ~equal & ((difference > half + below) | (-difference > half + above))  # False where half is NaN
     joint = first.masks == "shared" or (design.pooled and None in curves)
@@ -264,6 +262,23 @@ def pair_texts(
         ),
         estimates=(first, second),
     )
+
+
+def _rounding(n_tokens: Int64[np.ndarray, " N"], dtypes: Sequence[str | None]) -> Float64[np.ndarray, " N"]:
+    """The largest difference of equal numbers, by the number of tokens of both texts, nats."""
+    of_half = max((_IN_HALF.get(str(dtype), 0.0) for dtype in dtypes), default=0.0)
+    return np.maximum(_ROUNDING * n_tokens, of_half * np.sqrt(n_tokens))
+
+
+def _tails(
+    contribution: Float64[np.ndarray, " n"],
+    pair: Int64[np.ndarray, " n"],
+    summation: Summation,
+    stratum: Integer[np.ndarray, " n"],
+    unit: Integer[np.ndarray, " n"],
+) -> Tails:
+    """The error of rare masks for the difference of one pair, below and above."""
+    return tails_of_each(contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen)
 
 
 def _half_widths(

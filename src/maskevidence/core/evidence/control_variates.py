@@ -62,12 +62,20 @@ class SizeCurves(NamedTuple):
         fold: Integer[np.ndarray, " n_masks"],
     ) -> Float64[np.ndarray, " n_masks"]:
         """ĉ_r(M) for each mask, nats per masked token."""
-        logits = logit_rate(size, n_tokens)
-        answer = np.empty(len(size))
-        for number, values in enumerate(self.values):
-            of_fold = fold == number
-            answer[of_fold] = np.interp(logits[of_fold], self.knots, values)
-        return answer
+        return self.of_sizes(size, n_tokens)(fold)
+
+    def of_sizes(
+        self, size: Integer[np.ndarray, " n_masks"], n_tokens: Integer[np.ndarray, " n_masks"]
+    ) -> "_AtSizes":
+        """The curves at the sizes of some masks; each size of each length is interpolated once."""
+        lengths = np.flatnonzero(np.bincount(n_tokens)).astype(n_tokens.dtype)
+        if int(lengths.sum()) >= len(size):
+            return _AtSizes(self, logit_rate(size, n_tokens), np.arange(len(size)))
+        start = np.zeros(int(lengths[-1]) + 1, dtype=np.int64)
+        start[lengths] = np.cumsum(lengths) - lengths
+        sizes = [np.arange(1, length + 1, dtype=size.dtype) for length in lengths]
+        logits = logit_rate(np.concatenate(sizes), np.repeat(lengths, lengths))
+        return _AtSizes(self, logits, start[n_tokens] + size - 1)
 
     def total(
         self, n_tokens: Integer[np.ndarray, " n_masks"], fold: Integer[np.ndarray, " n_masks"]
@@ -79,6 +87,29 @@ class SizeCurves(NamedTuple):
             logits = logit_rate(np.arange(1, length + 1), np.full(length, length))
             totals[row] = [np.interp(logits, self.knots, values).sum() for values in self.values]
         return totals[group, fold]
+
+
+class _AtSizes(NamedTuple):
+    """Curves at the sizes of some masks."""
+
+    curves: SizeCurves
+    logits: Float64[np.ndarray, " n_distinct"]
+    place: Integer[np.ndarray, " n_masks"]  # of each mask's logit
+
+    def __call__(self, fold: Integer[np.ndarray, " n_masks"]) -> Float64[np.ndarray, " n_masks"]:
+        """ĉ_r(M) for each mask by its fold, nats per masked token."""
+        answer = np.empty(len(self.place))
+        for number in range(len(self.curves.values)):
+            of_fold = np.flatnonzero(fold == number)
+            answer[of_fold] = self.of_fold(number, of_fold)
+        return answer
+
+    def of_fold(self, number: int, masks: Integer[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+        """ĉ_r(M) of one fold's curve for some masks."""
+        knots, values, place = self.curves.knots, self.curves.values[number], self.place[masks]
+        if len(place) < len(self.logits):
+            return np.interp(self.logits[place], knots, values)
+        return np.interp(self.logits, knots, values)[place]
 
 
 class Prediction(NamedTuple):
@@ -144,13 +175,15 @@ def predict_by_size(
         [-5.0, -9.0, -13.0, -17.0]
     """
     fold, n_folds = replicate % MAX_FOLDS, min(n_replicates, MAX_FOLDS)
-    row = table.observation
-    level = np.empty(len(table))
+    row, at_sizes = table.observation, curves.of_sizes(table.size, table.n_tokens)
+    n_rows = int(row[-1]) + 1
+    n_masks, level = np.bincount(row), np.empty(len(table))
     for number in range(n_folds):
-        here, others = fold == number, np.flatnonzero(fold != number)
-        expected = curves.at(table.size[others], table.n_tokens[others], np.full(len(others), number))
-        counts = np.bincount(row[others], minlength=row[-1] + 1)
-        sums = np.bincount(row[others], weights=table.score[others] - expected, minlength=row[-1] + 1)
+        here = fold == number
+        others, here = np.flatnonzero(~here), np.flatnonzero(here)
+        apart = table.score[others] - at_sizes.of_fold(number, others)
+        sums = np.bincount(row[others], weights=apart, minlength=n_rows)
+        counts = n_masks - np.bincount(row[here], minlength=n_rows)
         level[here] = (sums / np.maximum(counts, 1))[row[here]]
     return Prediction(curves, fold, level)
 

@@ -190,8 +190,7 @@ def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_t
         mask_se = np.sqrt(variance * square[kept]) / n_sizes
         data_se = np.sqrt(between[kept] + mask_se**2)
     point, score = np.flatnonzero(kept), total / n_sizes
-    by_chance = [equal_by_chance(*pair) for pair in zip((mask_se**2).tolist(), score.tolist(), strict=True)]
-    unknown = np.array(by_chance) | (design.n_replicates < design.min_replicates)
+    unknown = equal_by_chance(mask_se**2, score) | (design.n_replicates < design.min_replicates)
     return Curve(
         n_tokens=n_tokens,
         size=np.full(len(point), math.nan) if n_tokens is None else point.astype(np.float64),

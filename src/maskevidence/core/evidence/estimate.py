@@ -132,9 +132,13 @@ def estimate_evidence(
         estimate = extended(design)
     if isinstance(model, HasTimedBatches) and model.call_note is not None:
         notes = (*notes, model.call_note)
+    return _of_data(replace(estimate, notes=(*notes, *estimate.notes)), tokens, labels)
+
+
+def _of_data(estimate: EvidenceEstimate, tokens: Tokens, labels: Mapping[int, Any]) -> EvidenceEstimate:
+    """An estimate with the fingerprints of its data and the labels of its rows."""
     return replace(
         estimate,
-        notes=(*notes, *estimate.notes),
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
         spelled_fingerprint=tokens.spelled_fingerprint(),

@@ -99,8 +99,7 @@ def mean_of_scores(
             continue
         drops.add(totals / n, correction)
         by_row[rows] = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
-    enough = design.unknown_error(scores.n_tokens, key.masks) is None
-    mean = sums.mean_with_errors(enough_masks=enough)
+    mean = sums.mean_with_errors(enough_masks=design.unknown_error(scores.n_tokens, key.masks) is None)
     note = None
     if conditionals == "exact" and isinstance(design, LogSizes):
         mean, note = mean_with_gains(mean, scores.table(), design)
@@ -197,8 +196,7 @@ def errors_of_sums(
     owner = observation[first]
     variance = np.bincount(owner, variances, minlength=n)
     squares = np.bincount(owner, variances**2, minlength=n)
-    pairs = zip(variance.tolist(), np.bincount(observation, contribution).tolist(), strict=True)
-    resolved = random & ~np.array([equal_by_chance(*pair) for pair in pairs])
+    resolved = random & ~equal_by_chance(variance, np.bincount(observation, contribution))
     mask_se[resolved] = np.sqrt(variance[resolved])
     mask_df[resolved] = variance[resolved] ** 2 / squares[resolved] * (design.n_replicates - 1)
     return mask_se, mask_df

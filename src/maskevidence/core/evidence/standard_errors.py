@@ -44,7 +44,7 @@ the coverage.
 import math
 from collections.abc import Iterable
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Integer
@@ -412,8 +412,8 @@ def df_of_sum(parts: Iterable[tuple[float, float]]) -> float:
     return sum(variance for variance, _ in known) ** 2 / lost if lost else math.inf
 
 
-def equal_by_chance(variance: float, mean: float) -> bool:
-    """Whether the variance of a mean is zero up to rounding.
+def equal_by_chance(variance: Any, mean: Any) -> Any:
+    """Whether the variance of a mean is zero up to rounding; numbers, or arrays of them.
 
     Example:
         >>> equal_by_chance(1e-33, -3.0), equal_by_chance(1e-12, -3.0)

@@ -375,9 +375,21 @@ def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None
         >>> n_masks(me.EverySize(4), np.array([2, 30])).tolist()
         [3, 117]
     """
-    lengths, group = np.unique(n_tokens, return_inverse=True)
-    counts = [len(all_pairs(design, lengths[k : k + 1], repeats)[0]) for k in range(len(lengths))]
-    return np.array(counts, dtype=np.int64)[group]
+    return n_masks_by_length(design, lengths_of(n_tokens)[0], repeats)[n_tokens]
+
+
+def n_masks_by_length(design: MaskDesign, lengths: Integers, repeats: range | None = None) -> Integers:
+    """Number of masks of an observation with each number of tokens 0, 1, ...; 0 for others than `lengths`."""
+    counts = np.zeros(int(lengths.max(initial=0)) + 1, dtype=np.int64)
+    counts[lengths] = [len(all_pairs(design, lengths[k : k + 1], repeats)[0]) for k in range(len(lengths))]
+    return counts
+
+
+def lengths_of(n_tokens: Integers) -> tuple[Integers, Integers]:
+    """The numbers of tokens that observations have, ascending, and how many have each."""
+    n_rows = np.bincount(n_tokens)
+    lengths = np.flatnonzero(n_rows)
+    return lengths, n_rows[lengths]
 
 
 def check_n_masks(n_draws: Integers) -> None:

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,21 +19,26 @@ from torch import Tensor
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import (
     HasBatches,
+    HasLaunched,
     HasLogDistributions,
     HasTimedBatches,
     HasUnmaskedLogDistributions,
     MaskedModel,
+    asked,
+    check_masses,
     conditionals_of,
+    device_of,
     not_finite,
     refuse_training_mode,
     to_device_of,
 )
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.devices import computes_ahead, fetched
 from maskevidence.core.support.progress import Advance
 from maskevidence.core.tokens import Tokens
 
-Ints = Integer[np.ndarray, " _"]
-RowIndex = slice | Ints
+IntVector = Integer[np.ndarray, " _"]
+RowIndex = slice | IntVector
 
 _ROWS = 1024  # rows per call for a model without `batches`
 _NUMBERS = 2**24  # log-probabilities per call: 64 MiB in single precision
@@ -45,12 +51,12 @@ class Contexts(Protocol):
     """Rows of tokens of which some are hidden, built when the model is asked."""
 
     @property
-    def n_present(self) -> Ints:
+    def n_present(self) -> IntVector:
         """Number of visible and hidden tokens of each row, shape (n,); calls are packed by it."""
         ...
 
     @property
-    def n_hidden(self) -> Ints:
+    def n_hidden(self) -> IntVector:
         """Number of hidden tokens of each row, shape (n,); their distributions take memory."""
         ...
 
@@ -71,12 +77,12 @@ class MaskedRows:
     """
 
     tokens: Tokens
-    row: Ints
-    n_hidden: Ints
+    row: IntVector
+    n_hidden: IntVector
     masked: Callable[[RowIndex], Bool[Tensor, "b D"]]
 
     @cached_property
-    def n_present(self) -> Ints:
+    def n_present(self) -> IntVector:
         return (self.tokens.maskable | self.tokens.context).sum(1).cpu().numpy()[self.row]
 
     def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
@@ -160,7 +166,7 @@ class Asker:
         self._room: int | None = None  # most tokens per call, set once a larger call ran out of memory
 
     def conditionals(
-        self, contexts: Contexts, among: Ints | None = None, *, share: bool = False
+        self, contexts: Contexts, among: IntVector | None = None, *, share: bool = False
     ) -> Iterator[Answer]:
         """Ask for the log-probability of each hidden token; the caller checks that it is finite.
 
@@ -177,11 +183,29 @@ class Asker:
         if share:
             yield from _shared(self, contexts, among)
             return
-        for part in self._calls(contexts, among):
-            yield from self._answers(contexts, part, partial(conditionals_of, self.model))
+        parts, ask = self._calls(contexts, among), partial(conditionals_of, self.model)
+        ahead = isinstance(self.model, HasLaunched) and computes_ahead(device_of(self.model))
+        if ahead:
+            ask = partial(asked, self.model, self.model.launched)
+        answers = chain.from_iterable(self._answers(contexts, part, ask, ahead) for part in parts)
+        yield from self._ahead(answers) if ahead else answers
+
+    def _ahead(self, answers: Iterator[Answer]) -> Iterator[Answer]:
+        """Fetch each answer from the device after the next call is drawn, packed and under way."""
+        waiting: tuple[Answer, Callable[[], None]] | None = None
+        for answer in chain(answers, [None]):
+            under_way = None
+            if answer is not None:
+                log_probs, wait = fetched(answer.log_probs)
+                under_way = answer._replace(log_probs=log_probs), wait
+            if waiting is not None:
+                waiting[1]()
+                check_masses(self.model, waiting[0].tokens, waiting[0].log_probs)
+                yield waiting[0]
+            waiting = under_way
 
     def distributions(
-        self, contexts: Contexts, among: Ints | None = None, *, unmasked: bool = False
+        self, contexts: Contexts, among: IntVector | None = None, *, unmasked: bool = False
     ) -> Iterator[Answer]:
         """Ask for the log-probabilities of all values at hidden places, whose values the model does not see.
 
@@ -205,16 +229,22 @@ class Asker:
         contexts: Contexts,
         part: RowIndex,
         ask: Callable[[Tokens, Bool[Tensor, "b D"]], Float[Tensor, "n m"]],
+        ahead: bool = False,
     ) -> Iterator[Answer]:
-        """Answer a call, split into parts if the device lacks memory for all its tokens."""
+        """Answer a call, split into parts if the device lacks memory for all its tokens.
+
+        A call that is launched `ahead` gets its tokens in the processor's memory.
+        """
         if self._room is not None:
             rows = np.arange(len(contexts.n_present))[part]
             n_parts = -(-len(rows) * int(contexts.n_present[rows].max()) // self._room)
             if min(len(rows), n_parts) > 1:
                 for few in np.array_split(rows, min(len(rows), n_parts)):
-                    yield from self._answers(contexts, few, ask)
+                    yield from self._answers(contexts, few, ask, ahead)
                 return
-        tokens, hidden = self._on_device(*contexts.take(part))
+        tokens, hidden = contexts.take(part)
+        if not ahead:
+            tokens, hidden = self._on_device(tokens, hidden)
         log_probs = None
         try:
             with torch.no_grad():
@@ -228,7 +258,7 @@ class Asker:
             self._count(len(hidden))
             return
         torch.cuda.empty_cache()  # now that the error, which held the results, is gone
-        yield from self._answers(contexts, part, ask)
+        yield from self._answers(contexts, part, ask, ahead)
 
     def _listed(
         self, tokens: Tokens, hidden: Bool[Tensor, "b D"], *, unmasked: bool
@@ -259,7 +289,7 @@ class Asker:
         if self.advance is not None:
             self.advance(n_rows)
 
-    def _calls(self, contexts: Contexts, among: Ints | None) -> Iterator[RowIndex]:
+    def _calls(self, contexts: Contexts, among: IntVector | None) -> Iterator[RowIndex]:
         """Yield the rows of each call, longest first if the model packs rows of different lengths."""
         parts: Iterable[RowIndex]
         if not isinstance(self.model, HasBatches):
@@ -277,7 +307,7 @@ class Asker:
             parts = self.model.batches(n_present)
         yield from parts if among is None else (among[part] for part in parts)
 
-    def _within_memory(self, n_hidden: Ints, part: RowIndex) -> Iterator[Ints]:
+    def _within_memory(self, n_hidden: IntVector, part: RowIndex) -> Iterator[IntVector]:
         """Split a call so that the distributions of each part fit into memory, one row at least."""
         rows = np.arange(len(n_hidden))[part]
         while len(rows):
@@ -414,21 +444,21 @@ class _Distinct:
     value: Integer[np.ndarray, " n_reads"]  # value of each read
 
     @cached_property
-    def n_present(self) -> Ints:
+    def n_present(self) -> IntVector:
         return np.array([np.count_nonzero(row != ABSENT) for row in self.rows], dtype=np.int64)
 
     @cached_property
-    def n_masked(self) -> Ints:
+    def n_masked(self) -> IntVector:
         """Number of tokens of each context that the model does not see."""
         return np.array([np.count_nonzero(row == _HIDDEN) for row in self.rows], dtype=np.int64)
 
     @property
-    def n_hidden(self) -> Ints:
+    def n_hidden(self) -> IntVector:
         n_reads = np.diff(self._in_order[1])  # at most this many places if none is hidden
         return np.where(self.n_masked > 0, self.n_masked, n_reads)
 
     @cached_property
-    def _in_order(self) -> tuple[Ints, Ints]:
+    def _in_order(self) -> tuple[IntVector, IntVector]:
         """The reads sorted by context and column, and the start of each context."""
         order = np.lexsort([self.column, self.context])
         return order, np.searchsorted(self.context[order], np.arange(len(self.rows) + 1))
@@ -443,7 +473,7 @@ class _Distinct:
         several[context[1:][differ]] = True
         return several
 
-    def reads(self, part: RowIndex) -> tuple[Ints, Ints, Ints]:
+    def reads(self, part: RowIndex) -> tuple[IntVector, IntVector, IntVector]:
         """The reads of some contexts, with the row (among these contexts) and column of each."""
         order, begin = self._in_order
         number = np.arange(len(self.rows))[part]
@@ -482,7 +512,7 @@ def check_shared(model: MaskedModel, tokens: Tokens) -> None:
         raise InputError(f"{name} hides whole words, which depend on the row; contexts cannot be shared")
 
 
-def _shared(asker: Asker, contexts: Contexts, among: Ints | None) -> Iterator[Answer]:
+def _shared(asker: Asker, contexts: Contexts, among: IntVector | None) -> Iterator[Answer]:
     """Yield conditionals, with one pass for all contexts that have the same visible tokens."""
     number = np.arange(len(contexts.n_present)) if among is None else among
     parts = [number[part] for part in slices(len(number), _ROWS)]

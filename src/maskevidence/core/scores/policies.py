@@ -23,16 +23,18 @@ from maskevidence.core.masks.by_name import DesignWord, as_design
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.model import HasBatches, HasLogDistributions, MaskedModel, to_device_of
-from maskevidence.core.scores.ask import Answer, Asker, Ints, MaskedRows, mean_score
+from maskevidence.core.packed_tokens import Observations
+from maskevidence.core.scores.ask import Answer, Asker, IntVector, MaskedRows, mean_score
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.tokens import Tokens
 
 
-def check_policy(model: MaskedModel, tokens: Tokens, policy: Policy) -> None:
+def check_policy(model: MaskedModel, tokens: Observations, policy: Policy) -> None:
     """Raise an InputError if the model cannot follow the policy or the order is too short."""
     policy.n_draws(tokens.n_tokens.cpu().numpy())
     if policy.looks_at_values:
-        _check_distributions(model, tokens, f"the policy {policy.policy}")
+        some = tokens if isinstance(tokens, Tokens) else tokens[:1]
+        _check_distributions(model, some, f"the policy {policy.policy}")
 
 
 def _check_distributions(model: MaskedModel, tokens: Tokens, what: str) -> None:
@@ -85,7 +87,7 @@ def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
 
 def steps(
     asker: Asker, tokens: Tokens, hidden: Bool[Tensor, "B D"], *, listed: bool
-) -> Iterator[tuple[int, Ints, Answer]]:
+) -> Iterator[tuple[int, IntVector, Answer]]:
     """Ask for the hidden tokens at each step of decoding, until no token is hidden.
 
     Args:

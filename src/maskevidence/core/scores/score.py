@@ -17,8 +17,10 @@ from maskevidence.core.masks.design import (
     all_pairs,
     compact,
     drawn_masks,
+    lengths_of,
     masks_of_all_rows,
     n_masks,
+    n_masks_by_length,
 )
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.masks.policy import Policy
@@ -38,6 +40,7 @@ from maskevidence.core.model import (
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.ask import Asker, MaskedRows, mean_score, slices
 from maskevidence.core.scores.mixture import MixtureRecord
 from maskevidence.core.scores.policies import check_policy, score_policy
@@ -177,14 +180,15 @@ def _scores_whole_orders(model: MaskedModel, design: MaskDesign) -> TypeGuard[Ha
     return isinstance(design, Orderings) and design.is_area and isinstance(model, HasScoreOrderings)
 
 
-def calls_per_observation(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> float:
+def calls_per_observation(model: MaskedModel, tokens: Observations, design: MaskDesign) -> float:
     """Number of rows in the model's calls per observation: one per mask, or one per order."""
     if isinstance(design, Orderings) and _scores_whole_orders(model, design):
         return design.orders
-    return float(n_masks(design, tokens.n_tokens.cpu().numpy()).mean())
+    lengths, n_rows = lengths_of(tokens.n_tokens.cpu().numpy())
+    return float(n_masks_by_length(design, lengths)[lengths] @ n_rows) / len(tokens)
 
 
-def check_scorable(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> None:
+def check_scorable(model: MaskedModel, tokens: Observations, design: MaskDesign) -> None:
     """Raise an InputError if observations cannot be scored or the model cannot follow the policy."""
     check_tokens(tokens)
     if isinstance(design, Policy):
@@ -202,12 +206,14 @@ def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
         )
 
 
-def check_tokens(tokens: Tokens) -> None:
+def check_tokens(tokens: Observations) -> None:
     """Raise an InputError for an observation without maskable tokens, a token of two roles, or equal ids."""
     empty = torch.nonzero(tokens.n_tokens == 0).flatten()
     if len(tokens) == 0 or len(empty):
         which = f"observation {int(tokens.ids[empty[0]])} has" if len(empty) else "the data have"
         raise InputError(f"{which} no token to hide; leave such observations out")
+    if not isinstance(tokens, Tokens):  # each token has one role and each row its own id
+        return
     both = torch.nonzero(tokens.maskable & tokens.context)
     if len(both):
         row, column = both[0].tolist()

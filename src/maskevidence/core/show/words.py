@@ -13,7 +13,7 @@ RESIDUES = "the tokens are residues of proteins; spaces between them are not cou
 NOT_KNOWN = "not known"
 NOT_RESOLVED = "not resolved beside the masks' error"
 ENUMERATED = "the masks are enumerated, not drawn"
-KINDS = {
+WORDS_OF_KINDS = {
     "exact": "every mask was enumerated on exact conditionals, so this is the log evidence itself",
     "unbiased": "random masks of all sizes on exact conditionals estimate the log evidence without bias",
     "approximate": (
@@ -242,10 +242,10 @@ def kind_words(kind: str, design: str) -> str:
         'the target is transformed'
     """
     if kind != "pseudo":
-        return KINDS[kind]
+        return WORDS_OF_KINDS[kind]
     why = _TARGET if design in _COVERING else _SIZES if design in _LEAVING_OUT else f"{_SIZES}, or {_TARGET}"
     why = _WEIGHTS if design in _REWEIGHTING else why
-    return f"{why}: {KINDS[kind]}"
+    return f"{why}: {WORDS_OF_KINDS[kind]}"
 
 
 def meaning(kind: str, noun: str) -> str:

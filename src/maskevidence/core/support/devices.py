@@ -1,9 +1,11 @@
 """Torch devices by their names on the command line."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from maskevidence.core.errors import InputError
 
@@ -60,6 +62,29 @@ def multiplies_in_bfloat16() -> bool:
     except OSError:
         return False
     return any(_BFLOAT16 & set(line.split()) for line in lines if line.startswith("flags"))
+
+
+def computes_ahead(device: torch.device | None) -> bool:
+    """Whether a device computes while the processor goes on."""
+    return device is not None and device.type == "cuda" and torch.cuda.is_initialized()
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device; to a GPU from pinned memory, without waiting for what it computes."""
+    if tensor.device.type != "cpu" or not computes_ahead(device):
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def fetched(tensor: Tensor) -> tuple[Tensor, Callable[[], None]]:
+    """Begin to copy a tensor into the processor's memory; also return a function that waits for the end."""
+    if not computes_ahead(tensor.device):
+        return tensor.cpu(), lambda: None
+    here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    here.copy_(tensor, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record(torch.cuda.current_stream(tensor.device))
+    return here, copied.synchronize
 
 
 def _devices(float64: bool) -> list[str]:

@@ -26,6 +26,12 @@ def free_memory() -> int | None:
             if controllers in ("", "memory"):
                 root = "sys/fs/cgroup/memory" if controllers else "sys/fs/cgroup"
                 rooms += _left_within(_ROOT / root, Path(path.lstrip("/")), *_LIMITS[root])
+    with suppress(*_UNKNOWN, ImportError):
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]  # ulimit -v
+        if most != resource.RLIM_INFINITY:
+            rooms.append(most - 1024 * _number_after("VmSize:", _ROOT / "proc/self/status"))
     return max(0, min(rooms)) if rooms else None
 
 

@@ -204,8 +204,14 @@ def check_distinct(file: str | Path, names: Sequence[str]) -> None:
         ...
         maskevidence.core.errors.InputError: 'a.csv' has 2 columns with the name 'x'; give each its own name
     """
-    name, count = next(iter(Counter(names).most_common(1)), ("", 0))
-    if count > 1:
+    shared = {name: n for name, n in Counter(names).items() if n > 1}
+    if len(shared) > 1:
+        n, first = sum(shared.values()), max(shared, key=lambda name: shared[name])
+        raise InputError(
+            f"{str(file)!r} is no table of rows: {n:,} columns share {len(shared)} names, such as {first!r} "
+            f"({shared[first]:,} times); give each column its own name"
+        )
+    for name, count in shared.items():
         raise InputError(f"{str(file)!r} has {count} columns with the name {name!r}; give each its own name")
 
 

@@ -103,24 +103,32 @@ def fit(
         epoch_size,
         pace,
     )
-    if not (learning_rate > 0 and math.isfinite(learning_rate)):
-        raise InputError(f"learning_rate={learning_rate}; give a finite number above 0, such as 0.01")
     for name, judge in {"patience": patience, "pace": pace}.items():
         if judge is not None and held_out is None:
             raise InputError(f"{name}={judge} needs rows to judge by; give held_out")
-    parameters = _trained_parameters(model)
+    optimizer = _checked_optimizer(model, optimizer, learning_rate)
     loss = MaskedObjective(objective, seed=seed) if isinstance(objective, MaskDesign) else objective
     loss.check(model)
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate) if optimizer is None else optimizer
-    for group in optimizer.param_groups:
-        if not float(group["lr"]) > 0:
-            raise InputError(f"the optimizer has a learning rate of {group['lr']}; give one above 0")
     like = next(model.parameters())
     data = moments_of(model, x) if isinstance(x, GaussianMoments) else as_tokens(model, x, like)
     if getattr(model, "columns", ()) is None:  # columns of later data are matched by name
         model.columns = column_names(x)
     test = None if held_out is None else as_tokens(model, held_out, like)
     return TrainingLoop(model, data, test, loss, optimizer, options).run()
+
+
+def _checked_optimizer(
+    model: object, optimizer: torch.optim.Optimizer | None, learning_rate: float
+) -> torch.optim.Optimizer:
+    """The optimizer, by default Adam; parameters and learning rates that train nothing are refused."""
+    if not (learning_rate > 0 and math.isfinite(learning_rate)):
+        raise InputError(f"learning_rate={learning_rate}; give a finite number above 0, such as 0.01")
+    parameters = _trained_parameters(model)
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate) if optimizer is None else optimizer
+    for group in optimizer.param_groups:
+        if not float(group["lr"]) > 0:
+            raise InputError(f"the optimizer has a learning rate of {group['lr']}; give one above 0")
+    return optimizer
 
 
 def _trained_parameters(model: object) -> list[nn.Parameter]:

@@ -18,7 +18,7 @@ _DESIGN = "random-size:4"
 def auto_word(table: Table, *, network: bool = True, seed: int = 0) -> tuple[str, tuple[str, ...]]:
     """The MODEL word that `auto` stands for on a table, and the notes that say why.
 
-    A table of numbers alone gets kernel-gaussian. With words, the models that take words are compared by
+    A table of numbers alone gets kernel-gaussian. With words, the models that take words are compared as by
     `select`, in 3 folds of at most 2,000 random rows; masked-net only above 1,000 rows.
 
     Args:
@@ -34,20 +34,18 @@ def auto_word(table: Table, *, network: bool = True, seed: int = 0) -> tuple[str
         return KERNELS, (f"{AUTO}: {KERNELS}, since all columns are numbers",)
     rows = table.take(np.flatnonzero(with_values(table.values)))
     words = [word for word in TAKE_WORDS if word != NETWORK or (network and len(rows) > ROWS_OF_NETWORK)]
-    some = np.sort(np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS])
+    some = rows.take(np.sort(np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS]))
     if len(words) == 1 or len(some) < _FOLDS:
         return words[0], (f"{AUTO}: {words[0]}",)
-    ranked = ranked_candidates(rows.take(some), words, folds=_FOLDS, design=_DESIGN, seed=seed)
-    best, *others = ranked
-    behind = ", ".join(f"{each.name} {best.log_evidence - each.log_evidence:.3g}" for each in others)
-    return best.name, (
-        f"{AUTO}: {best.name}, the highest held-out evidence of {len(some):,} rows; nats per row behind it: "
-        f"{behind}",
-    )
+    ranked = ranked_candidates(some, words, folds=_FOLDS, design=_DESIGN, seed=seed)
+    first, *rest = ranked
+    behind = ", ".join(f"{each.name} {first.log_evidence - each.log_evidence:.3g}" for each in rest)
+    why = f"the highest held-out evidence of {len(some):,} rows"
+    return first.name, (f"{AUTO}: {first.name}, {why}; nats per row behind it: {behind}",)
 
 
 def fitted_to(word: str, table: Table) -> TableModel:
-    """The model of a MODEL word, fitted to a table's rows with a value; a saved model as it is."""
+    """The model of a MODEL word, fitted to its rows with a value; a saved model as it is."""
     rows = table.take(np.flatnonzero(with_values(table.values)))
     build, saved = parse_model(auto_word(rows)[0] if word == AUTO else word)
     return saved if build is None else fit_table(build, rows, rows, empty_rows=True)[0]

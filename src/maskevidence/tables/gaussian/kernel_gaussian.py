@@ -1,5 +1,6 @@
 """A Gaussian with a kernel around each training row, for densities that are not Gaussian."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,28 @@ from torch import Tensor, nn
 import maskevidence
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
-from maskevidence.core.noise import KeyedNoise, chosen, row_keys
+from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.gaussian.full_covariance import Gaussian
-from maskevidence.tables.gaussian.kernel_choice import choose_kernels
-from maskevidence.tables.gaussian.kernels import KernelPart, Kernels, around_rows, check_kernel_table
+from maskevidence.tables.gaussian.kernel_choice import choose_kernels, seconds_of_fit
+from maskevidence.tables.gaussian.kernel_leave_one_out import log_leave_one_out
+from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
+from maskevidence.tables.gaussian.kernels import (
+    MAX_ELEMENTS,
+    KernelPart,
+    Kernels,
+    around_rows,
+    check_kernel_table,
+)
+from maskevidence.tables.gaussian.precision import DensePrecision
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
-from maskevidence.tables.normal import normal_log_cell, normal_log_density
+from maskevidence.tables.gaussian.smaller_block import unique_rows
+from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 
-_MOST_COLUMNS = 3000  # of a fit that chooses its kernels
-_SECONDS = 1.2e-9  # of such a fit, per cube of the columns, on one core
+_MOST_SECONDS = 300.0  # of a fit that chooses its kernels
 _SAME_ROW = 1e-10  # squared distance, relative to the sum of squares, below which two rows are one
 
 
@@ -87,7 +97,9 @@ class KernelGaussian(TableModel):
 
     @property
     def _kernels(self) -> Kernels:
-        return Kernels(self.gaussian, self.centres)
+        gaussian = self.gaussian
+        precision = DensePrecision.of(gaussian.factor)
+        return Kernels(gaussian.mean, precision, lambda: gaussian.covariance, self.centres)
 
     def arguments(self) -> dict[str, Any]:
         return {"n_features": self.n_features, "n_centres": len(self.centres)}
@@ -122,8 +134,8 @@ class KernelGaussian(TableModel):
             seed: of the choice of centres, and of the folds of cross-validation.
 
         Raises:
-            InputError: a table that cannot be fitted, or more than 3,000 columns without shrinkage and
-                bandwidth, which takes minutes.
+            InputError: a table that cannot be fitted, or one whose fit would take more than five minutes
+                without shrinkage and bandwidth (5,000 complete columns with fewer rows take seconds).
         """
         table = self._table(x)
         check_kernel_table(table, tolerance, max_iterations, self.columns)
@@ -133,19 +145,14 @@ class KernelGaussian(TableModel):
                 "in (0, 1)"
             )
         if shrinkage is None or bandwidth is None:
-            if table.shape[1] > _MOST_COLUMNS:
-                minutes = -(-int(_SECONDS * table.shape[1] ** 3) // 60)
-                raise InputError(
-                    f"{table.shape[1]:,} columns: the choice of shrinkage and bandwidth takes about "
-                    f"{minutes} minutes on one core, and longer with missing values; give both, or at most "
-                    f"{_MOST_COLUMNS:,} columns, or use ppca or factor-analysis"
-                )
+            _refuse_long(table)
             choice = choose_kernels(table, shrinkage=shrinkage, bandwidth=bandwidth, seed=seed)
             shrinkage, bandwidth = choice.shrinkage, choice.bandwidth
         fitted = fit_shrunk(table, shrinkage, tolerance, max_iterations)
         kernels, rows = around_rows(fitted, seed)
         like = self._like()
-        self.gaussian, self.centres = kernels.gaussian.to(like), nn.Parameter(kernels.centres.to(like))
+        gaussian = Gaussian(torch.from_numpy(fitted.mean), torch.from_numpy(fitted.covariance))
+        self.gaussian, self.centres = gaussian.to(like), nn.Parameter(kernels.centres.to(like))
         self.seen = torch.from_numpy(~np.isnan(table[rows])).to(like)
         logit = np.log(bandwidth / (1 - bandwidth))
         self.bandwidth_logit = nn.Parameter(torch.tensor(float(logit), dtype=torch.float64).to(like))
@@ -179,30 +186,73 @@ class KernelGaussian(TableModel):
         """The log mass of the cell of width `step` about each masked value, over the step; see `CellMass`."""
         return self._log_answers(tokens, masked, step)
 
+    def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
+        self.check_width(tokens.width)
+        result, far = self.centres.new_zeros(visible.shape), list[Tensor]()
+        kernels = self._kernels
+        for part in kernels.parts(tokens.values, visible):
+            if part.hidden.shape[1] < self.n_features:
+                centred = kernels.centred(tokens.values[part.rows], visible[part.rows])
+                result[part.rows], exact = log_leave_one_out(part, centred, self.bandwidth)
+                far.append(part.rows[~exact])
+        row, place = torch.nonzero(visible[torch.cat(far)] if far else visible[:0], as_tuple=True)
+        for some in torch.split(torch.arange(len(row)), max(1, MAX_ELEMENTS // self.n_features)):
+            rows = torch.cat(far)[row[some]]
+            masked = nn.functional.one_hot(place[some], self.n_features).bool()
+            alone = replace(tokens[rows], maskable=visible[rows], context=torch.zeros_like(masked))
+            result[rows, place[some]] = self.log_conditionals(alone, masked).sum(1)
+        return result
+
     def _log_answers(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"] | None
     ) -> Float[Tensor, "B D"]:
         self.check_width(tokens.width)
-        result = self.centres.new_zeros(masked.shape)
-        for part in self._kernels.parts(tokens.values, tokens.visible(masked)):
+        visible, kernels = tokens.visible(masked), self._kernels
+        alone = ~visible.any(1)
+        result = self._log_marginals(tokens.values, masked & alone[:, None], step)
+        some = torch.nonzero(~alone).flatten()
+        for part in kernels.parts(tokens.values[some], visible[some]):
+            cells = (some[part.rows, None], part.hidden)
             if step is None:
-                log_density = self._log_densities(part, tokens.values, masked)
+                x = (tokens.values[cells] - kernels.mean[part.hidden]).to(result)
+                result[cells] = self._log_densities(part, x, masked[cells])
             else:
-                log_density = self._log_masses(part, tokens.values, masked, step)
-            result = result.index_put((part.rows[:, None].expand_as(part.hidden), part.hidden), log_density)
+                result[cells] = self._log_masses(part, tokens.values[some], masked[some], step)
+        return result
+
+    def _log_marginals(
+        self, values: Float[Tensor, "B D"], wanted: Bool[Tensor, "B D"], step: Float[Tensor, " D"] | None
+    ) -> Float[Tensor, "B D"]:
+        """log p(x_j) of the wanted tokens, or of their cells; 0 for others."""
+        result, h = self.centres.new_zeros(values.shape), self.bandwidth
+        a, variances = torch.sqrt(1 - h.square()), h.square() * self.gaussian.factor.square().sum(1)
+        for j in torch.nonzero(wanted.any(0)).flatten().tolist():
+            rows, centres, variance = (
+                torch.nonzero(wanted[:, j]).flatten(),
+                a * self.centres[:, j],
+                variances[j],
+            )
+            x = (values[rows, j] - self.gaussian.mean[j]).to(result)
+            if step is None:
+                sums = log_kernel_sums(x, centres, variance) - 0.5 * (LOG_2PI + torch.log(variance))
+            else:
+                some = torch.split(x[:, None], max(1, MAX_ELEMENTS // len(centres)))
+                wide = variance.expand(1, len(centres))
+                masses = [normal_log_cell(each - centres, wide, step[j]) for each in some]
+                sums = torch.cat([torch.logsumexp(each, 1) for each in masses])
+            result[rows, j] = sums - np.log(len(centres))
         return result
 
     def _log_densities(
         self,
         part: KernelPart,
-        values: Float[Tensor, "B D"],
-        masked: Bool[Tensor, "B D"],
+        x: Float[Tensor, "b m"],
+        wanted: Bool[Tensor, "b m"],
     ) -> Float[Tensor, "b m"]:
-        """log p(x_j | x_R) of the masked tokens of a part; 0 for other hidden ones."""
+        """log p(x_j | x_R) of the masked tokens of a part, x about μ; 0 for other hidden ones."""
         h = self.bandwidth
         a, log_kernels = torch.sqrt(1 - h.square()), part.log_kernels(h)[:, None, :]
-        wanted = masked[part.rows].gather(1, part.hidden)
-        x = self._kernels.centred(values[part.rows], masked[part.rows]).gather(1, part.hidden)
         residual, variance = torch.where(wanted, x - part.shift, 0.0)[:, :, None], h.square() * part.within
         scale = torch.rsqrt(2 * variance)[:, :, None]
         white = torch.addcmul(residual * scale, part.moves, -a * scale)
@@ -222,7 +272,7 @@ class KernelGaussian(TableModel):
         h, log_kernels = self.bandwidth, part.log_kernels(self.bandwidth)
         row, place = torch.nonzero(masked[part.rows].gather(1, part.hidden), as_tuple=True)
         column = part.hidden[row, place]
-        x = self._kernels.centred(values[part.rows], masked[part.rows])[row, column]
+        x = (values[part.rows[row], column] - self.gaussian.mean[column]).to(part.shift)
         residual = (x - part.shift[row, place])[:, None] - torch.sqrt(1 - h.square()) * part.moves[row, place]
         variance = (h.square() * part.within)[row, place][:, None].expand_as(residual)
         joint = log_kernels[row] + normal_log_cell(residual, variance, step[column][:, None])
@@ -281,14 +331,14 @@ class KernelGaussian(TableModel):
         for part in self._kernels.parts(values, present):
             log_kernels = part.log_kernels(self.bandwidth)
             log_density = torch.logsumexp(log_kernels, 1) - np.log(len(self.centres))
-            result = result.index_put((part.rows,), log_density)
+            result[part.rows] = log_density
         return result
 
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         mean, variance = tokens.values.clone(), torch.zeros_like(tokens.values)
         for part in self._kernels.parts(tokens.values, tokens.maskable):
             if part.hidden.shape[1]:
-                weight = self._weights_of_others(tokens, part)
+                weight = self._weights_of_others(tokens.maskable, part)
                 expected = part.expected(weight, self.bandwidth)
                 cells = (part.rows[:, None], part.hidden)
                 mean[cells] = (self.gaussian.mean[part.hidden] + expected).to(mean)
@@ -301,31 +351,40 @@ class KernelGaussian(TableModel):
         keys = row_keys(seed, tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy())
         noise = KeyedNoise(keys, self._like())
         uniform, normal = noise.uniform(1)[:, 0], noise.normal(self.n_features)
-        for part in self._kernels.parts(tokens.values, tokens.maskable):
+        distinct, of = unique_rows(torch.where(tokens.maskable, tokens.values, torch.nan))
+        copies, order = torch.bincount(of), torch.argsort(of, stable=True)
+        seen, first = ~torch.isnan(distinct), copies.cumsum(0) - copies
+        for part in self._kernels.parts(distinct, seen):
             m = part.hidden.shape[1]
             if m:
-                kernel = chosen(self._weights_of_others(tokens, part), uniform[part.rows])
-                moves = part.moves.gather(2, kernel[:, None, None].expand(-1, m, 1))[:, :, 0]
-                around = torch.linalg.cholesky(part.inverse) @ normal[part.rows, :m, None]
-                drawn = part.shift + torch.sqrt(1 - h.square()) * moves + h * around[:, :, 0]
-                result[part.rows[:, None], part.hidden] = (self.gaussian.mean[part.hidden] + drawn).to(result)
+                number = torch.arange(int(copies[part.rows].max()), device=of.device)
+                place, draw = torch.nonzero(number < copies[part.rows, None], as_tuple=True)
+                rows = order[(first[part.rows, None] + number).clamp(max=len(order) - 1)]
+                sums = self._weights_of_others(seen, part).cumsum(1)
+                kernel = torch.searchsorted(sums, uniform[rows] * sums[:, -1:])
+                moves = part.moves.gather(2, kernel[:, None].expand(-1, m, -1))
+                around = torch.linalg.cholesky(part.inverse) @ normal[rows, :m].mT
+                drawn = part.shift[:, :, None] + torch.sqrt(1 - h.square()) * moves + h * around
+                columns = part.hidden[place]
+                filled = self.gaussian.mean[columns] + drawn[place, :, draw]
+                result[rows[place, draw][:, None], columns] = filled.to(result)
         return result
 
-    def _weights_of_others(self, tokens: Tokens, part: KernelPart) -> Float[Tensor, "b N"]:
+    def _weights_of_others(self, seen: Bool[Tensor, "B D"], part: KernelPart) -> Float[Tensor, "b N"]:
         """The weights of the kernels given the present tokens, without that of the row itself."""
-        log_kernels, own = part.log_kernels(self.bandwidth), self._own_kernels(tokens, part)
+        log_kernels, own = part.log_kernels(self.bandwidth), self._own_kernels(seen, part)
         log_kernels[own] = -torch.inf
         return torch.softmax(log_kernels, 1)
 
     def _own_kernels(
-        self, tokens: Tokens, part: KernelPart
+        self, seen: Bool[Tensor, "B D"], part: KernelPart
     ) -> tuple[Int64[Tensor, " e"], Int64[Tensor, " e"]]:
         """Which kernels are around the row itself: the centre has the same observed values, and no others.
 
         A row that was fitted is filled by the kernels of the others, since its own says nothing about its
         missing values but what μ and Σ say. Of several equal rows, only one is its own.
         """
-        visible = tokens.maskable[part.rows].to(self.centres)
+        visible = seen[part.rows].to(self.centres)
         same_number = torch.nonzero(self.seen.sum(1) == self.n_features - part.hidden.shape[1]).flatten()
         agree = visible @ self.seen[same_number].T == self.n_features - part.hidden.shape[1]
         rows, places = torch.nonzero(agree, as_tuple=True)
@@ -344,3 +403,17 @@ class KernelGaussian(TableModel):
         h, factor = self.bandwidth.cpu(), self.gaussian.factor.cpu()
         centres = torch.sqrt(1 - h.square()) * self.centres.cpu()[chosen]
         return self.gaussian.mean.cpu() + centres + h * (noise @ factor.T)
+
+
+def _refuse_long(table: Float64[np.ndarray, "N D"]) -> None:
+    """Raise an InputError for a table for which the choice of the kernels takes long."""
+    seconds = seconds_of_fit(table, chooses=True)
+    if seconds > _MOST_SECONDS:
+        minutes = -(-int(seconds) // 60)
+        given = -(-int(seconds_of_fit(table, chooses=False)) // 60)
+        holes = " with missing values" if np.isnan(table).any() else ""
+        raise InputError(
+            f"{table.shape[1]:,} columns{holes}: the choice of shrinkage and bandwidth takes about {minutes} "
+            f"minutes on one core; give both, which takes about {given}, or fewer columns, or use ppca or "
+            "factor-analysis"
+        )

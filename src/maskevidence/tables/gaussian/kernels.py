@@ -1,6 +1,6 @@
 """Kernels N(μ + a c_i, h² Σ) around training rows, a = √(1 - h²): what every bandwidth h needs of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.tables.gaussian.full_covariance import Gaussian
 from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table, refuse_constant
+from maskevidence.tables.gaussian.precision import Precision
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
 from maskevidence.tables.normal import LOG_2PI
 
 MAX_CENTRES = 1000
-_MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache
+MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache
 
 
 class KernelPart(NamedTuple):
@@ -34,6 +34,7 @@ class KernelPart(NamedTuple):
     moves: Float[Tensor, "b m N"]
     inverse: Float[Tensor, "b m m"]  # A⁻¹, the covariance of the hidden tokens given the visible ones under Σ
     pulls: Float[Tensor, "N D"]  # Λ c_i
+    precision: Precision  # Λ
     log_determinant: Float[Tensor, " b"]  # of 2π Σ_RR
 
     n_features: int  # D
@@ -68,33 +69,36 @@ class KernelPart(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """Kernels around rows, without their bandwidth."""
+    """Kernels around rows, without their bandwidth.
 
-    gaussian: Gaussian  # N(μ, Σ)
+    `covariance` gives Σ, which only rows without a visible token need.
+    """
+
+    mean: Float[Tensor, " D"]  # μ
+    precision: Precision  # Λ = Σ⁻¹
+    covariance: Callable[[], Float[Tensor, "D D"]]
     centres: Float[Tensor, "N D"]  # the rows about μ
 
     def centred(self, values: Float[Tensor, "b D"], known: Bool[Tensor, "b D"]) -> Float[Tensor, "b D"]:
         """x - μ in the dtype of the centres, 0 where not known."""
-        return torch.where(known, values - self.gaussian.mean, 0.0).to(self.centres.dtype)
+        return torch.where(known, values - self.mean, 0.0).to(self.centres.dtype)
 
     def parts(self, values: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Iterator[KernelPart]:
         """The rows of a batch in parts with equally many hidden tokens."""
-        factor = self.gaussian.factor
-        precision = torch.cholesky_inverse(factor)
-        pulls = self.centres @ precision
-        log_determinant = 2 * torch.log(torch.diagonal(factor)).sum()
+        precision, log_determinant = self.precision, self.precision.log_determinant
+        pulls = precision.times(self.centres)
         own, by_columns = (self.centres * pulls).sum(1), pulls.T.contiguous()
         counts, n_features = (~visible).sum(1), visible.shape[1]
         for count in torch.unique(counts).tolist():
             where = torch.nonzero(counts == count).flatten()
-            for rows in torch.split(where, max(1, _MAX_ELEMENTS // (len(own) * max(1, count)))):
+            for rows in torch.split(where, max(1, MAX_ELEMENTS // (len(own) * max(1, count)))):
                 if count == n_features:
                     yield self._nothing_visible(rows, pulls)
                     continue
                 hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
                 x = self.centred(values[rows], visible[rows])
-                pull = x @ precision
-                factor_hidden = torch.linalg.cholesky(precision[hidden[:, :, None], hidden[:, None, :]])
+                pull = precision.times(x)
+                factor_hidden = torch.linalg.cholesky(precision.block(hidden))
                 inverse = torch.cholesky_inverse(factor_hidden)
                 pull_hidden, pulls_hidden = pull.gather(1, hidden), by_columns[hidden]
                 shift = (inverse @ pull_hidden[:, :, None])[:, :, 0]
@@ -112,6 +116,7 @@ class Kernels(NamedTuple):
                     moves,
                     inverse,
                     pulls,
+                    precision,
                     log_determinant + log_block + (n_features - count) * LOG_2PI,
                     n_features,
                 )
@@ -128,8 +133,9 @@ class Kernels(NamedTuple):
             zeros,
             self.centres.new_zeros(n_rows, width),
             self.centres.T.expand(n_rows, width, n_centres),
-            self.gaussian.covariance.expand(n_rows, width, width),
+            self.covariance().expand(n_rows, width, width),
             pulls,
+            self.precision,
             zeros[:, 0],
             width,
         )
@@ -138,8 +144,8 @@ class Kernels(NamedTuple):
 def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarray, " n_centres"]]:
     """Kernels around the rows of a fit, at most 1,000 of them, drawn at random; and the rows' positions."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(fit.filled))[:MAX_CENTRES])
-    gaussian = Gaussian(torch.from_numpy(fit.mean), torch.from_numpy(fit.covariance))
-    return Kernels(gaussian, torch.from_numpy(fit.filled[rows] - fit.mean)), rows
+    mean, centres = torch.from_numpy(fit.mean), torch.from_numpy(fit.filled[rows] - fit.mean)
+    return Kernels(mean, fit.precision(), lambda: torch.from_numpy(fit.covariance), centres), rows
 
 
 def check_kernel_table(

@@ -1,21 +1,54 @@
 """Mean and covariance of rows with missing values, with the correlations shrunk towards 0."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
+from maskevidence.core.support.progress import progress
 from maskevidence.tables.gaussian.maximum_likelihood import DataRows, Matrix, Vector
+from maskevidence.tables.gaussian.precision import DensePrecision, Precision, ThinPrecision
 
 
-class ShrunkFit(NamedTuple):
+class Span(NamedTuple):
+    """Σ = diag(s) ((1 - λ) XᵀX / N + λ I) diag(s) of N complete rows, fewer than columns."""
+
+    rows: Float64[np.ndarray, "N D"]  # X, about their mean
+    scale: Float64[np.ndarray, " D"]  # s
+    shrinkage: float  # λ
+
+    def covariance(self) -> Float64[np.ndarray, "D D"]:
+        """Σ."""
+        second = self.rows.T @ self.rows / len(self.rows)
+        return _shrunk(second, self.shrinkage) * np.outer(self.scale, self.scale)
+
+    def precision(self) -> ThinPrecision:
+        """Σ⁻¹."""
+        rows = np.sqrt((1.0 - self.shrinkage) / len(self.rows)) * self.rows
+        return ThinPrecision.of(rows, self.scale, self.shrinkage)
+
+
+@dataclass(frozen=True)
+class ShrunkFit:
     """What `fit_shrunk` finds."""
 
     mean: Float64[np.ndarray, " D"]
-    covariance: Float64[np.ndarray, "D D"]
+    spread: Float64[np.ndarray, "D D"] | Span
     filled: Float64[np.ndarray, "N D"]  # the rows, with the conditional means of their missing values
     n_iterations: int  # of EM; 1 if no value is missing
+
+    @property
+    def covariance(self) -> Float64[np.ndarray, "D D"]:
+        """Σ, which is made when it is asked for if there are fewer complete rows than columns."""
+        return self.spread.covariance() if isinstance(self.spread, Span) else self.spread
+
+    def precision(self) -> Precision:
+        """Σ⁻¹, in the span of the rows if there are fewer complete ones than columns."""
+        if isinstance(self.spread, Span):
+            return self.spread.precision()
+        return DensePrecision.of(torch.linalg.cholesky(torch.from_numpy(self.spread)))
 
 
 class _Holes(NamedTuple):
@@ -64,14 +97,19 @@ def fit_shrunk(
     mean, covariance = np.zeros(width), np.eye(width)
     if start is not None:
         mean, covariance = (start.mean - shift) / scale, start.covariance / np.outer(scale, scale)
+    if not groups and len(x) < width:
+        mean = x.mean(0)
+        return ShrunkFit(mean * scale + shift, Span(x - mean, scale, shrinkage), table, 1)
     n_iterations, change = 0, np.inf
-    while change > tolerance and n_iterations < max_iterations:
-        filled, spread = _expected(x, mean, covariance, groups)
-        mean = filled.mean(0)
-        second = ((filled - mean).T @ (filled - mean) + spread) / len(x)
-        new = (1.0 - shrinkage) * second + shrinkage * np.eye(width)
-        change, covariance = float(np.abs(new - covariance).max()) if groups else 0.0, new
-        n_iterations += 1
+    with progress("EM", 1) as advance:
+        while change > tolerance and n_iterations < max_iterations:
+            filled, spread = _expected(x, mean, covariance, groups)
+            mean = filled.mean(0)
+            second = ((filled - mean).T @ (filled - mean) + spread) / len(x)
+            new, before = _shrunk(second, shrinkage), change
+            change, covariance = float(np.abs(new - covariance).max()) if groups else 0.0, new
+            n_iterations += 1
+            advance(1, None, n_iterations + _more_steps(before, change, tolerance))
     filled, _ = _expected(x, mean, covariance, groups)
     return ShrunkFit(
         mean * scale + shift,
@@ -79,6 +117,18 @@ def fit_shrunk(
         np.where(missing, filled * scale + shift, table),
         n_iterations,
     )
+
+
+def _more_steps(before: float, change: float, tolerance: float) -> int:
+    """How many more steps the last two changes promise, if each is the same share of the one before."""
+    if not 0 < tolerance < change < before < np.inf:
+        return int(change > tolerance)
+    return int(np.ceil(np.log(change / tolerance) / np.log(before / change)))
+
+
+def _shrunk(second: Float64[np.ndarray, "D D"], shrinkage: float) -> Float64[np.ndarray, "D D"]:
+    """(1 - λ) S + λ I."""
+    return (1.0 - shrinkage) * second + shrinkage * np.eye(len(second))
 
 
 def log_evidence_under(fitted: ShrunkFit, table: DataRows) -> float:
@@ -91,6 +141,10 @@ def log_evidence_under(fitted: ShrunkFit, table: DataRows) -> float:
     """
     missing = np.isnan(table)
     x = np.where(missing, 0.0, table - fitted.mean)
+    if isinstance(fitted.spread, Span) and not missing.any():
+        thin, centred = fitted.spread.precision(), torch.from_numpy(x)
+        constant = x.size * np.log(2 * np.pi) + len(x) * thin.log_determinant.item()
+        return -0.5 * (constant + (centred * thin.times(centred)).sum().item())
     root = np.linalg.cholesky(fitted.covariance)
     log_determinants = 2 * len(x) * np.log(np.diagonal(root)).sum()
     if not missing.any():
@@ -125,13 +179,18 @@ def _holes(missing: Bool[np.ndarray, "N D"]) -> list[_Holes]:
     return groups
 
 
+def _inverse(covariance: Matrix) -> Matrix:
+    root, failed = torch.linalg.cholesky_ex(torch.from_numpy(covariance))
+    return np.linalg.inv(covariance) if int(failed) else torch.cholesky_inverse(root).numpy()
+
+
 def _expected(
     x: DataRows, mean: Vector, covariance: Matrix, groups: list[_Holes]
 ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "D D"]]:
     """The rows with conditional means for missing values, and the sum of their conditional covariances."""
     width = x.shape[1]
     filled, spread = x.copy(), np.zeros(width * width)
-    precision = np.linalg.inv(covariance) if groups else covariance
+    precision = _inverse(covariance) if groups else covariance
     for rows, columns in groups:
         centred = x[rows] - mean
         np.put_along_axis(centred, columns, 0.0, axis=1)

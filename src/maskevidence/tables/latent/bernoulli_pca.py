@@ -224,7 +224,7 @@ class BernoulliPCA(TableModel):
         tokens = replace(tokens, values=values)
         decoder = Decoder(self.loadings.double(), self.bias.double())
         with torch.no_grad():
-            return refined_integral.integrate(decoder, rule, tokens, tolerance, most_nodes)
+            return refined_integral.refine(decoder, rule, tokens, tolerance, most_nodes)
 
     def refine(self, tokens: Tokens, *, tolerance: float = 0.01, most_nodes: int = 2**18) -> str:
         """Set the number of nodes that these tokens need, in place.

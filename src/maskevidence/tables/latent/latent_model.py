@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.noise import KeyedNoise, Noise, row_keys
-from maskevidence.tables.latent.networks import Spread, encoded
+from maskevidence.tables.latent.networks import SecondOutput, encoded
 
 _MAX_ELEMENTS = 2**22  # of an array of a batch's rows, draws and tokens
 
@@ -20,7 +20,7 @@ class LatentModel(nn.Module):
 
     encoder: nn.Module
     decoder: nn.Module
-    scale: Spread
+    scale: SecondOutput
     tokens_given_latent: Any
     n_features: int
     n_components: int

@@ -13,7 +13,7 @@ from maskevidence.core.model import how_to_wrap
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.threads import seeded
 
-Spread = Literal["log_scale", "log_variance"]  # the encoder's second output
+SecondOutput = Literal["log_scale", "log_variance"]  # the encoder's second output
 
 
 def perceptron(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> nn.Sequential:
@@ -55,7 +55,7 @@ def width_of(encoder: nn.Module) -> int:
 
 
 def encoded(
-    encoder: nn.Module, x: Float[Tensor, "B D"], spread: Spread = "log_scale"
+    encoder: nn.Module, x: Float[Tensor, "B D"], spread: SecondOutput = "log_scale"
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"]]:
     """Mean and log scale of q(z | x); the encoder returns two tensors, or one of twice the width."""
     answer = encoder(x)

@@ -35,7 +35,7 @@ def log_evidence(decoder: Decoder, rule: Integration, tokens: Tokens) -> Float[T
     return joint - _log_mass(decoder, rule, tokens.values, tokens.context)
 
 
-def integrate(
+def refine(
     decoder: Decoder, rule: Integration, tokens: Tokens, tolerance: float, most_nodes: int
 ) -> RefinedIntegral:
     """Refine the rule until no log evidence changes by more than the tolerance.

@@ -36,7 +36,7 @@ from maskevidence.tables.latent.evidence_bound import (
 from maskevidence.tables.latent.latent_model import LatentModel, StandardRows
 from maskevidence.tables.latent.likelihoods import DENSITIES
 from maskevidence.tables.latent.networks import (
-    Spread,
+    SecondOutput,
     check_logits,
     check_pair,
     one_network_alone,
@@ -100,7 +100,7 @@ class VAE(LatentModel, TableModel):
         decoder: nn.Module | None = None,
         likelihood: Literal["gaussian", "bernoulli"] = "gaussian",
         *,
-        scale: Spread = "log_scale",
+        scale: SecondOutput = "log_scale",
         n_features: int | None = None,
         n_components: int | None = None,
         hidden: Sequence[int] = (200, 200),
@@ -110,8 +110,8 @@ class VAE(LatentModel, TableModel):
     ) -> None:
         if likelihood not in DENSITIES:
             raise unknown_name("likelihood", likelihood, DENSITIES)
-        if scale not in get_args(Spread):
-            raise unknown_name("scale", scale, get_args(Spread))
+        if scale not in get_args(SecondOutput):
+            raise unknown_name("scale", scale, get_args(SecondOutput))
         with_default_networks = encoder is None and decoder is None
         if encoder is None and decoder is None:
             if n_features is None or n_components is None or min(n_features, n_components, *hidden) < 1:

@@ -13,6 +13,7 @@ from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
 _N_FOLDS = 10
 _MOST_ROWS = 5_000  # rows in the fit
 _ELEMENTS = 2**22  # of the matrices inverted in one batch
+_SIZES, _LEAST_ROWS = 8, 32  # groups of rows by the number of hidden inputs
 _FARTHEST = 8.0  # means are clamped to this, in standard deviations
 
 
@@ -106,14 +107,22 @@ def _answer(
     x: Float[Tensor, "B E"],
     visible: Bool[Tensor, "B E"],
 ) -> Float[Tensor, "B F"]:
-    """Solve with the Cholesky factor of Λ_HH, padded by the identity: var = diag((L Lᵀ)⁻¹)."""
+    """Solve with the Cholesky factors of Λ_HH, of rows with nearly equally many hidden inputs together."""
     centred = torch.where(visible, x - mean, 0.0)
     pull = torch.where(visible, 0.0, (precision @ centred[:, :, None])[:, :, 0])
-    both_hidden = ~(visible[:, :, None] | visible[:, None, :])
-    one = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    root = torch.linalg.cholesky(torch.where(both_hidden, precision, one))
-    inverse = torch.linalg.solve_triangular(root, one.expand_as(root), upper=False)
-    shift = inverse.mT @ (inverse @ pull[:, :, None])
-    expected = torch.where(visible, x, mean - shift[:, :, 0]).clamp(-_FARTHEST, _FARTHEST)
-    deviation = torch.where(visible, 0.0, inverse.square().sum(1).sqrt())
+    shift, deviation = torch.zeros_like(x), torch.zeros_like(x)
+    n_hidden = (~visible).sum(1)
+    for rows in torch.tensor_split(torch.argsort(n_hidden), min(_SIZES, 1 + len(x) // _LEAST_ROWS)):
+        most = int(n_hidden[rows].max())
+        columns = torch.argsort(visible[rows].to(torch.uint8), dim=1, stable=True)[:, :most]
+        hidden = ~visible[rows].gather(1, columns)  # False where padded, by the identity
+        of_row = (rows[:, None, None],) if precision.ndim > 2 else ()
+        block = precision[(*of_row, columns[:, :, None], columns[:, None, :])]
+        one = torch.eye(most, dtype=x.dtype, device=x.device)
+        root = torch.linalg.cholesky(torch.where(hidden[:, :, None] & hidden[:, None, :], block, one))
+        inverse = torch.linalg.solve_triangular(root, one.expand_as(root), upper=False)
+        moved = inverse.mT @ (inverse @ pull[rows].gather(1, columns)[:, :, None])
+        shift[rows[:, None], columns] = moved[:, :, 0]
+        deviation[rows[:, None], columns] = torch.where(hidden, inverse.square().sum(1).sqrt(), 0.0)
+    expected = torch.where(visible, x, mean - shift).clamp(-_FARTHEST, _FARTHEST)
     return torch.cat([expected, deviation], 1)

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.model import MASS, HasValuesOf, base_measure_of, to_device_of
-from maskevidence.core.scores.ask import Asker, MaskedRows, RowIndex
+from maskevidence.core.model import MASS, HasLeaveOneOut, HasValuesOf, base_measure_of, to_device_of
+from maskevidence.core.scores.ask import Asker, MaskedRows, RowIndex, slices
+from maskevidence.core.support.progress import Advance
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.tokens import Tokens
 
@@ -16,16 +17,18 @@ Rows = Float64[np.ndarray, "N D"]
 Cells = Bool[np.ndarray, "N D"]
 Ints = Int64[np.ndarray, " n"]
 
-FAULTS = ("", "unknown word", "beyond the range", "off the grid")
+OFF_GRID = "off the grid"
+FAULTS = ("", "unknown word", "beyond the range", OFF_GRID)
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
 _UNKNOWN = 0.5  # the share of wrong cells that are values which known rows do not have
-_OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
+OF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
 _STOP = 3.0  # nats; a less suspicious cell is not hidden
 _LEAST = 1.0  # nats of a set that may be called
 _MOST_HIDDEN = 10  # cells of a row
 _PRIOR = 0.01  # the odds of a wrong cell, by which explanations of a row are weighed
 _WIDE = 0.5  # the weight of the wide component of a wrong cell's distribution
 _MOST_DECIMALS = 6
+_ROWS = 1024  # in a call, of which each visible cell is asked for
 _RARE = 0.02  # the share of cells off the grid of a column that has one
 
 
@@ -79,7 +82,7 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
     quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
     scale = (quantiles[2] - quantiles[0]) / 2
     scale = np.where(scale > 0, scale, spreads(known))
-    decimals = tuple(map(_decimals, known.T))
+    decimals = tuple(map(decimals_of, known.T))
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
     unknown = np.array([_unknown(column) for column in known.T])
     return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals, unknown)
@@ -176,14 +179,16 @@ class CellJudge:
     def __init__(self, model: Any, facts: Facts, batch_size: int | None = None) -> None:
         self.asker, self.facts = Asker(model, batch_size), facts
 
-    def search(self, rows: Rows) -> Judged:
-        """Judge all cells of some rows, NaN for holes."""
+    def search(self, rows: Rows, advance: Advance | None = None) -> Judged:
+        """Judge all cells of some rows, NaN for holes; `advance` counts the cells."""
         fault = self.facts.faults(rows)
         outside = fault == OUTSIDE
         rows = np.where(outside, np.nan, rows)
-        wrong = self.log_wrong(rows) + _OFF_GRID * (fault == _GRID)
+        wrong = self.log_wrong(rows) + OF_GRID * (fault == _GRID)
         hidden = np.zeros(rows.shape, dtype=bool)
+        self.asker.advance = advance
         suspicion = wrong - self._alone(rows, hidden)
+        self.asker.advance = None
         most = np.minimum((~np.isnan(rows)).sum(1) // 2, _MOST_HIDDEN)
         active = np.arange(len(rows))
         while len(active):
@@ -245,7 +250,12 @@ class CellJudge:
             places: of the rows in the search, which are the ids of the tokens.
         """
         seen, answers = ~np.isnan(rows), np.full(rows.shape, np.nan)
-        column, row = np.nonzero((seen & ~hidden).T)  # rows with equal masks are neighbours
+        visible = seen & ~hidden
+        if isinstance(self.asker.model, HasLeaveOneOut):
+            for part in slices(len(rows), self.asker.batch_size or _ROWS):
+                answers[part] = self._each_alone(self.asker.model, rows[part], visible[part])
+            return answers
+        column, row = np.nonzero(visible.T)  # rows with equal masks are neighbours
 
         def masks(part: RowIndex) -> Cells:
             masked = hidden[row[part]] & seen[row[part]]
@@ -255,6 +265,15 @@ class CellJudge:
         for part, answer in self._ask(rows, row, hidden.sum(1)[row] + 1, masks, places):
             answers[row[part], column[part]] = answer[np.arange(len(answer)), column[part]]
         return answers
+
+    def _each_alone(self, model: HasLeaveOneOut, rows: Rows, visible: Cells) -> Rows:
+        """The same at once, by a model that hides one cell after the other itself."""
+        tokens = to_device_of(model, Tokens.from_array(rows, empty_rows=True))
+        with torch.no_grad():
+            answer = model.log_leave_one_out(tokens, torch.from_numpy(visible).to(tokens.ids.device))
+        if self.asker.advance is not None:
+            self.asker.advance(int(visible.sum()))
+        return np.where(visible, answer.double().cpu().numpy(), np.nan)
 
     def _ask(
         self,
@@ -291,7 +310,7 @@ def _unknown(column: Float64[np.ndarray, " n"]) -> float:
     return float(np.log(_UNKNOWN) - np.log((1 + (times == 1).sum()) / (2 + times.sum())))
 
 
-def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:
+def decimals_of(column: Float64[np.ndarray, " n"]) -> int | None:
     """The fewest decimals that write nearly all cells of a column; None if six are too few."""
     seen = column[~np.isnan(column)]
     fits = (np.mean(_on_grid(seen, d)) >= 1 - _RARE for d in range(_MOST_DECIMALS + 1))

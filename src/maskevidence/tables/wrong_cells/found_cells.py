@@ -12,6 +12,8 @@ from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.table import Table as Data
 from maskevidence.core.table import cell_value
 
+NO_NUMBER = "not a number"
+_CERTAIN = 100.0  # suspicion of a cell that its column cannot hold
 _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
 
 
@@ -32,8 +34,11 @@ class WrongCell:
         p_value: the share of clean cells that are as suspicious.
         called: whether it is called wrong, it alone.
         one_of: of a cell of a call that names several, their columns, of which one is wrong; "" for others.
-        fault: of its form: "unknown word", "beyond the range" or "off the grid" of the column; "" for none.
+        fault: of its form: "not a number" among numbers, "unknown word", "beyond the range" or "off the
+            grid" of the column; "" for none.
         suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
+        suggested: of a word or yes/no, the most probable right value if this one is wrong.
+        probability: of that value.
     """
 
     row: int
@@ -50,6 +55,8 @@ class WrongCell:
     one_of: str
     fault: str
     suggestion: str
+    suggested: float | str | None = None
+    probability: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,8 +131,20 @@ class WrongCells(Shown):
         worst = list(dict.fromkeys(i for i, _ in listed))[:_MOST_ROWS]
         columns = sorted({j for i, j in listed if i in worst})[:_MOST_COLUMNS]
         values, names = self.table.values, [self.table.columns[j] for j in columns]
+        odd = {
+            (places[row], name): text
+            for name, at in self.table.odd.items()
+            for row, text in at.items()
+            if row in places
+        }
         rows = [
-            [name_of_row(self.table, i), *(cell_text(value_of(self.table, j, values[i, j])) for j in columns)]
+            [
+                name_of_row(self.table, i),
+                *(
+                    odd.get((i, self.table.columns[j])) or cell_text(value_of(self.table, j, values[i, j]))
+                    for j in columns
+                ),
+            ]
             for i in worst
         ]
         of_page = {
@@ -163,6 +182,18 @@ class WrongCells(Shown):
         """The listed cells, one a row."""
         names = [field.name for field in fields(WrongCell)]
         return Columns({name: [getattr(cell, name) for cell in self.cells] for name in names})
+
+
+def odd_cells(table: Data) -> tuple[WrongCell, ...]:
+    """The cells of a table that are no number among numbers: certainly odd, and never called."""
+    place, found = {int(key): k for k, key in enumerate(table.ids)}, []
+    for name, cells in table.odd.items():
+        for row, text in cells.items():
+            if row in place and name in table.columns:
+                label = name_of_row(table, place[row])
+                seen = (row, label, name, text, None, None, None, "", _CERTAIN, 0.0, False, "")
+                found.append(WrongCell(*seen, fault=NO_NUMBER, suggestion=""))
+    return tuple(found)
 
 
 def name_of_row(table: Data, row: int) -> str:

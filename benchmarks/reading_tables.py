@@ -1,0 +1,147 @@
+"""Kinds of columns of messy tables, told without an option; and a million rows beside pandas.
+
+The tables are those of messy and dirty in the folder of MASKEVIDENCE_DATA, where it has them; their READMEs
+say what is right. The time is that of the reader and of pandas.read_csv for the same file. Takes two minutes.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from _timing import arguments, finish, interleaved, is_quick, machine, show, times_faster
+
+# isort: split
+import numpy as np
+import pandas as pd
+
+import maskevidence as me
+from maskevidence.data import describe, read_table
+
+# Kinds by column, from the READMEs; columns that are not named are numbers. Several kinds may be right.
+TRUTH: dict[str, dict[str, str]] = {
+    "bikes": {
+        "Date": "date",
+        "Brébeuf (données non disponibles)": "empty",
+        "St-Urbain (données non disponibles)": "empty",
+    },
+    "airedale": {
+        "Payment Date": "date",
+        **dict.fromkeys(["Department Family", "Entity"], "constant words"),
+        **dict.fromkeys(["Expense Type", "Expense Area", "Supplier"], "words"),
+        "Transaction No.": "id",
+    },
+    "imdb": {
+        **dict.fromkeys(["fn", "tid", "url"], "id"),
+        **dict.fromkeys(["title", "wordsInTitle"], "text"),
+        "type": "words constant",
+    },
+    "olympics": {"c0": "id text"},
+    "planets": {"rowid": "id", "pl_discmethod": "words"},
+    "mpg": {"name": "text"},
+    "seaice": {"Month": "words"},
+    "taxis": {
+        **dict.fromkeys(["tpep_pickup_datetime", "tpep_dropoff_datetime"], "date"),
+        "store_and_fwd_flag": "yes/no",
+        "color": "words constant",
+        **dict.fromkeys(["ehail_fee", "trip_type"], "empty"),
+    },
+    "hospital": {
+        **dict.fromkeys(["index", "provider_number", "phone"], "id number"),
+        **dict.fromkeys(
+            ["name", "address_1", "city", "state", "county", "type", "owner", "condition"], "words"
+        ),
+        **dict.fromkeys(["address_2", "address_3"], "constant"),
+        **dict.fromkeys(["measure_code", "measure_name", "state_average"], "words"),
+        "emergency_service": "words yes/no",
+    },
+    "beers": {
+        **dict.fromkeys(["index", "id", "brewery_id"], "id number"),
+        "beer_name": "text",
+        **dict.fromkeys(["style", "brewery_name", "city", "state"], "words"),
+    },
+    "tax": {
+        **dict.fromkeys(["f_name", "l_name", "city"], "text words"),
+        **dict.fromkeys(["gender", "state", "marital_status"], "words"),
+        "phone": "id",
+        "zip": "id words",
+        "has_child": "yes/no",
+    },
+}
+GENRES = slice(16, None)  # columns of imdb that are yes/no
+ROWS, COLUMNS, MOST = 1_000_000, 20, 1.3
+
+
+def main() -> int:
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    numbers, missed = {}, []
+    folder = os.environ.get("MASKEVIDENCE_DATA")
+    if folder and (Path(folder) / "messy").is_dir():
+        numbers["kinds"] = kinds(Path(folder))
+        if numbers["kinds"]["right"] < 0.95 * numbers["kinds"]["columns"]:
+            missed.append("kinds of columns")
+    else:
+        print("the messy tables need MASKEVIDENCE_DATA: left out")
+    numbers["seconds"] = seconds()
+    if numbers["seconds"]["ratio"] > MOST and not is_quick():
+        missed.append("seconds of a million rows")
+    return finish(numbers, missed, options.json)
+
+
+def kinds(folder: Path) -> dict[str, float]:
+    """Count the columns whose kind is right, and those that are wrong without a finding."""
+    rows, right, n, silent = [], 0, 0, 0
+    for name, truth in TRUTH.items():
+        path = folder / "messy" / f"{name}.csv"
+        description = describe(path if path.exists() else folder / "dirty" / f"{name}.dirty.csv")
+        wanted = dict.fromkeys([column.name for column in description.columns], "number") | truth
+        if name == "imdb":
+            wanted |= dict.fromkeys(
+                [column.name for column in description.columns][GENRES], "yes/no constant"
+            )
+        wrong = [
+            f"{column.name}: {column.kind}"
+            for column in description.columns
+            if column.kind not in wanted[column.name].split()
+            and not (wanted[column.name] == "number" and column.kind == "constant")
+        ]
+        said = {each.column for each in description.findings}
+        silent += sum(each.split(":")[0] not in said for each in wrong)
+        n, right = n + len(wanted), right + len(wanted) - len(wrong)
+        rows.append((name, str(len(wanted)), str(len(wanted) - len(wrong)), ", ".join(wrong) or "none"))
+    try:
+        describe(folder / "messy" / "mutation_matrix.csv")
+        refused = "read"
+    except me.InputError as error:
+        refused = str(error).partition(" is ")[2][:60]
+    rows.append(("mutation_matrix", "", "", refused))
+    rows.append(("together", str(n), str(right), f"{silent} wrong in silence"))
+    show("Kinds of columns", ("table", "columns", "right", "wrong"), rows)
+    return {"columns": n, "right": right, "silent": silent}
+
+
+def seconds() -> dict[str, float]:
+    """CPU seconds to read a table of numbers."""
+    n = 20_000 if is_quick() else ROWS
+    with tempfile.TemporaryDirectory() as place:
+        path, rng = Path(place) / "t.csv", np.random.default_rng(0)
+        values = rng.normal(size=(n, COLUMNS)).round(4) * 10 ** rng.integers(0, 4, COLUMNS)
+        values[:, ::4] = values[:, ::4].round()
+        pd.DataFrame(values, columns=[f"c{j}" for j in range(COLUMNS)]).to_csv(
+            path, index=False, float_format="%.10g"
+        )
+        ways = {
+            "reader": lambda: read_table(path).values,
+            "pandas": lambda: pd.read_csv(path).to_numpy(float),
+        }
+        assert np.array_equal(ways["reader"](), ways["pandas"]())
+        timings = interleaved(ways, rounds=1 if is_quick() else 3, clock=time.process_time)
+    ratio = 1 / times_faster(timings, "pandas", "reader")
+    row = (f"{n:,} × {COLUMNS}", *(f"{timing.median:.2f}" for timing in timings.values()), f"{ratio:.2f}")
+    show(f"CPU seconds to read; {machine()}", ("table", "reader", "pandas", "ratio"), [row])
+    return {"reader": timings["reader"].median, "pandas": timings["pandas"].median, "ratio": ratio}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Each visible token of a row given the others under a mixture of kernels, by one pass over the kernels."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from maskevidence.tables.gaussian.kernels import MAX_ELEMENTS, KernelPart
+from maskevidence.tables.gaussian.precision import DensePrecision
+from maskevidence.tables.normal import LOG_2PI
+
+_LOST = 1e-11  # nats, by which differences of log densities may be rounded
+
+
+@torch.no_grad()
+def log_leave_one_out(
+    part: KernelPart, centred: Float[Tensor, "b D"], bandwidth: Float[Tensor, ""]
+) -> tuple[Float[Tensor, "b D"], Bool[Tensor, " b"]]:
+    """log p(x_j | x_R without j) of each visible token j, nats, 0 for hidden ones; and which rows are exact.
+
+    With Λ_R = Σ_RR⁻¹ and g_i = Λ_R (x - a c_i)_R, kernel i expects x_j at x_j - g_ij / (Λ_R)_jj with variance
+    h² / (Λ_R)_jj given the others. So its density of the others is that of x_R over N(g_ij / (Λ_R)_jj; 0,
+    h² / (Λ_R)_jj), and x_R needs one pass for all j. In rows that are so far from a kernel that the
+    difference of the logs loses digits, the others have to be asked without x_j.
+
+    Args:
+        centred: the rows of the part about μ, 0 where hidden.
+    """
+    assert isinstance(part.precision, DensePrecision)
+    square, log_kernels = bandwidth.square(), part.log_kernels(bandwidth)
+    (n_rows, width), n_kernels = centred.shape, log_kernels.shape[1]
+    visible = torch.ones_like(centred, dtype=torch.bool).scatter(1, part.hidden, False)
+    pull, a = part.precision.times(centred), torch.sqrt(1 - square)
+    by_kernels, moved = part.pulls.T.contiguous(), None
+    at_once = max(1, MAX_ELEMENTS // (n_kernels * width))
+    room = centred.new_empty(min(at_once, n_rows), width, n_kernels)  # new memory costs as much as the sums
+    result = torch.zeros_like(centred)
+    whole = torch.logsumexp(log_kernels, 1)
+    for rows in torch.split(torch.arange(n_rows), at_once):
+        across = part.precision.matrix[part.hidden[rows]]  # Λ_HR, and its other columns
+        diagonal = part.precision.diagonal - (across * (part.inverse[rows] @ across)).sum(1)
+        scale = torch.where(visible[rows], torch.rsqrt(2 * square * diagonal), 0.0)
+        of_row = (pull[rows] + (part.shift[rows, None] @ across)[:, 0]) * scale
+        if part.hidden.shape[1]:
+            moved = (by_kernels - across.mT @ part.moves[rows]) * (a * scale[:, :, None])
+        elif moved is None:  # the same for all rows
+            moved = by_kernels * (a * scale[0, :, None])
+        g = torch.sub(of_row[:, :, None], moved, out=room[: len(rows)])
+        others = torch.logsumexp(torch.addcmul(log_kernels[rows, None], g, g, out=g), 2)
+        constant = 0.5 * (LOG_2PI + torch.log(square / diagonal))
+        result[rows] = torch.where(visible[rows], whole[rows, None] - others - constant, 0.0)
+    exact = -log_kernels.amin(1) * torch.finfo(centred.dtype).eps < _LOST
+    return result, exact

@@ -1,0 +1,1 @@
+"""Read the cells of a table as people write them: numbers, dates, words, and what fits neither."""

@@ -1,0 +1,729 @@
+"""Decide what each column of a file holds, from a description of its cells."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import MISSING, NUMBER, is_number, typed
+from maskevidence.tables.reading.dates import DateForm, Order, days_since_first, read_dates
+from maskevidence.tables.reading.description import (
+    DECIDE,
+    LOOK,
+    RECORD,
+    CellAt,
+    ColumnDescription,
+    ColumnKind,
+    Finding,
+    finding,
+    quoted,
+    some_texts,
+)
+from maskevidence.tables.reading.numbers import (
+    Cell,
+    Choice,
+    NumberForm,
+    Numbers,
+    Signs,
+    cell_of,
+    decimal_of,
+    plain,
+    read_numbers,
+    signs_of,
+)
+
+TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
+MAX_CATEGORIES = 50
+ENOUGH_ROWS = 5  # fewest rows to call a column an index
+_NUMBERS = 0.9  # share of numbers that makes a column one of numbers
+_MOST_CODES = 3  # repeated words among numbers
+_OFTEN = 3  # fewest cells of a repeated word among numbers
+_SAMPLE = 2000  # cells of a column of plain numbers whose marks are looked at
+# words for "missing" where they stand among numbers or dates, besides `MISSING`
+CODES = {
+    *(
+        "?",
+        "-",
+        "--",
+        "---",
+        ".",
+        "..",
+        "...",
+        "*",
+        "\u2013",
+        "\u2014",
+        "n/a",
+        "na",
+        "n.a.",
+        "n. a.",
+        "none",
+        "nil",
+    ),
+    *(
+        "null",
+        "nan",
+        "missing",
+        "unknown",
+        "<na>",
+        "\\n",
+        "#n/a",
+        "#na",
+        "#null!",
+        "#value!",
+        "#div/0!",
+        "#ref!",
+    ),
+    *("#num!", "#name?", "k.a.", "k. a.", "n.d.", "nd", "not available"),
+}
+_YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "s\u00ed", "on", "1"}
+_NO = {"no", "n", "false", "f", "nein", "non", "off", "0"}
+NAMED_CODE = re.compile(
+    r"(?i)(^|[\s_.-])(id|no|nr|num|number|code|key|index|zip|plz|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
+)
+
+_NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user said about the columns of a file."""
+
+    missing: Sequence[str] = ()
+    words: Collection[str] = ()  # columns that hold words, whatever they hold
+    numbers: Collection[str] = ()  # columns that hold numbers
+    decimal: Choice | None = None
+    thousands: str = ""
+    dates: Order | None = None
+    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of the first
+
+
+@dataclass(frozen=True)
+class ReadColumn:
+    """A column as it was read.
+
+    Attributes:
+        described: what it holds.
+        values: shape (N,); numbers, or days since the first; NaN for other cells. None for words.
+        form: how it writes numbers or dates; None where Python writes them so.
+        odd: cells that fit neither, by their row.
+        codes: repeated words among numbers, by their row.
+        limits: ends of the interval of a limit such as <0.5, by its row.
+        findings: what may be decided otherwise.
+        refusal: why no number can be read where there should be some; "" if they can.
+    """
+
+    described: ColumnDescription
+    values: Float64[np.ndarray, " N"] | None = None
+    form: NumberForm | DateForm | None = None
+    odd: Mapping[int, str] = field(default_factory=dict)
+    codes: Mapping[int, str] = field(default_factory=dict)
+    limits: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    refusal: str = ""
+
+
+class _Cells(NamedTuple):
+    """The different cells of a column of text."""
+
+    texts: list[str]
+    counts: list[int]
+    codes: Int64[np.ndarray, " N"]  # each row's place among them; -1 for holes
+    given: Any  # the column as it stands
+    lines: Sequence[int] | None  # of the rows
+
+    def at(self, row: int) -> CellAt:
+        """A cell with its line."""
+        return CellAt(row, None if self.lines is None else self.lines[row], self.given[row].as_py())
+
+    def rows_of(self, places: Collection[int]) -> list[int]:
+        """The rows whose cell is one of the different ones."""
+        return np.flatnonzero(np.isin(self.codes, list(places))).tolist() if places else []
+
+
+def read_columns(
+    columns: Mapping[str, Any],
+    lines: Sequence[int] | None,
+    choices: Choices,
+    delimiter: str = ",",
+    decimal: str = "",
+) -> dict[str, ReadColumn]:
+    """Read columns of a file, in two passes: marks that are clear decide those that are not.
+
+    Args:
+        columns: chunked arrays of pyarrow, by name.
+        lines: the line of each row, if the source has lines.
+    """
+    import pyarrow as pa
+
+    read, later, signs = dict[str, ReadColumn](), dict[str, _Cells](), Signs()
+    for name, column in columns.items():
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(kind)
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            read[name] = _typed(name, column, choices)
+            continue
+        fast, point = _plain(name, column, choices)
+        of_commas = fast is not None and isinstance(fast.form, NumberForm)
+        signs = Signs(signs.point + point, signs.comma + of_commas)
+        if fast is not None:
+            read[name] = fast
+            continue
+        cells = _different(column, lines, choices)
+        later[name] = cells
+        found = _signs(cells)
+        if name not in choices.words:
+            signs = Signs(signs.point + found.point, signs.comma + found.comma)
+    file: Choice | None = choices.decimal
+    if file is None and (signs.point == 0) != (signs.comma == 0):
+        file = "." if signs.point else ","
+    for name, cells in later.items():
+        read[name] = _decided(name, cells, choices, file, delimiter)
+    return {name: _since(read[name], choices.day_0.get(name)) for name in columns}
+
+
+def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
+    """A column of dates as days since another day."""
+    form = column.form
+    if day_0 is None or not isinstance(form, DateForm) or form.order is None or column.values is None:
+        return column
+    days = (np.datetime64(form.origin, "D") - np.datetime64(day_0, "D")).astype(float)
+    return replace(column, values=column.values + days, form=replace(form, origin=day_0))
+
+
+def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
+    """A column that the file itself gives a type: numbers, dates, truth values."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    kind, n = column.type, len(column)
+    if types.is_null(kind):
+        return _empty(name, n)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        seconds = floats(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())) / 1e6
+        values, origin = days_since_first(seconds)
+        described = _numbers_described(name, "date", values, writing="")
+        return ReadColumn(described, values, DateForm("ymd", origin=origin, time="H:M:S"))
+    if not (
+        types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    ):
+        described = ColumnDescription(name, "words", None, n, column.null_count, why=f"values of type {kind}")
+        return ReadColumn(described, refusal=f"values of type {kind}")
+    values = floats(column.cast(pa.float64(), safe=False))
+    _mark_missing(values, choices.missing)
+    return ReadColumn(_numbers_described(name, "number", values), values)
+
+
+def _empty(name: str, n: int) -> ReadColumn:
+    described = ColumnDescription(name, "empty", None, n, n, why="no cell has a value")
+    return ReadColumn(described, np.full(n, np.nan))
+
+
+def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
+    """Read a column that is written as Python writes numbers, fast: the column, and decimal points."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    cells = compute.utf8_trim_whitespace(column)
+    absent = compute.is_in(cells, texts(sorted({*MISSING, *choices.missing}), column.type))
+    cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
+    if name in choices.words:
+        return None, 0
+    if cells.null_count == len(cells):
+        return _empty(name, len(cells)), 0
+    if name in choices.numbers or choices.decimal != ",":
+        read, points = _as_points(name, cells, choices)
+        if read is not None:
+            return read, points
+    truth = texts(TRUE + FALSE, column.type)
+    if compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
+        true = compute.is_in(cells, texts(TRUE, column.type)).cast(pa.float64())
+        values = floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
+        return ReadColumn(_numbers_described(name, "yes/no", values), values), 0
+    if choices.decimal != ".":
+        return _as_commas(name, cells, choices), 0
+    return None, 0
+
+
+def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
+    """Read numbers with a decimal point, if all are; and how many of the first say that it is one."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    try:
+        numbers = cells.cast(pa.float64())
+    except pa.ArrowInvalid:
+        if not compute.all(compute.match_substring_regex(cells, NUMBER)).as_py():
+            return None, 0
+        numbers = compute.utf8_ltrim(cells, "+").cast(pa.float64())
+    words = compute.any(compute.is_nan(numbers)).as_py()  # such as nan(x)
+    if words and not compute.all(compute.match_substring_regex(cells, NUMBER)).as_py():
+        return None, 0
+    values = floats(numbers)
+    whole = (
+        bool((values[~np.isnan(values)] % 1 == 0).all())
+        if np.isfinite(values[~np.isnan(values)]).all()
+        else False
+    )
+    first = compute.drop_null(cells.slice(0, _SAMPLE)).to_pylist()
+    signs = signs_of(Counter(text.lstrip("+-") for text in first if set(text) <= set("+-.0123456789")))
+    if name not in choices.numbers:
+        if whole and _has_leading_zeros(cells):
+            return None, 0
+        if not signs.point and compute.any(compute.match_substring(cells, ".")).as_py():
+            every = [text.lstrip("+-") for text in compute.unique(compute.drop_null(cells)).to_pylist()]
+            signs = signs_of(Counter(every))
+            if not signs.point:
+                return None, 0  # 1.417 beside 907
+    _mark_missing(values, choices.missing)
+    return ReadColumn(_numbers_described(name, "number", values), values), signs.point
+
+
+def _as_commas(name: str, cells: Any, choices: Choices) -> ReadColumn | None:
+    """Read numbers with a decimal comma, if all are and one of the first can have no other mark."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    first = compute.drop_null(cells.slice(0, _SAMPLE)).to_pylist()
+    signs = signs_of(Counter(text.lstrip("+-") for text in first if set(text) <= set("+-,0123456789")))
+    if not signs.comma or compute.any(compute.match_substring(cells, ".")).as_py():
+        return None
+    try:
+        values = floats(compute.replace_substring(cells, ",", ".", max_replacements=1).cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return None
+    _mark_missing(values, choices.missing)
+    form = NumberForm(",")
+    found = finding("decimal", name, [], "numbers are read with a decimal comma", "", RECORD, len(values))
+    described = _numbers_described(name, "number", values, form.said())
+    return ReadColumn(described, values, form, findings=(found,))
+
+
+def _has_leading_zeros(cells: Any) -> bool:
+    """Whether whole numbers are codes such as 02208."""
+    from pyarrow import compute
+
+    if not compute.any(compute.starts_with(cells, "0")).as_py():
+        return False
+    some = compute.any(compute.match_substring_regex(cells, "^0[0-9]+$")).as_py()
+    return bool(some and compute.all(compute.match_substring_regex(cells, "^[0-9]+$")).as_py())
+
+
+def _numbers_described(
+    name: str, kind: ColumnKind, values: Float64[np.ndarray, " N"], writing: str = "", why: str = ""
+) -> ColumnDescription:
+    """The description of a column of numbers without odd cells; what takes long is left for `describe`."""
+    n_missing = int(np.count_nonzero(np.isnan(values)))
+    n = len(values) - n_missing
+    return ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing, why=why)
+
+
+def _mark_missing(values: Float64[np.ndarray, " N"], missing: Sequence[str]) -> None:
+    """Make holes of numbers that mark missing values, in place."""
+    for marker in missing:
+        if is_number(marker) and marker.strip() not in MISSING:
+            values[values == float(marker)] = np.nan
+
+
+def floats(column: Any) -> Float64[np.ndarray, " N"]:
+    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if column.null_count:
+        nan = texts(["nan"], pa.large_string()).cast(pa.float64())[0]
+        column = compute.if_else(compute.is_null(column), nan, column)
+    return np.concatenate([np.empty(0), *map(np.from_dlpack, column.chunks)])
+
+
+def texts(words: Sequence[str], kind: Any) -> Any:
+    """Texts as an Arrow array; `pa.array` imports pandas, which takes a fifth of a small command."""
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in words]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_string(), len(words), buffers).cast(kind)
+
+
+def _different(column: Any, lines: Sequence[int] | None, choices: Choices) -> _Cells:
+    """The different cells of a column of text, trimmed; holes are none."""
+    from pyarrow import compute
+
+    encoded = compute.utf8_trim_whitespace(column).combine_chunks().dictionary_encode()
+    every = encoded.dictionary.to_pylist()
+    codes = np.array(compute.fill_null(encoded.indices, -1), dtype=np.int64)
+    absent = {*MISSING, *choices.missing}
+    missing = np.array([text in absent or _is_marked(text, choices.missing) for text in every] + [True])
+    place = np.full(len(every) + 1, -1)
+    kept = np.flatnonzero(~missing[:-1])
+    place[kept] = np.arange(len(kept))
+    codes = place[codes]
+    counts = np.bincount(codes[codes >= 0], minlength=len(kept))
+    return _Cells([every[k] for k in kept], counts.tolist(), codes, column, lines)
+
+
+def _is_marked(text: str, missing: Sequence[str]) -> bool:
+    """Whether a number stands for a missing value, however it is written: -999.0 for -999."""
+    return plain(text) and any(plain(mark) and float(mark) == float(text) for mark in missing)
+
+
+def _signs(cells: _Cells) -> Signs:
+    """What the marks of the numbers of a column say."""
+    bodies = Counter[str]()
+    for text, n in zip(cells.texts, cells.counts, strict=True):
+        cell = cell_of(text)
+        if cell is not None:
+            bodies[cell.body] += n
+    return signs_of(bodies)
+
+
+def _decided(
+    name: str,
+    cells: _Cells,
+    choices: Choices,
+    file: Choice | None,
+    delimiter: str,
+) -> ReadColumn:
+    """Decide what a column of text holds."""
+    n_cells = len(cells.codes)
+    n_missing = int((cells.codes < 0).sum())
+    base = ColumnDescription(name, "words", "words", n_cells, n_missing, n_different=len(cells.texts))
+    if not cells.texts:
+        return _empty(name, n_cells)
+    if name not in choices.words:
+        said = name in choices.numbers
+        if (
+            not said
+            and all(re.fullmatch("[0-9]+", text) for text in cells.texts)
+            and any(re.fullmatch("0[0-9]+", text) for text in cells.texts)
+        ):
+            rows = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
+            at = _at(cells, rows)
+            note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
+            found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
+            return _of_words(replace(base, why=note), cells, choices, [found])
+        for reader in (_as_numbers, _as_dates):
+            read = reader(base, cells, choices, file, delimiter)
+            if read is not None:
+                return read
+    return _of_words(base, cells, choices, [])
+
+
+def _at(cells: _Cells, places: Collection[int]) -> list[CellAt]:
+    """The cells of a column that are one of the different ones, as they stand."""
+    return [cells.at(row) for row in cells.rows_of(places)]
+
+
+class _Others(NamedTuple):
+    """The different cells of a column that are no numbers or dates."""
+
+    holes: list[int]  # words for "missing"
+    codes: list[int]  # repeated words among numbers
+    odd: list[int]  # all others
+
+
+def _others(
+    cells: _Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
+) -> _Others | None:
+    """Sort the cells that do not fit; None if they are too many for a column of numbers."""
+    strange = [k for k, fit in enumerate(fits) if not fit]
+    holes = [k for k in strange if cells.texts[k].casefold() in CODES]
+    rest = [k for k in strange if k not in {*holes} and k not in other_writing]
+    n_fit = sum(n for n, fit in zip(cells.counts, fits, strict=True) if fit)
+    n_all = sum(cells.counts) - sum(cells.counts[k] for k in holes)
+    words = [k for k in rest if cells.counts[k] >= _OFTEN and not re.search("[0-9]", cells.texts[k])]
+    often = sorted(words, key=lambda k: -cells.counts[k])[:_MOST_CODES]
+    n_others = sum(cells.counts[k] for k in rest)
+    repeated = sum(cells.counts[k] for k in often)
+    if not n_fit or 2 * n_fit < n_all:
+        return None
+    if n_others and not said and n_others - repeated > (1 - _NUMBERS) * (n_all - repeated):
+        return None
+    if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
+        often = []  # typing errors that repeat
+    odd = [k for k in rest if k not in often] + list(other_writing)
+    return _Others(holes, often, odd)
+
+
+def _as_numbers(
+    base: ColumnDescription,
+    cells: _Cells,
+    choices: Choices,
+    file: Choice | None,
+    delimiter: str,
+) -> ReadColumn | None:
+    """Read a column of numbers in any writing; None if it is none."""
+    said = base.name in choices.numbers
+    taken = [cell_of(text) for text in cells.texts]
+    may_be = [cell is not None or plain(text) for cell, text in zip(taken, cells.texts, strict=True)]
+    if _others(cells, may_be, said) is None:
+        return None
+    bodies = Counter[str]()
+    for cell, n in zip(taken, cells.counts, strict=True):
+        if cell is not None:
+            bodies[cell.body] += n
+    signs = signs_of(bodies)
+    decimal = choices.decimal or _without(choices.thousands) or decimal_of(signs, file, delimiter)
+    if decimal is None:
+        return replace(_refused(base), refusal=_two_readings(cells, taken, signs))
+    read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
+    values = np.array(read.values)
+    for k, text in enumerate(cells.texts):
+        if (
+            np.isnan(values[k])
+            and plain(text)
+            and k not in read.other_writing
+            and text.lower().lstrip("+-") != "nan"
+        ):
+            values[k] = float(text)  # inf
+    others = _others(cells, (~np.isnan(values)).tolist(), said, read.other_writing)
+    if others is None:
+        return None
+    limits, by_cell = _limits(cells, read, values)
+    column = by_cell[cells.codes]
+    _mark_missing(column, choices.missing)
+    described = _counted(base, "number", column, cells, others, limits)
+    described = replace(described, writing=read.form.said())
+    may_be_fraction = not signs.point and not signs.comma and choices.decimal is None
+    findings = _findings(described, cells, others) + _on_writing(
+        described, cells, taken, read, may_be_fraction
+    )
+    odd, codes = ({at.row: at.text for at in _at(cells, places)} for places in (others.odd, others.codes))
+    return ReadColumn(described, column, read.form, odd, codes, limits, tuple(findings))
+
+
+def _limits(
+    cells: _Cells, read: Numbers, values: Float64[np.ndarray, " K"]
+) -> tuple[dict[int, tuple[float, float]], Float64[np.ndarray, " K+1"]]:
+    """The intervals of limits such as <0.5, by row; and the values without them, NaN for holes at the end."""
+    by_cell, limits = np.append(values, np.nan), dict[int, tuple[float, float]]()
+    least = (
+        -np.inf if (np.delete(values, [*read.limits]) < 0).any() else 0.0
+    )  # a column that is never below 0
+    for k, side in read.limits.items():
+        end = float(values[k])
+        by_cell[k] = np.nan
+        ends = (min(least, end), end) if side < 0 else (end, np.inf)
+        limits |= dict.fromkeys(cells.rows_of([k]), ends)
+    return limits, by_cell
+
+
+def _on_writing(
+    described: ColumnDescription,
+    cells: _Cells,
+    taken: Sequence[Cell | None],
+    read: Numbers,
+    may_be_fraction: bool,
+) -> list[Finding]:
+    """Findings on limits, units, separators of thousands and decimal commas."""
+    found, name, form = list[Finding](), described.name, read.form
+    if read.limits:
+        at = _at(cells, [*read.limits])
+        verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
+        note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from the fit"
+        found.append(finding("limits", name, at, note, "", LOOK))
+    if read.n_units:
+        with_unit = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]
+        first = Counter((taken[k].prefix or taken[k].suffix).strip() for k in with_unit)  # type: ignore[union-attr]
+        unit = (form.prefix or form.suffix).strip() or first.most_common(1)[0][0]
+        what = "percent" if unit in "%‰" else "currency" if form.prefix else "unit"
+        n, few = described.n_numbers + described.n_limits, read.n_units < described.n_numbers
+        note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
+        at, weight = (_at(cells, with_unit), LOOK) if few else ([], RECORD)
+        found.append(finding(what, name, at, note, "", weight, read.n_units))
+    if form.thousands:
+        at = _at(
+            cells, [k for k, cell in enumerate(taken) if cell is not None and form.thousands in cell.body]
+        )
+        hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
+        note = f"{form.thousands!r} is taken for the separator of thousands"
+        found.append(finding("thousands", name, at, note, hint, LOOK))
+    if form.decimal == ",":
+        note = "numbers are read with a decimal comma"
+        found.append(finding("decimal", name, [], note, "", RECORD, described.n_numbers))
+    return found
+
+
+def _without(thousands: str) -> Choice | None:
+    """The decimal sign that a separator of thousands leaves."""
+    return {".": ",", ",": "."}.get(thousands)  # type: ignore[return-value]
+
+
+def _as_dates(
+    base: ColumnDescription,
+    cells: _Cells,
+    choices: Choices,
+    file: Choice | None,
+    delimiter: str,
+) -> ReadColumn | None:
+    """Read a column of dates or times; None if it is none."""
+    sample = cells.texts[:: max(1, len(cells.texts) // 50)]
+    if read_dates(sample, [1] * len(sample)) is None:
+        return None
+    read = read_dates(cells.texts, cells.counts, choices.dates, said=choices.dates is not None)
+    if read is None:
+        return None
+    others = _others(cells, [value == value for value in read.values], base.name in choices.numbers)
+    if others is None:
+        return None
+    column = np.append(np.array(read.values), np.nan)[cells.codes]
+    described = replace(_counted(base, "date", column, cells, others, {}), writing=read.form.said())
+    findings = _findings(described, cells, others)
+    if read.n_either:
+        at = _at(cells, [k for k, value in enumerate(read.values) if value == value][:3])
+        note = f"{quoted(at[0].text)} may have the day or the month first; the day was assumed"
+        findings.append(
+            finding("date order", base.name, at, note, "--dates month-first", DECIDE, read.n_either)
+        )
+    odd = {at.row: at.text for at in _at(cells, others.odd)}
+    codes = {at.row: at.text for at in _at(cells, others.codes)}
+    return ReadColumn(described, column, read.form, odd, codes, {}, tuple(findings))
+
+
+def _counted(
+    base: ColumnDescription,
+    kind: ColumnKind,
+    column: Float64[np.ndarray, " N"],
+    cells: _Cells,
+    others: _Others,
+    limits: Mapping[int, Any],
+) -> ColumnDescription:
+    """The description of a column of numbers or dates, with its counts."""
+    odd, n_codes = _at(cells, others.odd), sum(cells.counts[k] for k in others.codes)
+    n_numbers = int((~np.isnan(column)).sum())
+    at = tuple(map(cells.at, limits))
+    n_missing = len(column) - n_numbers - len(odd) - len(limits) - n_codes
+    n_full = len(column) - n_missing
+    nouns = "numbers" if kind == "number" else "dates"
+    why = f"{n_numbers + len(limits):,} of {n_full:,} cells are {nouns}"
+    return replace(
+        base,
+        kind=kind,
+        used_as="number",
+        n_missing=n_missing,
+        n_numbers=n_numbers,
+        n_limits=len(limits),
+        n_odd=len(odd) + n_codes,
+        why=why,
+        odd=tuple(odd),
+        limits=at,
+    )
+
+
+def _findings(described: ColumnDescription, cells: _Cells, others: _Others) -> list[Finding]:
+    """Findings on the cells of a column of numbers or dates that are none."""
+    name, found = described.name, []
+    noun = "number" if described.kind == "number" else "date"
+    if others.odd:
+        at = list(described.odd)
+        is_none = f"is no {noun}" if len(at) == 1 else f"are no {noun}s"
+        if all(cell_of(cell.text.strip()) for cell in at):
+            is_none = f"{'has' if len(at) == 1 else 'have'} another unit or sign than the others"
+        they = "it is" if len(at) == 1 else "they are"
+        note = f"{count(len(at), 'cell')} {is_none}: kept as {they}, hidden from the model"
+        first = list(dict.fromkeys(cell.text.strip() for cell in at))
+        hint = f"--missing {_as_typed(first[:1])}" if len(first) == 1 else f"--categories {typed([name])}"
+        found.append(finding("odd cells", name, at, note, hint, DECIDE))
+    if others.codes:
+        at = _at(cells, others.codes)
+        note = f"{some_texts(at)} among {noun}s, in {count(len(at), 'cell')}: kept, hidden from the model"
+        words = [cells.texts[k] for k in others.codes]
+        hint = f"--missing {_as_typed(words)} if that means missing"
+        found.append(finding("codes", name, at, note, hint, DECIDE))
+    if others.holes:
+        at = _at(cells, others.holes)
+        note = f"{some_texts(at)} in {count(len(at), 'cell')} is read as missing"
+        found.append(finding("missing words", name, at, note, f"--categories {typed([name])}", LOOK))
+    return found
+
+
+def _refused(base: ColumnDescription) -> ReadColumn:
+    """A column of numbers that can be read in two ways."""
+    return ReadColumn(replace(base, kind="number", used_as=None, why="its numbers can be read in two ways"))
+
+
+def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
+    """Why the marks of a column can be read in two ways, with both and the options."""
+
+    def first(decimal: str, other: str) -> CellAt | None:
+        for k, cell in enumerate(taken):
+            if cell is not None and decimal in cell.body:
+                one = signs_of({cell.body: 1})
+                clear = one.comma if decimal == "," else one.point
+                if clear or not (signs.point or signs.comma):
+                    return _at(cells, [k])[0]
+        return None
+
+    comma, point = first(",", "."), first(".", ",")
+    if comma is not None and point is not None:
+        both = f"numbers with a decimal comma ({comma}) and others with a decimal point ({point})"
+        return f"{both}; write all in one way"
+    cell = comma or point
+    assert cell is not None
+    body = next(one.body for one in taken if one is not None and one.body in cell.text)
+    mark = "," if comma is not None else "."
+    fraction, whole = body.replace(mark, "."), body.replace(mark, "")
+    line = f"row {cell.row} (from 0)" if cell.line is None else f"line {cell.line}"
+    options = f"--decimal '{mark}' or --thousands '{mark}'"
+    return f"{quoted(cell.text)} in {line} may be {fraction} or {whole}: give {options}"
+
+
+def _of_words(
+    base: ColumnDescription,
+    cells: _Cells,
+    choices: Choices,
+    found: list[Finding],
+) -> ReadColumn:
+    """A column of words: a category, text, names of rows, or yes and no."""
+    name, n_full, n_different = base.name, base.n_cells - base.n_missing, len(cells.texts)
+    folded = {text.casefold() for text in cells.texts}
+    kind: ColumnKind = "words"
+    why = base.why or count(n_different, "different word")
+    numbers = [cell is not None and not cell.suffix for cell in map(cell_of, cells.texts)]
+    n_numbers = sum(n for number, n in zip(numbers, cells.counts, strict=True) if number)
+    unique = names_rows(n_different, n_full, base.n_cells)
+    if folded <= _YES | _NO and folded & _YES and folded & _NO:
+        kind, why = "yes/no", "yes and no"
+        if n_different > 2:
+            note = f"yes and no in {n_different} spellings"
+            found.append(
+                finding("spellings", name, _at(cells, range(n_different)), note, "--fold-words", LOOK)
+            )
+    elif unique or (_NAMED_ID.search(name) and _share(cells, r"^\S*[0-9]\S*$") >= _NUMBERS):
+        one_token = min(_share(cells, r"^\S*$"), _share(cells, "[0-9]")) >= _NUMBERS
+        kind = "id" if one_token and (n_different == n_full or NAMED_CODE.search(name)) else "text"
+        why = f"{n_different:,} different words in {n_full:,} cells"
+    elif n_different == 1:
+        kind, why = "constant", f"one value, {quoted(cells.texts[0])}"
+    if 0 < n_numbers < n_full and kind == "words" and not found and name not in choices.words:
+        fewer = 2 * n_numbers < n_full
+        rarer = [k for k, number in enumerate(numbers) if number == fewer]
+        note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
+        hint = f"--numbers {typed([name])}"
+        found.append(finding("mixed", name, _at(cells, rarer), note, hint, DECIDE))
+    used_as = None if unique else base.used_as
+    return ReadColumn(replace(base, kind=kind, why=why, used_as=used_as), findings=tuple(found))
+
+
+def _share(cells: _Cells, pattern: str) -> float:
+    """The share of cells in which a pattern is found."""
+    found = sum(n for text, n in zip(cells.texts, cells.counts, strict=True) if re.search(pattern, text))
+    return found / sum(cells.counts)
+
+
+def names_rows(n_different: int, n_full: int, n_cells: int) -> bool:
+    """Whether a column has so many different words that it seems to name the rows."""
+    all_differ = n_different == n_full >= max(ENOUGH_ROWS, n_cells / 2)
+    return all_differ or n_different > max(MAX_CATEGORIES, n_cells / 2)
+
+
+def _as_typed(words: Sequence[str]) -> str:
+    """Join words by commas, always in quotes: a shell may expand ? and *."""
+    text = typed(words)
+    return text if text.startswith("'") else f"'{text}'"

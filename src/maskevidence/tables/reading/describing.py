@@ -1,0 +1,256 @@
+"""Describe a table before it is read: what each column holds, and what a person may decide otherwise."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.support.checks import MISSING, some_of, typed, word_of
+from maskevidence.core.table import note_on_codes, note_on_copies
+from maskevidence.tables.reading.columns import ENOUGH_ROWS, NAMED_CODE, ReadColumn
+from maskevidence.tables.reading.description import (
+    DECIDE,
+    LOOK,
+    RECORD,
+    CellAt,
+    ColumnDescription,
+    Finding,
+    TableDescription,
+    finding,
+    quoted,
+)
+
+_MOST_DECIMALS = 6
+_FEW_CODES = 3  # different whole numbers that may be codes
+
+
+def described(
+    name: str,
+    columns: Mapping[str, Any],
+    read: Mapping[str, ReadColumn],
+    lines: Sequence[int] | None,
+    findings: Sequence[Finding] = (),
+    **file: str,
+) -> TableDescription:
+    """The description of a table, from the reader's columns.
+
+    Args:
+        columns: the file's cells, chunked arrays of pyarrow, by column.
+        read: how each was read.
+        findings: on rows and the file.
+        file: delimiter, decimal and encoding.
+    """
+    found, all_columns, seen = list(findings), list[ColumnDescription](), dict[Any, str]()
+    for key, column in read.items():
+        one, more = _column(column, columns[key], lines, first=not all_columns)
+        copy_of = seen.setdefault(_content(columns[key]), key)
+        if copy_of != key and one.kind not in ("empty", "constant"):
+            one = replace(one, copy_of=copy_of)
+            note = f"has the same cells as {copy_of!r}"
+            more.append(finding("copy", key, [], note, f"--drop {typed([key])}", LOOK, one.n_cells))
+        all_columns.append(one)
+        found += [*column.findings, *more]
+    numbers = {
+        key: _codes(columns[key]) if column.values is None else column.values for key, column in read.items()
+    }
+    full = {key: values for key, values in numbers.items() if not np.isnan(values).all()}
+    of_numbers = [key for key in full if read[key].values is not None]
+    if full:
+        found += _of_rows(np.column_stack(list(full.values())))
+    if of_numbers:
+        found += _of_codes(np.column_stack([full[key] for key in of_numbers]), of_numbers)
+    found.sort(key=lambda each: (-each.weight, -each.n_cells))
+    n_rows = len(next(iter(columns.values()))) if columns else 0
+    return TableDescription(name, n_rows, tuple(all_columns), tuple(found), **file)
+
+
+def _content(column: Any) -> Any:
+    """A key that equal columns share."""
+    import pyarrow as pa
+
+    from maskevidence.core.support.digest import digest
+
+    cells = column.combine_chunks()
+    if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+        encoded = cells.dictionary_encode()
+        codes = np.asarray(encoded.indices.fill_null(-1))
+        return digest(str(cells.type), codes, map(str, encoded.dictionary.to_pylist()))
+    return digest(str(cells.type), map(str, cells.to_pylist()))
+
+
+def _column(
+    read: ReadColumn, cells: Any, lines: Sequence[int] | None, first: bool
+) -> tuple[ColumnDescription, list[Finding]]:
+    """A column's description with what takes longer, and findings on it."""
+    one, found = read.described, list[Finding]()
+    if read.values is None:
+        if one.used_as is None and read.refusal:
+            note = f"cannot be read: {read.refusal}"
+            return one, [
+                finding(
+                    "decimals" if "may be" in read.refusal else "type",
+                    one.name,
+                    [],
+                    note,
+                    "",
+                    DECIDE,
+                    one.n_cells,
+                )
+            ]
+        if first and one.kind == "text" and one.n_different == one.n_cells - one.n_missing:
+            one = replace(one, kind="id", why=f"{one.why}, in the first column")
+        if one.used_as is None:
+            note = f"{'names of rows' if one.kind == 'id' else 'near-unique text'} ({one.why}): left out"
+            found.append(
+                finding(one.kind, one.name, [], note, f"--id-column {typed([one.name])}", LOOK, one.n_cells)
+            )
+        if one.kind in ("words", "yes/no"):
+            found += _spellings(one.name, cells, lines)
+        return one, found
+    values = read.values[~np.isnan(read.values)]
+    different = np.unique(values)
+    one = replace(one, n_different=len(different) or one.n_different, decimals=_decimals(different))
+    if one.kind == "empty":
+        return one, [finding("empty", one.name, [], "no cell has a value: left out", "", LOOK, one.n_cells)]
+    if len(different) == 1 and one.kind != "date":
+        one = replace(one, kind="constant", why=f"one value, {different[0]:g}")
+    elif one.kind == "number":
+        one, found = _whole_numbers(one, read.values, values, different)
+    if one.kind == "constant":
+        note = f"{one.why}: says nothing of other columns"
+        found.append(
+            finding("constant", one.name, [], note, f"--drop {typed([one.name])}", RECORD, one.n_cells)
+        )
+    return one, found
+
+
+def _whole_numbers(
+    one: ColumnDescription,
+    column: Float64[np.ndarray, " N"],
+    values: Float64[np.ndarray, " n"],
+    different: Float64[np.ndarray, " k"],
+) -> tuple[ColumnDescription, list[Finding]]:
+    """Whether whole numbers count rows, or are codes."""
+    name, whole, found = one.name, bool((different % 1 == 0).all()), list[Finding]()
+    if {*different.tolist()} == {0.0, 1.0}:
+        return replace(one, kind="yes/no", why="0 and 1"), found
+    if not whole:
+        return one, found
+    counts_rows = len(column) >= ENOUGH_ROWS and bool((np.diff(column) == 1).all())
+    all_differ = len(different) == len(values) >= ENOUGH_ROWS
+    named = NAMED_CODE.search(name) is not None
+    options = f"--id-column {typed([name])}, or --drop {typed([name])}"
+    if counts_rows or (named and (all_differ or different[-1] >= 1e8)):
+        note = "counts the rows" if counts_rows else "names something by a number"
+        found.append(finding("id", name, [], f"{note}: read as numbers", options, LOOK, len(values)))
+        return replace(one, kind="id", why=note), found
+    few = len(different) <= _FEW_CODES and len(values) > 10 * len(different)
+    if named or few:
+        listed = some_of([f"{value:g}" for value in different])
+        note = f"whole numbers that may be codes ({listed}): read as numbers"
+        found.append(
+            finding(
+                "codes",
+                name,
+                [],
+                note,
+                f"--categories {typed([name])}",
+                LOOK if named else RECORD,
+                len(values),
+            )
+        )
+    return one, found
+
+
+def _decimals(different: Float64[np.ndarray, " k"]) -> int | None:
+    """The digits behind the decimal sign that write all values."""
+    for decimals in range(_MOST_DECIMALS + 1):
+        if np.allclose(np.round(different, decimals), different, rtol=1e-12, atol=0):
+            return decimals
+    return None
+
+
+def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Finding]:
+    """A finding on words that differ by case, blanks or composition."""
+    words = Counter(text for text in map(word_of, cells.to_pylist()) if text not in MISSING)
+    groups: dict[str, list[str]] = {}
+    for word, _ in words.most_common():
+        key = unicodedata.normalize("NFC", re.sub(r"\s+", " ", word)).casefold()
+        groups.setdefault(key, []).append(word)
+    rare = [word for group in groups.values() for word in group[1:]]
+    if not rare:
+        return []
+    kept = {*rare}
+    at = [
+        CellAt(row, None if lines is None else lines[row], str(cell))
+        for row, cell in enumerate(cells.to_pylist())
+        if word_of(cell) in kept
+    ]
+    pairs = [f"{quoted(group[0])} and {quoted(group[1])}" for group in groups.values() if len(group) > 1]
+    note = f"{some_of(pairs, 2)} differ by case, blanks or composition: kept apart"
+    return [finding("spellings", name, at, note, "--fold-words", DECIDE)]
+
+
+def _codes(column: Any) -> Float64[np.ndarray, " N"]:
+    """The cells of a column as positions among the different ones; NaN for empty ones."""
+    place: dict[str, float] = {}
+    words = [word_of(cell) for cell in column.to_pylist()]
+    return np.array(
+        [np.nan if word in MISSING else place.setdefault(word, float(len(place))) for word in words]
+    )
+
+
+def _of_codes(values: Float64[np.ndarray, "N D"], names: Sequence[str]) -> list[Finding]:
+    """Findings on numbers that may be codes for missing values."""
+    found = []
+    for note in note_on_codes(values, names):
+        text, _, option = note.partition(": if it means missing, give ")
+        column = re.search("of '(.*?)'", text)
+        found.append(
+            finding("codes", column[1] if column else None, [], text, option.split(" ")[0], DECIDE, 1)
+        )
+    return found
+
+
+def _of_rows(values: Float64[np.ndarray, "N D"]) -> list[Finding]:
+    """Findings on equal rows."""
+    filled, found = values[~np.isnan(values).all(axis=1)], []
+    for note in note_on_copies(filled):
+        number = int(note.split(" ")[0].replace(",", ""))
+        found.append(finding("equal rows", None, [], note, "", LOOK, number))
+    return found
+
+
+def describe(table: object, **options: Any) -> TableDescription:
+    """Describe a table before it is read: what each column holds, and what a person may decide otherwise.
+
+    For every column: how many of its cells are numbers, in which writing, limits such as <0.5, dates, words,
+    codes for missing values, and which cells do not fit, with their lines. Nothing is refused.
+
+    Args:
+        table: the path of a file or an address, as `read_table` takes them; or a data frame, or a `Table`.
+        options: those of `read_table`, for files and data frames.
+
+    Returns:
+        The columns and the findings, the worst first.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "flats.csv"
+        >>> rows = "".join(f"{40 + k},5 m²;{k % 4}\\n" for k in range(30))
+        >>> _ = path.write_text("area;rooms\\n" + rows + "5o,5;2\\n")
+        >>> found = describe(path)
+        >>> found["area"].kind, found["area"].writing, str(found["area"].odd[0])
+        ('number', 'decimal comma, unit m²', "line 32: '5o,5'")
+        >>> found.findings[0].sentence()[:70]
+        "column 'area': 1 cell is no number: kept as it is, hidden from the mod"
+    """
+    from maskevidence.tables.table_files import described_file, raw_of, said
+
+    choices, selection = said(**options | {"words": True})
+    return described_file(raw_of(table, choices), selection)

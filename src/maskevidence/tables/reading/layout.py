@@ -1,0 +1,349 @@
+"""Where the table is in a text: the names of the columns, and rows that are none of data."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.show.words import count
+from maskevidence.core.support.checks import MISSING, is_number
+from maskevidence.core.support.sources import long_cells
+from maskevidence.tables.reading.description import LOOK, RECORD, CellAt, Finding, finding
+from maskevidence.tables.reading.numbers import cell_of
+
+_HEAD_LINES, _HEAD_CHARACTERS = 60, 2**18
+_MOST_ABOVE = 20  # lines above the names of the columns
+_ENOUGH = 3  # fewest rows of data to tell other rows from
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_TOTAL = re.compile(
+    r"(?i)((grand|sub|over-?all)[ -]?)?"
+    r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
+)
+
+Row = tuple[int, tuple[str, ...]]  # a row's line, and its cells
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The text of a table from the names of its columns on, and what stands above.
+
+    Attributes:
+        text: without the lines that are left out.
+        lines: the line in the file of each line of the text.
+        above: the lines above, as they stand.
+        findings: what was left out.
+    """
+
+    text: str
+    lines: Sequence[int]
+    above: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Rows of a table that are none of data.
+
+    Attributes:
+        head: below the names of the columns, such as units.
+        foot: at the end, such as totals.
+        again: the places of rows that repeat the names of the columns.
+    """
+
+    head: tuple[Row, ...] = ()
+    foot: tuple[Row, ...] = ()
+    again: tuple[int, ...] = ()
+    findings: tuple[Finding, ...] = field(default=())
+
+
+def lay_out(
+    name: str,
+    text: str,
+    guess: Callable[[str], str],
+    header: int | None = None,
+    comment: str | None = None,
+    skip: Sequence[range] = (),
+) -> Layout:
+    """Find the names of the columns.
+
+    Args:
+        guess: finds the delimiter of a text.
+        header: the line that has them; None to find it.
+        comment: the mark of lines to leave out.
+        skip: lines to leave out.
+    """
+    if header is None and comment is None and not skip and not _is_unusual(text, guess):
+        return Layout(text, range(1, len(text) + 2))
+    every = [line[0] for line in re.finditer(_LINE, text)]
+    if header is not None and not 1 <= header <= len(every):
+        raise InputError(f"--header {header}: {name!r} has {count(len(every), 'line')}; give one of them")
+    left_out = {k for part in skip for k in part}
+    marked = [k for k, line in enumerate(every, 1) if comment and line.startswith(comment)]
+    kept = [k for k in range(1, len(every) + 1) if k not in left_out and k not in {*marked}]
+    findings, start = list[Finding](), header
+    if start is None:
+        start, findings = _header_of(every, kept, guess)
+    above = "".join(every[: start - 1])
+    lines = [k for k in kept if k >= start]
+    first = every[start - 1]
+    body = [
+        first.lstrip("#").lstrip() if first.startswith("#") else first,
+        *(every[k - 1] for k in lines if k > start),
+    ]
+    for what, gone in (("comments", marked), ("skipped", sorted(left_out & {*range(1, len(every) + 1)}))):
+        if gone:
+            at = [CellAt(-1, k, every[k - 1].rstrip("\r\n")) for k in gone]
+            findings.append(finding(what, None, at, f"{count(len(gone), 'line')} left out", "", RECORD))
+    return Layout("".join(body), [start, *(k for k in lines if k > start)], above, tuple(findings))
+
+
+def _first_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
+    """The first rows with their lines."""
+    head = text[:_HEAD_CHARACTERS]
+    lines = [line[0] for line in re.finditer(_LINE, head)][:_HEAD_LINES]
+    if len(head) < len(text) and len(lines) < _HEAD_LINES:
+        lines = lines[:-1]
+    rows, before = [], 1
+    with long_cells():
+        reader = csv.reader(lines, delimiter=delimiter)
+        for row in reader:
+            rows.append((before, row))
+            before = reader.line_num + 1
+    return rows
+
+
+def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
+    """Whether lines stand above the names of the columns."""
+    if text.lstrip().startswith("#"):
+        return True
+    rows = [(line, row) for line, row in _first_rows(text, guess(text)) if "".join(row).strip()]
+    return _place_of_names([row for _, row in rows]) > 0
+
+
+def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
+    """The place of the row with the names of the columns among the first rows that are not blank."""
+    width = Counter(len(row) for row in rows).most_common(1)[0][0] if rows else 0
+    if width < 2 or sum(len(row) >= width for row in rows) < _ENOUGH:
+        return 0
+
+    def is_title(row: Sequence[str]) -> bool:
+        n_full = sum(bool(cell.strip()) for cell in row)
+        if len(row) < width:
+            return len(row) < width - 1 or width == 2
+        return width > 2 and n_full < 2 and len(rows) > 2 * _ENOUGH
+
+    place = next((k for k, row in enumerate(rows[: _MOST_ABOVE + 1]) if not is_title(row)), 0)
+    if len(rows) < place + 1 + _ENOUGH:
+        return 0 if len(rows) < 1 + _ENOUGH else place
+    first, second, below = rows[place], rows[place + 1], rows[place + 2 :]
+    if all(is_number(cell) for cell in first) and len(first) == len(second):
+        of_numbers = _columns_of_numbers(below, len(first))
+        words = [j for j in of_numbers if second[j].strip() and cell_of(second[j].strip()) is None]
+        if of_numbers and 2 * len(words) > len(of_numbers):
+            return place + 1
+    return place
+
+
+def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns that hold numbers alone in these rows."""
+    found = []
+    for j in range(width):
+        cells = [row[j].strip() for row in rows if j < len(row) and row[j].strip() not in MISSING]
+        n = sum(cell_of(cell) is not None for cell in cells)
+        if n and n >= 0.9 * len(cells):
+            found.append(j)
+    return found
+
+
+def _header_of(
+    every: Sequence[str], kept: Sequence[int], guess: Callable[[str], str]
+) -> tuple[int, list[Finding]]:
+    """The line with the names of the columns, and findings on those above."""
+    full = [k for k in kept if every[k - 1].strip()]
+    n_marked = next((n for n, k in enumerate(full) if not every[k - 1].startswith("#")), len(full))
+    rest = full[n_marked:]
+    if not rest:
+        return 1, []
+    text = "".join(every[k - 1] for k in kept if k >= rest[0])
+    delimiter = guess(text)
+    rows = [(line, row) for line, row in _first_rows(text, delimiter) if "".join(row).strip()]
+    kept_lines = [k for k in kept if k >= rest[0]]
+    place = _place_of_names([row for _, row in rows])
+    start = kept_lines[rows[place][0] - 1]
+    if n_marked and place == 0:
+        last = full[n_marked - 1]
+        names = next(csv.reader([every[last - 1].lstrip("#").strip()], delimiter=delimiter), [])
+        if len(names) == len(rows[0][1]) > 1 and all(is_number(cell) for cell in rows[0][1]):
+            start = last
+    gone = [k for k in full if k < start]
+    at = [CellAt(-1, k, every[k - 1].rstrip("\r\n")) for k in gone]
+    if not at:
+        return start, []
+    marked = all(every[k - 1].startswith("#") for k in gone)
+    lines = count(len(at), "line")
+    note = f"{lines} above the names of the columns (line {start}) {'is' if len(at) == 1 else 'are'} left out"
+    return start, [finding("comments" if marked else "header", None, at, note, f"--header {gone[0]}", LOOK)]
+
+
+def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], first: int = 0) -> Apart:
+    """Find rows of units, of totals, footnotes and repeated names.
+
+    Args:
+        columns: chunked arrays of text, without the names.
+        names: of the columns.
+        lines: the line of each row.
+        first: of the rows, such as 1 to keep the first.
+    """
+    n = len(columns[0])
+    if len(columns) < 2 or n <= _ENOUGH:
+        return Apart()
+
+    def rows(start: int, stop: int) -> list[tuple[str, ...]]:
+        return list(zip(*(column.slice(start, stop - start).to_pylist() for column in columns), strict=True))
+
+    top = rows(0, min(n, _HEAD_LINES))
+    n_head = 0
+    while n_head < 2 and _is_of_units(top[n_head], top[n_head + 1 :]):
+        n_head += 1
+    end = rows(max(n_head, n - _HEAD_LINES), n)
+    n_foot, body = 0, end
+    while n_foot < min(5, len(end) - _ENOUGH) and _foot(end, n_foot):
+        n_foot += 1
+    while n_foot and not any(cell.strip() for cell in end[len(end) - n_foot]):
+        n_foot -= 1
+    again = _repeated(columns, names)
+    findings = []
+    head = tuple((lines[k], top[k]) for k in range(n_head))
+    foot = tuple((lines[n - n_foot + k], body[len(body) - n_foot + k]) for k in range(n_foot))
+    for what, found, noun in (
+        ("units row", head, "of units or names"),
+        ("totals", foot, "of totals or footnotes"),
+    ):
+        if found:
+            at = [CellAt(-1, line, _shown(cells)) for line, cells in found]
+            note = f"{count(len(at), 'row')} {noun} {'is' if len(at) == 1 else 'are'} no row of data"
+            findings.append(finding(what, None, at, note, "", LOOK))
+    if again:
+        at = [CellAt(-1, lines[k], _shown(names)) for k in again]
+        verb = "repeats" if len(at) == 1 else "repeat"
+        note = f"{count(len(at), 'row')} {verb} the names of the columns: left out"
+        findings.append(finding("header", None, at, note, "", LOOK))
+    return Apart(head, foot, again, tuple(findings))
+
+
+def _shown(cells: Sequence[str]) -> str:
+    """The first cells of a row that are not empty."""
+    return ", ".join([cell.strip() for cell in cells if cell.strip()][:4])
+
+
+def _is_of_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row holds units, or second names, above columns of numbers."""
+    below = below[:_HEAD_LINES]
+    of_numbers = _columns_of_numbers(below, len(row)) if len(below) >= _ENOUGH else []
+    cells = {j: row[j].strip() for j in of_numbers if row[j].strip() not in MISSING}
+    if not cells or any(
+        re.search("[0-9]", re.sub(r"(?<=[^\W\d_])\^?-?[123]", "", cell)) for cell in cells.values()
+    ):
+        return False
+    if any(not any(letter.isalpha() or letter in "%°‰$€£" for letter in cell) for cell in cells.values()):
+        return False
+    if len(cells) == 1 and len(of_numbers) == 1:
+        (cell,) = cells.values()
+        others = [cell for j, cell in enumerate(row) if j not in of_numbers and cell.strip()]
+        return not others and len(cell) <= 20
+    return 2 * len(cells) >= len(of_numbers) and len(cells) > 1
+
+
+def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
+    """Whether the last row above some others is one of totals, a footnote, or blank above such."""
+    row = rows[len(rows) - 1 - n_below]
+    full = [(j, cell.strip()) for j, cell in enumerate(row) if cell.strip()]
+    if not full:
+        return n_below > 0 and n_below < 5
+    above = rows[: len(rows) - 1 - n_below]
+    place, text = full[0]
+    others = {other[place].strip() for other in above}
+    if _TOTAL.fullmatch(text) and text not in others and len(full) > 1:
+        return True
+    alone = len(full) == 1 and len(row) > 2 and place == 0
+    many = sum(sum(bool(cell.strip()) for cell in other) > 1 for other in above[-20:])
+    return (
+        alone
+        and 2 * many > len(above[-20:])
+        and (len(text.split()) > 2 or text.startswith("*"))
+        and not is_number(text)
+    )
+
+
+def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
+    """The places of rows that repeat the names of the columns."""
+    from pyarrow import compute
+
+    from maskevidence.tables.reading.columns import texts
+
+    column, name = next(((c, n) for c, n in zip(columns, names, strict=True) if n), (None, ""))
+    if column is None or is_number(name):
+        return ()
+    equal = compute.is_in(column, texts([name], column.type))
+    if not compute.any(equal).as_py():
+        return ()
+    places = compute.indices_nonzero(equal).to_pylist()
+    return tuple(k for k in places if [c[k].as_py() for c in columns] == list(names))
+
+
+def mended(
+    name: str, text: str, delimiter: str, width: int
+) -> tuple[list[tuple[int, list[str]]], list[str], list[Row]] | None:
+    r"""Read rows of unequal width: an escaped delimiter (\,), a last separator that is missing, footnotes.
+
+    Returns:
+        The rows with their lines, notes, and footnotes; None if the text stays irregular.
+    """
+
+    def read(escape: str | None) -> list[tuple[int, list[str]]]:
+        rows, before = [], 1
+        with long_cells():
+            reader = csv.reader(
+                io.StringIO(text, newline=""), delimiter=delimiter, escapechar=escape, strict=True
+            )
+            for row in reader:
+                if len(row) > 1 or "".join(row).strip():
+                    rows.append((before, row))
+                before = reader.line_num + 1
+        return rows
+
+    try:
+        rows, notes = read(None), list[str]()
+        if f"\\{delimiter}" in text and any(len(row) > width for _, row in rows):
+            rows = read("\\")
+            notes.append(f"a backslash before a {delimiter!r} makes it part of a cell")
+    except csv.Error:
+        return None
+    foot = list[Row]()
+    while rows and len(rows[-1][1]) < max(width - 1, 2) and _is_note(rows[-1][1]):
+        line, cells = rows.pop()
+        foot.insert(0, (line, (*cells, *[""] * (width - len(cells)))))
+    data = rows[1:]
+    short = [line for line, row in data if len(row) == width - 1]
+    if short and not any(row[-1].strip() for _, row in data if len(row) == width):
+        notes.append(f"{count(len(short), 'row')} without the last separator: their last cell is empty")
+        rows = [(line, [*row, ""] if len(row) == width - 1 else row) for line, row in rows]
+    if all(len(row) == width + 1 and not row[-1].strip() for _, row in data):
+        rows = [rows[0], *((line, row[:-1]) for line, row in data)]
+    return None if any(len(row) != width for _, row in rows) else (rows, notes, foot)
+
+
+def _is_note(row: Sequence[str]) -> bool:
+    """Whether a short last row is a footnote: words in its first cell alone."""
+    text = row[0].strip()
+    return not any(cell.strip() for cell in row[1:]) and (len(text.split()) > 1 or text.startswith("*"))
+
+
+def empty_rows(n: int, n_all: int, at: Sequence[CellAt]) -> Finding:
+    """The finding on rows without any value."""
+    note = f"{n:,} of {n_all:,} rows have no value: left empty"
+    return finding("empty rows", None, at, note, "", LOOK, n)

@@ -1,0 +1,331 @@
+"""Numbers as people write them: decimal signs, thousands, units, currencies, limits."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from maskevidence.core.support.checks import NUMBER
+
+_MINUS = r"\-\u2212\u2013"  # in brackets of a regular expression
+_SPACES = "\u00a0\u202f\u2009 "
+_GROUPS = {"'": "'", "\u2019": "'"} | dict.fromkeys(_SPACES, " ")  # marks that only separate thousands
+_CURRENCY = (
+    r"[A-Z]{0,2}\$|[€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|SEK|NOK|DKK|PLN|INR|CNY)\b|(?:Fr|Rs|kr)\.?(?=\s|\d)"
+)
+_LETTER = r"[^\W\d_]"
+_CELL = re.compile(
+    rf"(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*(?P<prefix>{_CURRENCY})?\s*"
+    rf"(?P<after>[{_MINUS}])?(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
+    rf"(?P<exponent>[eE][+{_MINUS}]?[0-9]+)?"
+    rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
+    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?"
+)
+_MOST_UNIT = 24  # characters of a unit
+_SCALES = {"%", "‰", "k", "m", "b", "bn", "mn", "mio", "mrd", "tsd", "t", "million", "billion", "thousand"}
+_ALONE = set("mgshlVWNJtKCFL°")  # units of one letter that may stand beside numbers without a unit
+_USUAL = (
+    "kg g mg µg ng t lb lbs oz m cm mm km nm µm in ft yd mi miles m2 m² m3 m³ cm2 cm² km2 km² ha l ml dl "
+    "cl h hrs min s sec ms d day days yr yrs y year years month months week weeks j kj kcal cal w kw mw kwh "
+    "v mv a ma hz khz mhz ghz pa hpa kpa bar psi mmhg mol mmol k c f px pt pcs db rpm kmh km/h mph m/s mg/l "
+    "mg/dl mmol/l g/l kg/m2 kg/m² eur usd chf gbp"
+)
+_KNOWN = frozenset(_USUAL.split(" "))  # units that may be glued to a few numbers
+_GLUED = 0.05  # share of cells that makes letters behind a number a unit
+_MIXED_SHARE = 0.1  # cells of the rarer of two writings, at most
+
+Choice = Literal[".", ","]
+
+
+class Cell(NamedTuple):
+    """One cell that is a number in some writing."""
+
+    body: str  # digits, marks between them
+    exponent: str
+    negative: str  # "", "-", "−", "()" or "trailing"
+    prefix: str
+    suffix: str
+    limit: str  # "", "<" or ">"
+
+    @property
+    def unit(self) -> str:
+        """The first word of the unit, however it is spelled; "" for none."""
+        word = (self.prefix or self.suffix).split()
+        return word[0].rstrip(".-").casefold() if word else ""
+
+
+@dataclass(frozen=True)
+class NumberForm:
+    """How a column writes its numbers.
+
+    Example:
+        >>> NumberForm(",", ".", suffix=" m²", decimals=2).write(1234.5)
+        '1.234,50 m²'
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    prefix: str = ""
+    suffix: str = ""
+    negative: str = "-"
+    decimals: int | None = None  # behind the sign; None for as many as a number needs
+
+    def write(self, value: float) -> str:
+        """Write a number as the column does."""
+        places = self.decimals
+        text = repr(abs(value)).removesuffix(".0") if places is None else f"{abs(value):.{places}f}"
+        whole, point, behind = text.partition(".")
+        if self.thousands and "e" not in whole:
+            whole = f"{int(whole):,}".replace(",", self.thousands)
+        text = f"{self.prefix}{whole}{point and self.decimal}{behind}{self.suffix}"
+        if value >= 0 or not re.search("[1-9]", whole + behind):
+            return text
+        return {"()": f"({text})", "trailing": f"{text}-"}.get(self.negative, self.negative + text)
+
+    def said(self) -> str:
+        """The writing in words; "" where Python writes so."""
+        parts = []
+        if self.decimal == ",":
+            parts.append("decimal comma")
+        if self.thousands:
+            parts.append(f"{self.thousands!r} between thousands")
+        if self.prefix or self.suffix:
+            parts.append(f"unit {(self.prefix or self.suffix).strip()}")
+        if self.negative != "-":
+            said = {"()": "brackets", "trailing": "a trailing minus"}.get(
+                self.negative, f"the sign {self.negative}"
+            )
+            parts.append(f"negative numbers by {said}")
+        return ", ".join(parts)
+
+
+class Signs(NamedTuple):
+    """What the marks of a column's numbers say: cells that can be read in one way, or in two."""
+
+    point: int = 0  # cells that only a decimal point explains
+    comma: int = 0  # only a decimal comma
+    points_of_three: int = 0  # 1.234, which may be 1234
+    commas_of_three: int = 0  # 1,234
+    below: int = 0  # whole numbers below 1,000 without a mark
+    above: int = 0  # larger ones without a mark
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The different cells of a column, read as numbers.
+
+    Attributes:
+        values: the number of each different cell; NaN for others.
+        limits: below (-1) or above (1) of a limit such as <0.5, for some cells.
+        form: how the column writes its numbers.
+        other_writing: cells that are numbers in another writing (unit, sign) than the column's.
+    """
+
+    values: tuple[float, ...]
+    limits: Mapping[int, int]
+    form: NumberForm
+    n_units: int = 0  # cells with the unit
+    other_writing: frozenset[int] = frozenset()
+
+
+def cell_of(text: str) -> Cell | None:
+    """Take a cell apart; None if it is no number in any writing.
+
+    Example:
+        >>> cell_of("<\u22121.417,5 kg"), cell_of("17o.2"), cell_of("4th of 5")
+        (Cell(body='1.417,5', exponent='', negative='−', prefix='', suffix=' kg', limit='<'), None, None)
+    """
+    found = _CELL.fullmatch(text)
+    if found is None or (found["bracket"] is None) != (found["close"] is None):
+        return None
+    sign, suffix = found["sign"] or found["after"] or "", found["suffix"] or ""
+    trailing = found["minus"] or ("-" if suffix.endswith("-") else "")
+    n_signs = bool(found["sign"]) + bool(found["after"]) + bool(trailing) + bool(found["bracket"])
+    if n_signs > 1 or len(suffix) > _MOST_UNIT or (found["prefix"] and suffix):
+        return None
+    negative = (
+        "()"
+        if found["bracket"]
+        else "trailing"
+        if trailing
+        else sign.replace("+", "").replace("\u2013", "\u2212")
+    )
+    body = "".join(_GROUPS.get(mark, mark) for mark in found["body"])
+    start, end = found.span("body")
+    prefix = found["prefix"] or ""
+    if prefix and not found["after"]:
+        prefix = text[found.start("prefix") : start]  # with the blank behind it
+    exponent = (found["exponent"] or "").replace("\u2212", "-").replace("\u2013", "-")
+    behind = text[found.end("exponent") if found["exponent"] else end : found.end("suffix")] if suffix else ""
+    limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
+    return Cell(body, exponent, negative, prefix, behind.removesuffix("-") if trailing else behind, limit)
+
+
+def signs_of(cells: Mapping[str, int]) -> Signs:
+    """What the marks of a column say.
+
+    Args:
+        cells: the bodies of the numbers, and in how many cells each stands.
+
+    Example:
+        >>> signs_of({"1.417": 3, "907": 2, "1,5": 1})
+        Signs(point=0, comma=1, points_of_three=3, commas_of_three=0, below=2, above=0)
+    """
+    seen = Counter[str]()
+    for body, n in cells.items():
+        points, commas = body.count("."), body.count(",")
+        mark, other = (".", ",") if body.rfind(".") > body.rfind(",") else (",", ".")
+        name = {".": "point", ",": "comma"}
+        if not points and not commas:
+            seen["below" if len(body) <= 3 else "above"] += n
+        elif points and commas:
+            seen[name[mark]] += n  # the last mark is the decimal one
+        elif max(points, commas) > 1:
+            seen[name[other]] += n  # a mark that is repeated separates thousands
+        elif re.fullmatch(r"[1-9][0-9]{0,2}[.,][0-9]{3}", body):
+            seen["points_of_three" if points else "commas_of_three"] += n
+        else:
+            seen[name[mark]] += n
+    return Signs(**seen)
+
+
+def decimal_of(signs: Signs, file: Choice | None, delimiter: str) -> Choice | None:
+    """The decimal sign of a column; None where two readings are possible.
+
+    Marks with three digits behind each of them separate thousands if whole numbers below 1,000 have none and
+    no larger number lacks one. A point is the decimal sign of numbers such as 1.234 alone.
+
+    Args:
+        file: the decimal sign of the file's other columns, if they say one.
+
+    Example:
+        >>> alone, beside = signs_of({"1,417": 9}), signs_of({"1,417": 9, "907": 4})
+        >>> decimal_of(beside, None, ";"), decimal_of(alone, None, ";"), decimal_of(alone, ".", ";")
+        ('.', None, '.')
+    """
+    if signs.point or signs.comma:
+        fewer, more = sorted([signs.point, signs.comma])
+        if fewer > _MIXED_SHARE * more:
+            return None
+        return "." if signs.point >= signs.comma else ","
+    points, commas = signs.points_of_three, signs.commas_of_three
+    if points and commas:
+        return None
+    if not points and not commas:
+        return file or "."
+    mark, other = (".", ",") if points else (",", ".")
+    few = points + commas < 2 or signs.below < 1
+    thousands = not few and not signs.above
+    if file is not None:
+        return None if thousands and file == mark and mark == "," else file
+    if thousands and (mark == "," or delimiter != "," or (points >= 5 and signs.below >= 2)):
+        return other  # type: ignore[return-value]
+    return "." if mark == "." else None
+
+
+def number_of(cell: Cell, decimal: str, thousands: str = "") -> float | None:
+    """The number of a cell, or None if its marks are of another writing.
+
+    Args:
+        decimal: the decimal sign.
+        thousands: the mark between thousands; by default any other one.
+
+    Example:
+        >>> number_of(cell_of("(1.417,5)"), ","), number_of(cell_of("1.5"), ",")
+        (-1417.5, None)
+    """
+    whole, _, behind = cell.body.partition(decimal)
+    between = {*whole} - {*"0123456789"}
+    if not re.fullmatch("[0-9]*", behind) or len(between) > 1 or (thousands and between - {thousands}):
+        return None
+    if between:
+        first, *groups = whole.split(between.pop())
+        if not re.fullmatch("[1-9][0-9]{0,2}", first) or any(len(group) != 3 for group in groups):
+            return None
+    digits = re.sub("[^0-9]", "", whole)
+    value = float(f"{digits or '0'}.{behind or '0'}{cell.exponent}")
+    return -value if cell.negative else value
+
+
+def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thousands: str = "") -> Numbers:
+    """Read the different cells of a column as numbers in one writing.
+
+    Args:
+        texts: the different cells.
+        counts: how often each stands in the column.
+
+    Example:
+        >>> read = read_numbers(["142,10 m²", "7", "x", "<0,5", "3 kg"], [25, 20, 1, 2, 1], ",")
+        >>> read.values[:3], read.limits, read.form.suffix, read.other_writing
+        ((142.1, 7.0, nan), {3: -1}, ' m²', frozenset({4}))
+    """
+    cells = [cell_of(text) for text in texts]
+    units = Counter[str]()
+    for cell, n in zip(cells, counts, strict=True):
+        if cell is not None:
+            units[cell.unit] += n
+    unit = _unit(units)
+    glued = sum(
+        n
+        for cell, n in zip(cells, counts, strict=True)
+        if cell and cell.suffix[:1].isalpha() and cell.unit == unit
+    )
+    if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
+        unit = ""  # 334793870x is no number of x
+    with_others = _may_stand_beside_none(unit)
+    values, limits, others, form_of = [], {}, set(), Counter[tuple[str, str, str, str]]()
+    most_common = with_others or units[unit] >= units[""]
+    trailing = sum(n for cell, n in zip(cells, counts, strict=True) if cell and cell.negative == "trailing")
+    for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
+        value = None if cell is None else number_of(cell, decimal, thousands)
+        if cell is None or (cell.negative == "trailing" and trailing < 2):
+            values.append(math.nan)
+            continue
+        fits = cell.unit in (({unit, ""} if with_others else {unit}) if most_common else {""})
+        if value is None or not fits:
+            others.add(place)
+            values.append(math.nan)
+            continue
+        values.append(value)
+        if cell.limit:
+            limits[place] = -1 if cell.limit == "<" else 1
+        mark = next((mark for mark in cell.body.partition(decimal)[0] if not mark.isdigit()), "")
+        form_of[cell.prefix, cell.suffix, mark, cell.negative] += n
+    form = _form(form_of, decimal)
+    n_units = units[unit] if unit and most_common else 0
+    return Numbers(tuple(values), limits, form, n_units, frozenset(others))
+
+
+def plain(text: str) -> bool:
+    """Whether Python writes a number so."""
+    return re.match(NUMBER, text) is not None
+
+
+def _unit(units: Counter[str]) -> str:
+    """The commonest unit; "" if there is none."""
+    named = [(n, unit) for unit, n in units.items() if unit]
+    return max(named)[1] if named else ""
+
+
+def _may_stand_beside_none(unit: str) -> bool:
+    """Whether numbers with and without the unit are of one scale: 5 kg and 5, but not 5 % and 5."""
+    if unit in _SCALES and unit not in {"m", "t"}:
+        return False
+    return len(unit) != 1 or not unit.isalpha() or unit in {each.casefold() for each in _ALONE}
+
+
+def _form(seen: Counter[tuple[str, str, str, str]], decimal: str) -> NumberForm:
+    """The commonest writing; thousands and negative numbers as where they occur."""
+    n = sum(seen.values())
+    by = [Counter[str](), Counter[str](), Counter[str](), Counter[str]()]
+    for parts, times in seen.items():
+        for counter, part in zip(by, parts, strict=True):
+            counter[part] += times
+    prefix, suffix = (next((part for part, k in each.items() if 2 * k > n), "") for each in by[:2])
+    thousands = next((part for part, _ in by[2].most_common() if part), "")
+    negative = next((part for part, _ in by[3].most_common() if part), "-")
+    return replace(
+        NumberForm(), decimal=decimal, thousands=thousands, prefix=prefix, suffix=suffix, negative=negative
+    )

@@ -1,0 +1,95 @@
+"""A Parquet file that is scored by row groups has the scores of the file that is read at once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import maskevidence as me
+from command_line import CommandLine
+from maskevidence.core import stored_tokens
+from maskevidence.tables import row_groups
+
+NAMES = list("abcd")
+SCORE = ("score", "model", "t.parquet", "--design", "random-size:4", "--out")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A saved model, fitted to a half of the rows of a file with another order of columns and a word."""
+    monkeypatch.chdir(tmp_path)
+    x = me.models.PPCA(n_features=4, n_components=2, seed=1).sample(160, seed=0)
+    x[np.random.default_rng(0).random(x.shape) < 0.1] = np.nan
+    frame = pd.DataFrame(x, columns=NAMES)
+    frame = frame[~frame.isna().all(axis=1)].reset_index(drop=True)
+    model = me.models.Gaussian(n_features=4).fit(me.models.Gaussian(n_features=4).tokens(frame[:80]).values)
+    model.columns = NAMES
+    model.save("model")
+    frame[["c", "a", "d", "b"]].assign(word="w", whole=1).to_parquet("t.parquet", row_group_size=23)
+    return tmp_path
+
+
+@pytest.fixture
+def too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table is larger than the memory, and a slice of ten rows is a long one."""
+    monkeypatch.setattr(row_groups, "COPIES", 2**50)
+    monkeypatch.setattr(stored_tokens, "MOST_READ", 10)
+
+
+def stored(run: Path) -> list[bytes]:
+    """What a run holds but its notes and command."""
+    scores = [file.read_bytes() for file in sorted((run / "scores").iterdir())]
+    named = ("curve.csv", "observations.csv", "closed_form.parquet")
+    return [*scores, *((run / name).read_bytes() for name in named)]
+
+
+def test_the_scores_are_equal_to_the_last_bit(
+    folder: Path, run: CommandLine, request: pytest.FixtureRequest
+) -> None:
+    assert run(*SCORE, "whole").code == 0
+    request.getfixturevalue("too_large")
+    result = run(*SCORE, "groups", "--json", "r.json")
+    assert result.code == 0, result.err
+    assert stored(folder / "whole") == stored(folder / "groups")
+    manifests = [json.loads((folder / name / "run.json").read_text()) for name in ("whole", "groups")]
+    assert manifests[0]["data"]["fingerprint"] == manifests[1]["data"]["fingerprint"]
+    n_groups = pq.ParquetFile("t.parquet").num_row_groups
+    notes = json.loads((folder / "r.json").read_text())["notes"]
+    assert notes[0] == f"read by {n_groups} row groups, since memory does not hold all rows at once"
+    assert notes[1:] == manifests[0]["data"]["notes"]
+
+
+def test_a_run_goes_on_by_row_groups(folder: Path, run: CommandLine, request: pytest.FixtureRequest) -> None:
+    more = [word.replace(":4", ":8") for word in SCORE]
+    for name in ("whole", "groups"):
+        assert run(*SCORE, name).code == 0
+    assert run(*more, "whole").code == 0
+    request.getfixturevalue("too_large")
+    assert run(*more, "groups").code == 0
+    assert stored(folder / "whole")[-3:] == stored(folder / "groups")[-3:]
+
+
+@pytest.mark.usefixtures("too_large")
+def test_what_cannot_be_scored_by_row_groups(folder: Path, run: CommandLine) -> None:
+    result = run(*SCORE[:-1])
+    assert result.code == 2
+    assert "larger than the memory that is free; give --out FOLDER" in result.err
+    frame = pd.read_parquet("t.parquet")
+    frame.loc[100, "b"] = np.inf
+    frame.to_parquet("t.parquet", row_group_size=23)
+    result = run(*SCORE, "bad")
+    assert result.code == 2
+    assert "has an infinite value in column 'b', row 8" in result.err
+    assert "(rows counted from row 92 of the file)" in result.err
+    frame.loc[100] = np.nan
+    frame.to_parquet("t.parquet", row_group_size=23)
+    result = run(*SCORE, "bad")
+    assert result.code == 2
+    assert "has no value in row 8" in result.err
+    frame["b"] = frame["b"].astype(str)  # read at once, which says what does not fit
+    frame.loc[100, "b"] = "x"
+    frame.to_parquet("t.parquet", row_group_size=23)
+    assert "column 'b': 1 cell is no number" in " ".join(run(*SCORE, "odd").out.split())
