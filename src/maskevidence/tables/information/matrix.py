@@ -16,6 +16,7 @@ from maskevidence.core.show.parts import Page, Table, Value, Values
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import count, digits_for, typeset
+from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
@@ -166,9 +167,12 @@ def information_matrix(
     names = fit.table.columns
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
-    t = None if target is None else places_of(fit.table, target)[0]
+    about = None if target is None else places_of(fit.table, target)
+    if about is not None and len(about) != 1:
+        raise InputError(f"target={in_short(target)}; give one column, by name or position")
+    t = None if about is None else about[0]
     nats, error, p = _numbers(fit, partial(_values, target=t))
-    tested = _once(nats, target)
+    tested = _once(nats, t)
     found = np.zeros(nats.shape, dtype=bool)
     found[tested] = _discoveries(p[tested], rate)
     if t is None:
