@@ -93,7 +93,7 @@ class WordJudge(CellJudge):
         """log q of each cell, nats.
 
         Args:
-            everywhere: whether a rare word may be wrong in all its cells.
+            everywhere: whether a rare word may be wrong in all its cells, even by no typing error.
         """
         seen, visible = ~np.isnan(rows), np.zeros(rows.shape, dtype=bool)
         places = np.arange(len(rows))
@@ -113,8 +113,10 @@ class WordJudge(CellJudge):
             known = np.logaddexp(marginal[there, j], -np.log(len(spelling.counts))) - np.log(2)
             strange = self._log_strange(j, rows, there[rare], place[rare])
             whole = self._without_word(rows, there[rare], j) if own is not None else given[there[rare], j]
-            all_wrong = given[there[rare], j] + _ALL_WRONG + strange + np.log(0.5) - whole
-            all_wrong = all_wrong if everywhere else np.full(len(whole), -np.inf)
+            meant = (
+                strange if everywhere else self._log_strange(j, rows, there[rare], place[rare], typed=True)
+            )
+            all_wrong = given[there[rare], j] + _ALL_WRONG + meant + np.log(0.5) - whole
             by_chance = given[there[rare], j] < whole + np.log(2)  # no other row makes the word likelier
             unseen = (n[rare] <= 0) | by_chance
             known[rare] = np.where(unseen, np.log(0.5) + strange, np.logaddexp(known[rare], all_wrong))
@@ -127,16 +129,20 @@ class WordJudge(CellJudge):
         with torch.no_grad():
             return self.left_out.log_conditionals(tokens, torch.from_numpy(masks)).cpu().double().numpy()
 
-    def _log_strange(self, j: int, rows: Rows, row: Ints, place: Ints) -> Float64[np.ndarray, " n"]:
-        """log q of words as if they were unseen."""
+    def _log_strange(
+        self, j: int, rows: Rows, row: Ints, place: Ints, *, typed: bool = False
+    ) -> Float64[np.ndarray, " n"]:
+        """log q of words as if they were unseen; `typed` by typing errors alone."""
         spelling = self.words[j]
         assert spelling is not None
-        typed = np.full(len(row), -np.inf)
+        mistyped = np.full(len(row), -np.inf)
         near, which = self._near(j, row, place)
-        np.logaddexp.at(typed, which, self._log_meant(j, rows, row[which], near.meant) + near.log_typed)
+        np.logaddexp.at(mistyped, which, self._log_meant(j, rows, row[which], near.meant) + near.log_typed)
+        if typed:
+            return mistyped - np.log(_DISTRIBUTIONS)
         new = self.counted.log_spelled(j)[place]
         shaped = new + np.maximum(spelling.log_rare_shape[place], -30.0)
-        three = np.logaddexp(np.logaddexp(typed, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
+        three = np.logaddexp(np.logaddexp(mistyped, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
         return np.maximum(three, new - 3.0)
 
     def _near(self, j: int, row: Ints, place: Ints) -> tuple[Near, Ints]:
@@ -273,7 +279,7 @@ class WordJudge(CellJudge):
         by the same factor or a larger one (Good and Turing's reasoning), and at least M₂. Of the M₁ cells of
         a column that are as suspicious, this is the share of right ones, with ¼ added to M₂ and M₃. It is
         raised by the odds that another cell of the row explains the surprise, and one cell more is taken to
-        be right among all that are called. Rare words are not taken to be wrong everywhere here.
+        be right among all that are called. Rare words are wrong in all their cells as typing errors alone.
 
         Returns:
             The share, shape (N, D), NaN for holes; the suspicion less the log of its column's share, which
@@ -307,10 +313,12 @@ def _told_apart(judged: Judged) -> Rows:
     """The odds of the best cell of a row among all that would explain its surprise; 0 for others."""
     clues, found = judged.clues, np.zeros(judged.suspicion.shape)
     if len(clues.row):
-        odds = np.where(np.isnan(clues.suspicion), -np.inf, clues.suspicion)
-        best = odds.argmax(1)
-        share = np.exp(odds.max(1) - np.logaddexp.reduce(odds, axis=1))
-        np.maximum.at(found, (clues.row, best), share)
+        with np.errstate(invalid="ignore"):
+            odds = np.where(clues.suspicion > _LEAST, clues.suspicion, -np.inf)
+        best, highest = odds.argmax(1), odds.max(1)
+        there = np.isfinite(highest)
+        share = np.exp(highest[there] - np.logaddexp.reduce(odds[there], axis=1))
+        np.maximum.at(found, (clues.row[there], best[there]), share)
     return found
 
 
