@@ -60,14 +60,16 @@ from maskevidence.tables.hidden_rows import evidence_of_rows as evidence_of_rows
 from maskevidence.tables.imputation import Imputation as Imputation
 from maskevidence.tables.imputation import Pooled as Pooled
 from maskevidence.tables.imputation import draw_missing as draw_missing
-from maskevidence.tables.imputation import impute as impute
 from maskevidence.tables.imputation import pool as pool
+from maskevidence.tables.imputing import impute as impute
 from maskevidence.tables.information.information import information as information
 from maskevidence.tables.information.information import o_information as o_information
 from maskevidence.tables.information.information import total_correlation as total_correlation
 from maskevidence.tables.information.matrix import InformationMatrix as InformationMatrix
 from maskevidence.tables.information.matrix import information_matrix as information_matrix
 from maskevidence.tables.information.result import Information as Information
+from maskevidence.tables.looking.looked import Look as Look
+from maskevidence.tables.looking.looking import look as look
 from maskevidence.tables.wrong_cells.found_cells import WrongCells as WrongCells
 from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells as wrong_cells
 

@@ -67,7 +67,7 @@ class TestColumns:
         assert read_table(path, id_column="n").labels == names
 
     def test_of_text_are_named_all_at_once(self, tmp_path: Path) -> None:
-        path = csv(tmp_path, "name,a,day,b,kind\nx,1,2024-01-01,2,red\ny,3,2024-01-02,?,red\n")
+        path = csv(tmp_path, "name,a,day,b,kind\nx,1,2024-01-01,2,red\ny,3,2024-01-02,?,blue\n")
         with pytest.raises(me.InputError) as caught:
             read_table(path)
         assert str(caught.value) == (

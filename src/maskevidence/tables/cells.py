@@ -55,7 +55,14 @@ def cells(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder, read_sealed
-    from maskevidence.tables.rows import model_on, read, reading_for, reading_like, takes_words
+    from maskevidence.tables.rows import (
+        model_on,
+        read,
+        reading_for,
+        reading_like,
+        takes_words,
+        with_decisions,
+    )
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
 
     if kind_of_model(model).name != "rows":
@@ -67,7 +74,7 @@ def cells(
         folder = ResultFolder(options.out, "search for wrong cells", (TABLE, PAGE, RESULT))
         folder.refuse_unrelated()
     build, saved = model_on(model, RowDevice())
-    reading, notes = RowReading(table=options.table), list[str]()
+    reading, notes = RowReading(table=with_decisions(options.table)), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
     words = takes_words(model, saved)

@@ -53,6 +53,7 @@ from maskevidence.tables.rows import (
     reading_for,
     selection_of,
     takes_words,
+    with_decisions,
 )
 from maskevidence.tables.table_files import (
     RawTable,
@@ -105,6 +106,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     """
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
+    options = replace(options, table=with_decisions(options.table))
     check_ending(options.out)
     check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)
@@ -409,13 +411,13 @@ def _written(
             if name in filling.existing and filling.means is not None:
                 mean = np.where(holes[:, j], filling.means[:, j], table.values[:, j])
                 whole = whole.append_column(*added(f"{name}_mean", mean))
-        return _with_rows_apart(whole, raw) if as_text else whole
+        return with_rows_apart(whole, raw) if as_text else whole
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
     below = pa.concat_tables([one.replace_schema_metadata(None) for one in tables])
     return below.add_column(0, *added(DRAW, numbers))
 
 
-def _with_rows_apart(whole: Any, raw: RawTable) -> Any:
+def with_rows_apart(whole: Any, raw: RawTable) -> Any:
     """The table with its rows of units, totals and footnotes, as they stand."""
     import pyarrow as pa
 

@@ -34,6 +34,7 @@ class Rows(Kind):
     may_race = True
     precedence = 0  # after all others: it takes every word, and says what the words are
     commands: Mapping[str, str] = {
+        "look": "maskevidence.tables.look:look_command",
         "select": "maskevidence.tables.select:select_command",
         "impute": "maskevidence.tables.impute:impute_command",
         "cells": "maskevidence.tables.cells:cells",

@@ -29,7 +29,10 @@ class TableOptions:
 
     id_column: IdColumn = None
     columns: Annotated[
-        str | None, Option("Use only these columns of the table, in this order.", "COLUMN[,COLUMN...]")
+        str | None,
+        Option(
+            "Use only these columns, in this order; or those of a table.json of look.", "COLUMN[,COLUMN...]"
+        ),
     ] = None
     drop: Annotated[str | None, Option("Leave these columns of the table out.", "COLUMN[,COLUMN...]")] = None
     one_hot: Annotated[
@@ -72,6 +75,13 @@ class TableOptions:
     dates: Annotated[
         Literal["day-first", "month-first"] | None,
         Option("Order of dates that do not say it, such as 1/2/2024."),
+    ] = None
+    day_0: Annotated[
+        str | None,
+        Option(
+            "Day 0 of columns of dates, in place of their first; saved models know theirs.",
+            "COLUMN=DATE[,...]",
+        ),
     ] = None
     fold_words: Annotated[bool, Option("Take words that differ by case, blanks or composition for one.")] = (
         False
@@ -169,6 +179,28 @@ class CellOptions:
         Path | None, Option("Write cells.csv, cells.html and cells.json here.", "DIR", writes="folder")
     ] = None
     overwrite: Annotated[bool, Option("Replace other wrong cells in --out, and the file of --json.")] = False
+    table: TableOptions = field(default_factory=TableOptions)
+
+
+@dataclass(frozen=True)
+class LookOptions:
+    """Options of `look`."""
+
+    out: Annotated[
+        Path | None,
+        Option(
+            "Write the page and the files here; by default FILE-look, without its ending.",
+            "DIR",
+            writes="folder",
+        ),
+    ] = None
+    minutes: Annotated[float, Option("About how long to work; with less time, fewer fits.")] = 2.0
+    model: Annotated[
+        str, Option("A MODEL word such as kernel-gaussian; auto takes the best for the table.", "MODEL")
+    ] = "auto"
+    seed: Annotated[int, Option("Random seed of the folds and draws.", min=0, max=2**63 - 1)] = 0
+    limit: Limit = None
+    overwrite: Annotated[bool, Option("Replace another look in --out, and the file of --json.")] = False
     table: TableOptions = field(default_factory=TableOptions)
 
 

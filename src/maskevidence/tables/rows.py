@@ -18,6 +18,7 @@ from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_
 from maskevidence.core.show.words import MINUS
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
+from maskevidence.core.support.files import read_json
 from maskevidence.core.support.sources import is_remote
 from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
@@ -47,10 +48,12 @@ from maskevidence.tables.table_files import (
     ColumnSelection,
     RawTable,
     TextChoices,
+    as_numbers,
     converted,
     date_order,
     description_of,
     digits,
+    iso_date,
     kind_of_file,
     line_ranges,
     names_of,
@@ -113,7 +116,7 @@ def prepare(
         table = replace(table, notes=(*table.notes, *of_auto))
         cells = options.cells and not build(len(table.columns)).for_table(table).takes_words
         ready = fit_held_out(build, table, test_fraction, options.seed, cells=cells)
-        ready.model.read_with = read_with(reading)
+        ready.model.read_with = read_with(reading, table)
     if code:
         load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
@@ -161,11 +164,15 @@ def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowR
                     raise InputError(f"--{option} {name}: the model was fitted to {has} there; leave it out")
         table = replace(table, categories=join_words(categories) or None)
     if table.one_hot is None:
-        known = {name: known[name] for name in ("missing", "id_column") if name in known}
+        known = {
+            name: known[name] for name in ("missing", "id_column", "day_0", "fold_words") if name in known
+        }
         columns = reading.table.columns or join_words(saved.columns)
-        own = join_words(numbers) or None if saved.takes_words else None
-        table = replace(table, columns=columns, drop=reading.table.drop, numbers=own)
-    flags = " ".join(f"{flag(name)} {shlex.quote(str(word))}" for name, word in known.items())
+        table = replace(table, columns=columns, drop=reading.table.drop, numbers=join_words(numbers) or None)
+    flags = " ".join(
+        flag(name) if word == str(True) else f"{flag(name)} {shlex.quote(str(word))}"
+        for name, word in known.items()
+    )
     note = [f"read as the table that the model was fitted to: {flags}"] if known else []
     return replace(reading, table=table), note
 
@@ -181,12 +188,20 @@ def reading_like(reading: RowReading, table: Table) -> RowReading:
         "numbers": join_words(numbers) or None,
     }
     columns = join_words(table.columns)
-    return replace(reading, table=replace(reading.table, columns=columns, drop=None, **kinds))
+    days = days_0_of(table) or None
+    return replace(reading, table=replace(reading.table, columns=columns, drop=None, day_0=days, **kinds))
 
 
-def read_with(reading: RowReading) -> dict[str, str]:
+def days_0_of(table: Table) -> str:
+    """Day 0 of a table's columns of dates, as --day-0 takes them."""
+    days = {name: form.origin for name, form in table.forms.items() if getattr(form, "order", None)}
+    return join_words(f"{name}={day}" for name, day in days.items() if name in table.columns)
+
+
+def read_with(reading: RowReading, table: Table) -> dict[str, str]:
     """The options of a table that a model saves for `reading_for`."""
-    return {name: word for name, word in vars(reading.table).items() if word and name not in _OF_ONE_FILE}
+    options = vars(reading.table) | {"day_0": days_0_of(table)}
+    return {name: str(word) for name, word in options.items() if word and name not in _OF_ONE_FILE}
 
 
 def reading_options(reading: RowReading, *, limit: int | None, words: bool) -> dict[str, Any]:
@@ -296,7 +311,8 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     if bundled:
         table = _chosen(DATA_SETS[data](), reading.table)
     elif is_table_file(data):
-        table = to_table(raw_table(data, reading.table), selection_of(reading.table, words=words))
+        selection = selection_of(reading.table, words=words)
+        table = to_table(raw_table(data, reading.table, as_numbers=as_numbers(selection)), selection)
     else:
         sources = [
             *(name for kind in kinds() for name in kind.data_sets),
@@ -349,16 +365,43 @@ def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelecti
         parse_words(name, getattr(options, name))
         for name in ("drop", "one_hot", "missing", "categories", "numbers")
     )
-    of_numbers = (options.decimal, options.thousands or "", date_order(options.dates), options.fold_words)
+    days = {}
+    for part in parse_words("day_0", options.day_0):
+        name, _, day = part.rpartition("=")
+        days[name] = iso_date(name, day)
+    of_numbers = (
+        options.decimal,
+        options.thousands or "",
+        date_order(options.dates),
+        days,
+        options.fold_words,
+    )
     named = (columns, drop, options.id_column, one_hot, missing)
     return ColumnSelection(*named, words, categories, numbers, *of_numbers)
 
 
-def raw_table(data: str, options: TableOptions) -> RawTable:
-    """Read a file's columns without converting them."""
+def with_decisions(options: TableOptions) -> TableOptions:
+    """The options, completed by those of a table.json of `look` if --columns names one."""
+    if options.columns is None or not (options.columns.endswith(".json") and Path(options.columns).is_file()):
+        return options
+    remedy = "give names of columns, or the table.json that `maskevidence look` wrote"
+    content = read_json(options.columns, remedy)
+    known = content.get("options") if isinstance(content, dict) else None
+    names = {field.name for field in fields(TableOptions)}
+    if not isinstance(known, dict) or not {*known} <= names:
+        raise InputError(
+            f"--columns {options.columns}: the file is no table.json of `maskevidence look`; {remedy}"
+        )
+    given = {name: value for name, value in vars(options).items() if value is not None and name != "columns"}
+    return TableOptions(**known | given)
+
+
+def raw_table(data: str, options: TableOptions, *, as_numbers: bool = False) -> RawTable:
+    """Read a file's columns without converting them, or those of a long file of plain numbers as numbers."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
     skip = line_ranges(options.skip_rows)
-    return read_raw(data, TextChoices(delimiter, options.encoding, options.header, options.comment, skip))
+    choices = TextChoices(delimiter, options.encoding, options.header, options.comment, skip)
+    return read_raw(data, choices, as_numbers=as_numbers)
 
 
 def read_described(

@@ -50,7 +50,7 @@ def select_command(
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.choosing.choosing import candidates, select
-    from maskevidence.tables.rows import note_on_units, read, reading_options
+    from maskevidence.tables.rows import note_on_units, read, reading_options, with_decisions
     from maskevidence.tables.rows import read_with as kept_reading
 
     components = parse_components(options.components)
@@ -61,8 +61,9 @@ def select_command(
     if options.out is not None:
         folder = ResultFolder(options.out, "selection", (TABLE, PICTURE, MODEL, RESULT))
         folder.refuse(overwrite=options.overwrite)
+    reading = replace(options.reading, table=with_decisions(options.reading.table))
     words = any(takes_words(word.family) for word in among)
-    table = read(data, options.reading, limit=options.limit, seed=options.seed, words=words)
+    table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
     selection = select(
         table,
         families,
@@ -75,8 +76,8 @@ def select_command(
     if any(candidate.family == "ppca" for candidate in selection.candidates):
         notes += note_on_units(table.select(list(selection.column_names)))
     selection = replace(selection, notes=tuple(notes))
-    selection.model.read_with = kept_reading(options.reading)
-    read_with = reading_options(options.reading, limit=options.limit, words=words)
+    selection.model.read_with = kept_reading(reading, table)
+    read_with = reading_options(reading, limit=options.limit, words=words)
     result = {"data": data, "options": read_with, **selection.to_dict(), **origin()}
     return Result(selection.page(), result, [] if folder is None else _write(selection, result, folder))
 

@@ -77,7 +77,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
         prepare_folder(options)
         history = _fit(fitted, train, test, objective, options)
         fitted.fitted_rows = marks_of(train.tokens())
-        fitted.read_with = read_with(options.reading)
+        fitted.read_with = read_with(options.reading, everything)
         fitted.save(options.out)
         write_atomic(options.out / HISTORY, history.to_csv())
         result = write_result(

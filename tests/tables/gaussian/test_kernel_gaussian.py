@@ -13,6 +13,7 @@ import slow_em
 from maskevidence.models import KernelGaussian
 from maskevidence.tables.gaussian import kernel_choice
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels
+from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, Span, fit_shrunk, log_evidence_under
 from oracles import condition
 
@@ -203,19 +204,16 @@ def test_a_table_too_wide_for_the_search_is_refused_before_any_work() -> None:
         KernelGaussian(7000, 1).fit(x)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
-def test_each_visible_token_at_once_is_each_alone(share: float) -> None:
+@pytest.mark.parametrize(("share", "shrinkage"), [(0.0, 0.1), (0.3, 0.1), (0.3, 1.0)])
+def test_each_visible_token_at_once_is_each_alone(share: float, shrinkage: float) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 5)) + 0.5 * rng.normal(size=(40, 5))
-    model = KernelGaussian(5, 1).fit(x, shrinkage=0.1, bandwidth=0.5)
+    model = KernelGaussian(5, 1).fit(x, shrinkage=shrinkage, bandwidth=0.5)
     x[rng.random(x.shape) < share] = np.nan
-    x[0], x[1, 1:], x[2] = (
-        np.nan,
-        np.nan,
-        x[3] + [1e7, 0, 0, 0, 0],
-    )  # nothing, one, and a row that loses digits
+    x[0], x[1, 1:], x[2] = np.nan, np.nan, [1e7, 0.1, 0.2, 0.3, 0.4]
     tokens = me.Tokens.from_array(x, empty_rows=True)
     visible = tokens.maskable & (torch.from_numpy(rng.random(x.shape)) < 0.9)
+    visible[2] = True
     found = model.log_leave_one_out(tokens, visible).detach()
     assert (found[~visible] == 0).all()
     for j in range(5):
@@ -260,3 +258,16 @@ def test_copies_of_a_row_are_drawn_as_each_alone(model: KernelGaussian) -> None:
         torch.testing.assert_close(
             together[[k]], model._draw_missing(tokens[k : k + 1], 3), rtol=1e-11, atol=0
         )
+
+
+@pytest.mark.parametrize(("n", "spread"), [(2000, 1.0), (600, 100.0), (5, 1.0)], ids=["boxes", "few", "one"])
+def test_sums_of_kernels_keep_their_digits(n: int, spread: float) -> None:
+    rng = np.random.default_rng(0)
+    centres, x = rng.normal(size=300), spread * rng.normal(size=n) + 1
+    x[0] = 1e3
+    with torch.no_grad():
+        found = log_kernel_sums(
+            torch.from_numpy(x), torch.from_numpy(centres), torch.tensor(0.3, dtype=torch.float64)
+        )
+    exact = logsumexp(-((x[:, None] - centres) ** 2) / 0.6, axis=1)
+    np.testing.assert_allclose(found, exact, rtol=1e-11, atol=2e-13)

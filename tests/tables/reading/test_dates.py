@@ -1,5 +1,6 @@
 """Dates and times: days since the first, written back as they were."""
 
+import json
 import random
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import maskevidence as me
+from command_line import CommandLine
 from maskevidence.data import describe, read_table
 from maskevidence.tables.filling import fill_table
 from maskevidence.tables.options import ImputeOptions
@@ -100,3 +102,27 @@ def test_words_with_few_dates_stay_words(tmp_path: Path) -> None:
     assert read_table(path, words=True).levels == {"a": ("1.2.2020", "x")}
     with pytest.raises(me.InputError, match="text in column 'a'"):
         read_table(path)
+
+
+def test_a_saved_model_knows_its_day_0(tmp_path: Path, run: CommandLine) -> None:
+    """Another file begins on another day: its dates are days since the first of the model's own table."""
+    rng = np.random.default_rng(0)
+    days = np.sort(rng.integers(0, 400, 90))
+    lines = [f"{np.datetime64('2021-01-01') + int(day)},{day / 10 + rng.normal():.2f}" for day in days]
+    for name, part in (("all", lines), ("late", lines[45:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["day,x", *part]))
+    model = tmp_path / "chosen"
+    assert (
+        run("train", "gaussian", tmp_path / "all.csv", "--epochs", 5, "--out", tmp_path / "chosen").code == 0
+    )
+    said = run("score", model, tmp_path / "late.csv", "--json", tmp_path / "late.json", "--limit", 5)
+    assert said.code == 0
+    first = min(line.split(",")[0] for line in lines)
+    assert f"--day-0 day={first}" in " ".join(said.out.split())
+    table = read_table(tmp_path / "late.csv", day_0={"day": first})
+    assert table.values[0, 0] == days[45] - days[0]
+    assert table.forms["day"].write(table.values[0, 0]) == lines[45].split(",")[0]
+    expected = me.models.load(model).log_evidence(table.head(5).tokens()).mean().item()
+    assert json.loads((tmp_path / "late.json").read_text())["log_evidence"] == pytest.approx(expected)
+    with pytest.raises(me.InputError, match=r"--day-0 day=1\.2\.2021: '1\.2\.2021' is no date"):
+        read_table(tmp_path / "late.csv", day_0={"day": "1.2.2021"})

@@ -1,15 +1,21 @@
-"""Lay out one HTML file without scripts or requests: sections of sentences, tables, pictures and cards."""
+"""Lay out one HTML file without requests: sections of sentences, tables, pictures and cards.
 
+A page with sortable tables has one small script of its own, and can be read without it.
+"""
+
+import base64
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
 from itertools import groupby
 
+from maskevidence.core.show.cell_map import cell_map_svg
 from maskevidence.core.show.draw import svg
-from maskevidence.core.show.html import table, text
-from maskevidence.core.show.parts import Picture, Table
-from maskevidence.core.show.pictures import ColourGrid
+from maskevidence.core.show.html import answers, table, text
+from maskevidence.core.show.parts import Answers, Picture, Table
+from maskevidence.core.show.pictures import CellMap, ColourGrid
 from maskevidence.core.support.provenance import versions
 
 
@@ -30,7 +36,7 @@ class Figure:
     notes: Sequence[str] = ()  # notes below the picture
 
 
-Block = str | Html | Table | Picture | Figure
+Block = str | Html | Table | Answers | Picture | Figure
 
 
 @dataclass(frozen=True)
@@ -45,28 +51,49 @@ class Section:
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def document(title: str, sections: Sequence[Section]) -> str:
-    """Render the whole HTML file."""
-    style = resources.files("maskevidence.command.pages").joinpath("page.css").read_text(encoding="utf-8")
+_ABOUT = "Log evidence by masking"
+_NATS = (
+    " All numbers are in nats unless another unit is named. Log-probabilities keep their sign: higher is "
+    "better."
+)
+
+
+def document(title: str, sections: Sequence[Section], about: str = "") -> str:
+    """Render the whole HTML file.
+
+    Args:
+        title: the headline.
+        sections: the first one has no link at the top.
+        about: the line above the headline; by default, the page is about log evidence.
+    """
+    style, script, policy = _file("page.css"), "", _POLICY
+    if any(isinstance(part, Table) and part.sortable for each in sections for part in each.parts):
+        script = _file("page.js")
+        seal = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy, script = f"{_POLICY}; script-src 'sha256-{seal}'", f"<script>{script}</script>\n"
     today = datetime.now().astimezone().date()
     generator = f"maskevidence {versions()['maskevidence']}"
     links = "".join(f'<a href="#{each.key}">{text(each.title)}</a>' for each in sections[1:])
     lines = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f'<meta name="generator" content="{generator}">',
         f'<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>',
-        f'<body>\n<header>\n<p class="note">Log evidence by masking · {today.day} {today:%B %Y}</p>',
+        f'<body>\n<header>\n<p class="note">{text(about or _ABOUT)} · {today.day} {today:%B %Y}</p>',
         f"<h1>{text(title)}</h1>",
         f'<nav aria-label="Parts of this page">{links}</nav>' if links else "",
         "</header>\n<main>",
         *map(_section, sections),
-        f'</main>\n<footer class="note">{generator}. All numbers are in nats unless another unit is named. '
-        "Log-probabilities keep their sign: higher is better.</footer>\n</body>\n</html>\n",
+        f'</main>\n<footer class="note">{generator}.{"" if about else _NATS}</footer>',
+        f"{script}</body>\n</html>\n",
     ]
     return "\n".join(lines)
+
+
+def _file(name: str) -> str:
+    return resources.files("maskevidence.command.pages").joinpath(name).read_text(encoding="utf-8")
 
 
 def _section(section: Section) -> str:
@@ -86,6 +113,8 @@ def _shown(part: Block, key: str, section: Section) -> str:
         return f"<p>{text(part)}</p>"
     if isinstance(part, Table):
         return table(part, part.title or section.title)
+    if isinstance(part, Answers):
+        return answers(part)
     if isinstance(part, Picture):
         return _drawn(part, section.title, key)
     figure = [f"<figure><figcaption><h3>{text(part.title)}</h3></figcaption>"]
@@ -100,7 +129,8 @@ def _drawn(picture: Picture, summary: str, key: str) -> str:
     """Put a picture in a box that scrolls on narrow screens, with a hint there."""
     box = f'<div class="picture" tabindex="0" role="group" aria-label="{text(summary)}">'
     hint = '<p class="note hint">The picture goes on to the right: swipe or scroll it.</p>'
-    return f"{box}{svg(picture, summary, key)}</div>{hint}"
+    drawn = cell_map_svg(picture, summary) if isinstance(picture, CellMap) else svg(picture, summary, key)
+    return f"{box}{drawn}</div>{hint}"
 
 
 def note(words: str) -> Html:

@@ -19,7 +19,8 @@ from maskevidence.command.pages.shown_observations import section_of_observation
 from maskevidence.core.comparing.comparison import Comparison, common_name, verdict
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.evidence.result import page_of_numbers
-from maskevidence.core.show.parts import Page, Picture, Table
+from maskevidence.core.show.parts import Group, Page, Part, Picture, Table
+from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import (
     NOT_KNOWN,
     capital,
@@ -77,16 +78,28 @@ def check_report_file(path: Path) -> None:
 
 def render(reported: Sequence[ReportedRun] | Page, observations: int = N_SHOWN) -> str:
     """Render the page as HTML; see `write_report`."""
-    if not isinstance(reported, Page) or any(isinstance(part, Picture) for part in reported.parts):
+    if not isinstance(reported, Page) or any(map(_is_drawn, reported.parts)):
         import_extra("matplotlib", "plots", "the report")
     if isinstance(reported, Page):
+        groups = [part for part in reported.parts if isinstance(part, Group)]
         aside = sentence(reported.aside.strip("()")) if reported.aside.startswith("(") else reported.aside
-        parts = [*filter(None, [aside]), *reported.parts, *notes(reported.notes)]
-        made = Table((), list(reported.made.items()), words=(0, 1))
-        return document(
-            reported.headline, [Section("numbers", "", parts), Section("made", "How it was made", [made])]
-        )
+        parts = [part for part in reported.parts if not isinstance(part, Group)]
+        made: list[Block] = [Table((), list(reported.made.items()), words=(0, 1))]
+        below, last = ([], notes(reported.notes)) if groups else (notes(reported.notes), [])
+        sections = [
+            Section("numbers", "", [*filter(None, [aside]), *parts, *below]),
+            *(Section(f"part-{k}", group.title, group.parts) for k, group in enumerate(groups, 1)),
+            Section("made", "How it was made", [*made, *last]),
+        ]
+        return document(reported.headline, sections, reported.about)
     return document(_title(reported), _sections_of_runs(reported, observations))
+
+
+def _is_drawn(part: Part) -> bool:
+    """Whether matplotlib draws a part."""
+    if isinstance(part, Group):
+        return any(map(_is_drawn, part.parts))
+    return isinstance(part, Picture) and not isinstance(part, CellMap)
 
 
 def _sections_of_runs(runs: Sequence[ReportedRun], observations: int) -> list[Section]:

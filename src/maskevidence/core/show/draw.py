@@ -14,6 +14,7 @@ from maskevidence.core.show.parts import Picture, Values
 from maskevidence.core.show.pictures import (
     FEWEST_IN_A_BAND,
     Band,
+    CellMap,
     ColourGrid,
     Histogram,
     Line,
@@ -34,6 +35,7 @@ _MOST_IN_SVG = 150  # most points of a line in a page
 _WRITTEN = 200  # most cells of a grid that are labelled with their numbers
 _TALL = 30  # most rows of a grid that is not drawn tall
 _TITLE_WIDTH = 84  # characters
+_STATES = ("#dcdcd8", "#3987c5", "#8a8a8a", "#d55e00")  # of cells: the ground, and up to three others
 _TURN = "the difference changes its sign"
 _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
 
@@ -150,6 +152,21 @@ def _(picture: ColourGrid, axes: Any) -> None:
             colour = "#ffffff" if abs(value - picture.centre) > 0.6 * picture.reach else "#111111"
             text = f"{round(value, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}")
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+
+
+@draw.register
+def _(picture: CellMap, axes: Any) -> None:
+    colormaps = import_extra("matplotlib.colors", "plots", "a picture")
+    patches = import_extra("matplotlib.patches", "plots", "a picture")
+    colours = [*_STATES[: len(picture.names) - 1], _STATES[-1]]
+    limits = {"vmin": 0, "vmax": len(colours) - 1, "interpolation": "nearest", "aspect": "auto"}
+    axes.imshow(picture.lines(_MOST_IN_SVG), cmap=colormaps.ListedColormap(colours), **limits)
+    names = [shortened(_label(name)) for name in picture.columns]
+    axes.set_xticks(range(len(names)), names, rotation=90)
+    axes.set_yticks([])
+    each = zip(colours, picture.names, strict=True)
+    handles = [patches.Patch(color=colour, label=name) for colour, name in each]
+    axes.legend(handles=handles, fontsize=8, frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
 
 
 @draw.register

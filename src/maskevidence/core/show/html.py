@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from html import escape
 
 from maskevidence.core.errors import MissingExtraError
+from maskevidence.core.show.cell_map import cell_map_svg
 from maskevidence.core.show.draw import svg
-from maskevidence.core.show.parts import Page, Part, Table, Values
+from maskevidence.core.show.parts import Answers, Bars, Group, Page, Part, Table, Values
+from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import plain
 
 _SMALL = "font-size:90%;opacity:0.85"
+_LARGE = "font-size:190%;font-weight:650;line-height:1.2"
+_BAR, _TALL = 7, 22  # width and height of a bar chart in a cell
+_PRINTED = 12  # rows of a sortable table on paper
 
 
 def page_html(page: Page) -> str:
@@ -43,28 +48,70 @@ def table(part: Table, label: str = "") -> str:
 
     def cell(tag: str, value: str, row: int, column: int) -> str:
         style = "text-align:left" if column in part.words else "text-align:right"
-        content = text(value)
-        if column not in part.words and (tag == "td" or len(content) <= 10):
+        content = _bars(value) if isinstance(value, Bars) else text(value)
+        if isinstance(value, Bars):
+            style = "text-align:left"
+        elif column not in part.words and (tag == "td" or len(content) <= 10):
             style += ";white-space:nowrap"
         elif len(content) > 40:
-            style += ";min-width:16em"
+            style += f";min-width:{13 if part.sortable else 16}em"
+        elif part.sortable and len(content) <= 24:
+            style += ";white-space:nowrap"
         if (row, column) in part.bold:
             content = f"<strong>{content}</strong>"
         if (row, column) in part.marked:
             content = f"<mark>{content}</mark>"
+        if (share := part.shades.get((row, column), 0.0)) > 0:
+            style += f";background:color-mix(in srgb, #3987c5 {100 * share:.0f}%, transparent)"
         scope = ' scope="col"' if tag == "th" else ""
         if label and column == 0 and tag == "td":
             tag, scope = "th", ' scope="row"'
         return f'<{tag}{scope} style="{style}">{content}</{tag}>'
 
     def line(tag: str, cells: Sequence[str], row: int) -> str:
-        return f"<tr>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
+        more = ' class="more"' if part.sortable and row >= _PRINTED else ""
+        return (
+            f"<tr{more}>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
+        )
 
     body = "".join(line("td", cells, row) for row, cells in enumerate(part.rows))
     head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
     title = f"<div>{text(part.title)}</div>" if part.title else ""
+    sortable = ' class="sortable"' if part.sortable else ""
+    n_more = len(part.rows) - _PRINTED if part.sortable else 0
+    rest = (
+        f'<div class="rest" style="display:none">{n_more:,} more rows on the screen</div>'
+        if n_more > 0
+        else ""
+    )
     named = f' class="scroll" role="region" tabindex="0" aria-label="{text(label)}"' if label else ""
-    return f'{title}<div style="overflow-x:auto"{named}><table>{head}<tbody>{body}</tbody></table></div>'
+    grid = f"<table{sortable}>{head}<tbody>{body}</tbody></table>"
+    return f'{title}<div style="overflow-x:auto"{named}>{grid}</div>{rest}'
+
+
+def answers(part: Answers) -> str:
+    """Numbers in large letters side by side."""
+    items = "".join(
+        f'<div style="flex:1 1 11em"><div style="{_LARGE}">{text(number)}</div><div>{text(words)}</div>'
+        f'<div style="{_SMALL}">{text(remark)}</div></div>'
+        for number, words, remark in part.items
+    )
+    style = "display:flex;flex-wrap:wrap;gap:0.8em 1.6em;margin:0.8em 0"
+    return f'<div class="answers" style="{style}">{items}</div>'
+
+
+def _bars(chart: Bars) -> str:
+    """A bar chart in a cell, in the colour of its text."""
+    bars = "".join(
+        f'<rect x="{_BAR * k}" y="{_TALL - max(0.6, _TALL * share):.1f}" width="{_BAR - 1}" '
+        f'height="{max(0.6, _TALL * share):.1f}"/>'
+        for k, share in enumerate(chart.heights)
+    )
+    width = _BAR * len(chart.heights)
+    return (
+        f'<svg viewBox="0 0 {width} {_TALL}" width="{width}" height="{_TALL}" fill="currentColor" '
+        f'fill-opacity="0.55" role="img" aria-label="distribution">{bars}</svg>'
+    )
 
 
 def _part(part: Part, summary: str) -> str:
@@ -72,6 +119,13 @@ def _part(part: Part, summary: str) -> str:
         return f'<div style="{_SMALL}">{text(part)}</div>'
     if isinstance(part, Table):
         return table(part)
+    if isinstance(part, Answers):
+        return answers(part)
+    if isinstance(part, Group):
+        inner = "".join(_part(each, part.title) for each in part.parts)
+        return f'<div style="margin-top:1em"><strong>{text(part.title)}</strong></div>{inner}'
+    if isinstance(part, CellMap):
+        return cell_map_svg(part, summary)
     try:
         return svg(part, summary)
     except MissingExtraError:

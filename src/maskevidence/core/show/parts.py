@@ -6,6 +6,27 @@ Bars and bands are 95 % intervals everywhere; ± is one standard error.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+class Bars(str):
+    """A cell of a table with a small bar chart; as text, one block character for each bar.
+
+    Example:
+        >>> str(Bars([0, 2, 4]))
+        ' ▄█'
+    """
+
+    __slots__ = ("heights",)
+    heights: tuple[float, ...]  # each in [0, 1]
+
+    def __new__(cls, heights: Sequence[float]) -> "Bars":
+        top = max(heights, default=0.0) or 1.0
+        shares = tuple(height / top for height in heights)
+        drawn = super().__new__(cls, "".join(_BLOCKS[round(8 * share)] for share in shares))
+        drawn.heights = shares
+        return drawn
+
 
 @dataclass(frozen=True)
 class Table:
@@ -18,6 +39,8 @@ class Table:
         words: the places of the columns that hold words and are set to the left; others hold numbers.
         bold: the row and the column of the cells in bold letters.
         marked: those of the cells with a coloured ground, where a page has colours.
+        shades: the strength of the ground of a cell, in [0, 1], by its row and column.
+        sortable: whether a reader may sort and filter the rows; on paper, the first ones stand for all.
     """
 
     columns: Sequence[str]
@@ -26,6 +49,15 @@ class Table:
     words: Collection[int] = (0,)
     bold: Collection[tuple[int, int]] = ()
     marked: Collection[tuple[int, int]] = ()
+    shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    sortable: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Numbers in large letters, each with the words that it counts and a remark."""
+
+    items: Sequence[tuple[str, str, str]]
 
 
 class Picture:
@@ -56,7 +88,15 @@ class Values(Picture):
     words: str = "Bars are 95 % intervals."  # meaning of the bars, printed below the picture
 
 
-Part = Table | Picture | str
+@dataclass(frozen=True)
+class Group:
+    """Parts under a heading; a page that is a file of its own links to it."""
+
+    title: str
+    parts: Sequence["Part"]
+
+
+Part = Table | Answers | Picture | Group | str
 
 
 @dataclass(frozen=True)
@@ -71,6 +111,7 @@ class Page:
         notes: what a reader needs to know besides the numbers, one sentence each.
         made: the command, the model, the data and what else the result was made of, by name; shown where the
             page is a file of its own.
+        about: the line above the headline of a file of its own; by default, the page is about log evidence.
     """
 
     line: str
@@ -79,3 +120,4 @@ class Page:
     parts: Sequence[Part] = ()
     notes: Sequence[str] = ()
     made: Mapping[str, str] = field(default_factory=dict)
+    about: str = ""

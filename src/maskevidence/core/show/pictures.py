@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int8
 
 from maskevidence.core.show.parts import Picture
 
@@ -94,6 +94,36 @@ class ColourGrid(Picture):
     y_label: str = ""  # meaning of the rows
     centre: float = 0.0  # number of the middle colour
     reach: float = 1.0  # distance of the outermost colours from the centre
+
+
+@dataclass(frozen=True)
+class CellMap(Picture):
+    """A table from far away, one line of pixels a row.
+
+    Attributes:
+        states: the state of each cell, as its place among `names`.
+        columns: names of the columns.
+        names: of the states: the ground, and at most three others; the last one is drawn largest.
+    """
+
+    states: Int8[np.ndarray, "n_rows n_columns"]
+    columns: Sequence[str]
+    names: Sequence[str]
+
+    def lines(self, at_most: int) -> Int8[np.ndarray, "n_lines n_columns"]:
+        """The states of at most so many lines: of the first of its rows, and the last state of any of them.
+
+        Example:
+            >>> picture = CellMap(np.array([[1], [0], [0], [2]], dtype=np.int8), ["a"], ["", "hole", "wrong"])
+            >>> picture.lines(2).tolist()
+            [[1], [2]]
+        """
+        if not len(self.states):
+            return self.states
+        starts = np.unique(np.linspace(0, len(self.states), at_most, endpoint=False).astype(int))
+        last = np.int8(len(self.names) - 1)
+        worst = np.maximum.reduceat(np.where(self.states == last, last, np.int8(0)), starts)
+        return np.maximum(self.states[starts], worst)
 
 
 @dataclass(frozen=True)

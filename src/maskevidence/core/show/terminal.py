@@ -17,7 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
-from maskevidence.core.show.parts import Page, Part, Table, Values
+from maskevidence.core.show.parts import Answers, Group, Page, Part, Table, Values
 from maskevidence.core.show.words import plain
 
 _MIN_NAME = 12  # least width to which the first column is folded
@@ -50,7 +50,7 @@ def print_page(screen: Console, page: Page) -> None:
         <BLANKLINE>
     """
     screen.print(Text(plain(f"{page.headline}{' ' + page.aside if page.aside else ''}"), style="bold"))
-    for part in map(_plain_part, page.parts):
+    for part in map(_plain_part, _unfolded(page.parts)):
         shown: Iterable[RenderableType] = [part] if isinstance(part, str) else []
         if isinstance(part, Table):
             shown = _fitting(screen, part)
@@ -62,10 +62,23 @@ def print_page(screen: Console, page: Page) -> None:
         screen.print(f"note: {plain(note)}")
 
 
+def _unfolded(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts in their order, with the headings of groups, and numbers with their words as sentences."""
+    for part in parts:
+        if isinstance(part, Group):
+            yield f"\n{part.title}"
+            yield from _unfolded(part.parts)
+        elif isinstance(part, Answers):
+            for number, words, remark in part.items:
+                yield f"{number} {words}{f': {remark}' if remark else ''}"
+        else:
+            yield part
+
+
 def _plain_part(part: Part) -> Part:
     """Replace control characters of a part by their names."""
     if isinstance(part, Table):
-        rows = [[plain(cell) for cell in row] for row in part.rows]
+        rows = [[plain(cell) for cell in row] for row in part.rows]  # bar charts become their characters
         return replace(part, columns=[*map(plain, part.columns)], rows=rows, title=plain(part.title))
     if isinstance(part, Values):
         return replace(part, values=[replace(each, label=plain(each.label)) for each in part.values])

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -36,7 +37,7 @@ _STEP: ContextVar["_Step | None"] = ContextVar("step", default=None)
 
 
 @contextmanager
-def progress(description: str, total: int, *, parts: bool = False) -> Iterator[Advance]:
+def progress(description: str, total: float, *, parts: bool = False) -> Iterator[Advance]:
     """Show the progress of long work if somebody can see it.
 
     In a terminal, and in a notebook with ipywidgets, this is a bar of tqdm that disappears when the work is
@@ -77,14 +78,14 @@ def progress(description: str, total: int, *, parts: bool = False) -> Iterator[A
             if description is not None:
                 bar.set_description_str(description, refresh=False)
             if total is not None:
-                bar.total = total
+                bar.total = max(total, bar.n)
             bar.update(steps)
 
         if parts:
             step = _Step(bar.update)
             token = _STEP.set(step)
             try:
-                yield lambda steps, *more: advance(step.rest(steps), *more)
+                yield lambda steps, *more: advance(max(0.0, step.rest(steps)), *more)
             finally:
                 _STEP.reset(token)
         else:
@@ -97,9 +98,9 @@ class _Step:
     """The current step of a bar, which may be partly done."""
 
     def __init__(self, update: Callable[[float], object]) -> None:
-        self.update, self.done = update, 0.0
+        self.update, self.done, self.size = update, 0.0, 1.0
 
-    def rest(self, steps: int) -> float:
+    def rest(self, steps: float) -> float:
         """Return the part of `steps` finished steps that the bar does not show yet."""
         left = steps - self.done if steps else 0.0
         self.done = 0.0 if steps else self.done
@@ -112,7 +113,7 @@ class _Step:
         def advance(steps: int, _description: str | None = None, new: int | None = None) -> None:
             nonlocal n, total
             n, total = n + steps, total if new is None else new
-            done = begun + _SHARE * (1 - begun) * min(1.0, n / max(1, total))
+            done = begun + _SHARE * max(0.0, self.size - begun) * min(1.0, n / max(1, total))
             if done > self.done:  # the total may have grown
                 self.update(done - self.done)
                 self.done = done
@@ -162,6 +163,68 @@ def _bar_class() -> type[Any]:
     from tqdm.notebook import tqdm_notebook
 
     return tqdm_notebook
+
+
+class Course:
+    """Work in steps of several kinds, whose forecast is what the last step of each kind took.
+
+    Args:
+        show: of the bar, in seconds.
+        expected: by kind, the number of steps and the seconds of one, as far as they are known.
+        bar: the step of the bar, if it is the course's own.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        show: Callable[..., None],
+        expected: Mapping[str, tuple[int, float]],
+        bar: "_Step | None" = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.bar = bar
+        self.left = {kind: n for kind, (n, _) in expected.items()}
+        self.seconds = {kind: each for kind, (_, each) in expected.items()}
+        self.show, self.clock, self.begun = show, clock, clock()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the beginning."""
+        return self.clock() - self.begun
+
+    @property
+    def forecast(self) -> float:
+        """Seconds that the steps left will take."""
+        return sum(n * self.seconds[kind] for kind, n in self.left.items())
+
+    @contextmanager
+    def step(self, kind: str, description: str) -> Iterator[None]:
+        """Do a step; its own progress is a part of the bar."""
+        if self.bar is not None:
+            self.bar.size = max(self.seconds[kind], 1e-3)
+        self.show(0, description, self.spent + self.forecast)
+        start = self.clock()
+        yield
+        took = self.clock() - start
+        self.left[kind], self.seconds[kind] = max(0, self.left[kind] - 1), took
+        self.show(took, None, self.spent + self.forecast)
+
+
+@contextmanager
+def course(description: str, expected: Mapping[str, tuple[int, float]]) -> Iterator[Course]:
+    """Show one bar for steps of several kinds; see `Course`.
+
+    Example:
+        >>> with course("work", {"fits": (2, 0.1)}) as plan:
+        ...     with plan.step("fits", "first fit"):
+        ...         pass
+        >>> plan.left
+        {'fits': 1}
+    """
+    total = sum(n * seconds for n, seconds in expected.values())
+    outer = _STEP.get()
+    with progress(description, total, parts=True) as advance:
+        yield Course(advance, expected, _STEP.get() if outer is None else None)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -239,26 +239,50 @@ def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
 
 
 def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
-    """Hide up to 1,000 known values of each column with holes, and fill them by models of the other folds."""
-    fills, rng = {}, np.random.default_rng(plan.key.seed)
-    for j in np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist():
-        known, name = np.flatnonzero(~np.isnan(plan.values[:, j])), plan.table.columns[j]
+    """How well the models fill the columns with holes."""
+    holed = np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist()
+    return held_out_fills(models, plan.table, plan.folds, holed, plan.key.seed) if models else {}
+
+
+def held_out_fills(
+    models: Sequence[TableModel],
+    table: Table,
+    folds: Sequence[Held],
+    columns: Iterable[int],
+    seed: int = 0,
+    pairs: Collection[str] = (),
+) -> dict[str, Fill]:
+    """Hide up to 1,000 known values of each column, and fill them by models of the other folds.
+
+    Args:
+        models: one for each fold, which has not seen it.
+        folds: the positions of their rows.
+        columns: the places of the columns to fill.
+        seed: of the choice of values.
+        pairs: columns of two values, which are filled by the nearer one and counted as words are.
+    """
+    fills, rng = {}, np.random.default_rng(seed)
+    for j in columns:
+        known, name = np.flatnonzero(~np.isnan(table.values[:, j])), table.columns[j]
         some = np.sort(rng.permutation(known)[:_MOST_FILLED])
-        truth, filled = plan.values[:, j], np.full(len(plan.values), np.nan)
-        for rows, model in zip(plan.folds, models, strict=True):
+        truth, filled = table.values[:, j], np.full(len(table), np.nan)
+        for rows, model in zip(folds, models, strict=True):
             these = np.intersect1d(rows, some)
-            hidden = plan.values[these].copy()
+            hidden = table.values[these].copy()
             hidden[:, j] = np.nan
             if len(these):
                 filled[these] = model.impute(hidden).values[:, j]
-        in_words = name in plan.table.levels
+        in_words = name in table.levels or name in pairs
+        if name in pairs:
+            low, high = np.nanmin(truth), np.nanmax(truth)
+            filled = np.where(filled < (low + high) / 2, low, high)
         if in_words:
             commonest = float(np.unique(truth[known], return_counts=True)[1].max())
             quality, without = float(np.mean(filled[some] == truth[some])), commonest / len(known)
         else:
             quality = float(np.sqrt(np.mean((filled[some] - truth[some]) ** 2)))
             without = float(truth[known].std())
-        fills[name] = Fill(len(plan.values) - len(known), quality, without, in_words)
+        fills[name] = Fill(len(table) - len(known), quality, without, in_words)
     return fills
 
 

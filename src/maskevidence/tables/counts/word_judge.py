@@ -1,5 +1,6 @@
 """Which words are wrong: their suspicion by counts without their row, and how many of them are right."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from maskevidence.core.model import Conditionals
+from maskevidence.core.support.checks import some_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
@@ -142,13 +144,29 @@ class WordJudge(CellJudge):
         pair = np.arange(len(which)) - np.repeat(np.cumsum(n) - n, n) + start[which]
         return Near(near.word[pair], near.meant[pair], near.log_typed[pair], near.n_words), which
 
-    def _log_meant(self, j: int, rows: Rows, row: Ints, meant: Ints) -> Float64[np.ndarray, " n"]:
+    def _log_meant(
+        self, j: int, rows: Rows, row: Ints, meant: Ints, places: Ints | None = None
+    ) -> Float64[np.ndarray, " n"]:
         """log p of other words in some cells, given the rest of their rows."""
         if not len(row):
             return np.zeros(0)
         other = rows[row].copy()
         other[:, j] = self.counted.listed[j][meant]
-        return self._one_column(other, j, row)
+        return self._one_column(other, j, row if places is None else places)
+
+    def _log_whatever(self, j: int, place: Ints) -> Float64[np.ndarray, " n"]:
+        """log q of words as wrong ones, whatever is right."""
+        spelling = self.words[j]
+        assert spelling is not None
+        shaped = self.counted.log_spelled(j)[place] + np.maximum(spelling.log_rare_shape[place], -30.0)
+        new = np.logaddexp(spelling.log_any[place], shaped) - np.log(_DISTRIBUTIONS)
+        n = spelling.counts[place]
+        share = 0.5 * n / max(1, spelling.counts.sum()) + 0.5 / len(spelling.counts)
+        return np.where(n <= _RARE, new, np.log(share))
+
+    def _own(self, places: Ints) -> Own | None:
+        """The training rows at these places."""
+        return None if self.left_out.own is None else self.left_out.own.take(places)
 
     def _one_column(self, rows: Rows, j: int, places: Ints) -> Float64[np.ndarray, " n"]:
         """log p of a column's cells given the rest of their rows."""
@@ -168,6 +186,67 @@ class WordJudge(CellJudge):
         answer = self._one_column(rows[row], j, row)
         self.left_out.own = own
         return answer
+
+    def _near_unique(self, j: int) -> bool:
+        """Whether so many words of a column occur once that right and wrong ones cannot be told apart."""
+        spelling = self.words[j]
+        return spelling is not None and (spelling.counts == 1).sum() > _NEAR_UNIQUE * spelling.counts.sum()
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """What the calls rest on, and the columns without calls."""
+        found = ["no trusted rows: the rate rests on how many right words only one or two other rows support"]
+        alike = [name for j, name in enumerate(names) if self._near_unique(j)]
+        numbers = [name for name, spelling in zip(names, self.words, strict=True) if spelling is None]
+        if alike:
+            found.append(
+                f"right and wrong words cannot be told apart where most occur once: none of "
+                f"{some_of(alike)} is called"
+            )
+        if numbers:
+            found.append(f"no number or yes/no is called without trusted rows: {some_of(numbers)}")
+        return found
+
+    def suggested(
+        self, rows: Rows, row: Ints, column: Ints, hidden: Bool[np.ndarray, "n D"]
+    ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
+        """The most probable right word of some cells, and its probability, if the cell is wrong.
+
+        A word v has p(v | visible) q(written | v), where q is the probability of the typing error, or of a
+        wrong word whatever is right.
+
+        Args:
+            rows: all rows.
+            row, column: the places of the cells.
+            hidden: the cells of each row that are left out.
+
+        Returns:
+            The codes and probabilities; NaN for columns of numbers.
+        """
+        best, p = np.full(len(row), np.nan), np.full(len(row), np.nan)
+        blank = np.where(hidden, np.nan, rows[row])
+        for j in np.unique(column).tolist():
+            spelling, these = self.words[j], np.flatnonzero(column == j)
+            if spelling is None:
+                continue
+            written, at = rows[row[these], j], row[these]
+            place = np.searchsorted(self.counted.listed[j], written)
+            visible = ~np.isnan(blank[these])
+            visible[:, j] = False
+            batch = self.counted.batch(np.where(visible, blank[these], np.nan), visible, self._own(at))
+            likeliest, _ = self.model.likeliest(j, batch, without=written)
+            near, which = self._near(j, at, place)
+            which = np.concatenate([np.arange(len(at)), which])
+            meant = np.concatenate([np.searchsorted(self.counted.listed[j], likeliest), near.meant])
+            log_p = self._log_meant(j, np.where(visible, blank[these], np.nan), which, meant, at[which])
+            other = self._log_whatever(j, place)
+            typed = np.concatenate([np.full(len(at), -np.inf), near.log_typed])
+            joint = log_p + np.logaddexp(typed - np.log(_DISTRIBUTIONS), other[which])
+            total = other.copy()
+            np.logaddexp.at(total, which, log_p + typed - np.log(_DISTRIBUTIONS))
+            for k in np.argsort(joint, kind="stable").tolist():
+                best[these[which[k]]] = self.counted.listed[j][meant[k]]
+                p[these[which[k]]] = np.exp(min(joint[k] - total[which[k]], 0.0))
+        return best, p
 
     def called(self, rows: Rows, judged: Judged, rate: float) -> tuple[Rows, Rows, Bool[np.ndarray, "N D"]]:
         """The share of right cells among those of their column that are as suspicious, and what is called.
@@ -197,10 +276,8 @@ class WordJudge(CellJudge):
             if spelling is None or not len(there):
                 continue
             share[there, j] = _right_share(*(each[there, j] for each in levels))
-            once = spelling.counts == 1
-            if once.sum() > _NEAR_UNIQUE * spelling.counts.sum():
-                place = np.searchsorted(self.counted.listed[j], rows[there, j])
-                share[there[once[place]], j] = 1.0
+            if self._near_unique(j):
+                share[there, j] = 1.0
         suspicion = (
             judged.suspicion + np.log(np.maximum(1 - share, _FLOOR)) - np.log(np.maximum(share, _FLOOR))
         )

@@ -1,6 +1,5 @@
 """A Gaussian with a kernel around each training row, for densities that are not Gaussian."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.gaussian.full_covariance import Gaussian
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels, seconds_of_fit
 from maskevidence.tables.gaussian.kernel_leave_one_out import log_leave_one_out
+from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
 from maskevidence.tables.gaussian.kernels import (
     MAX_ELEMENTS,
     KernelPart,
@@ -188,19 +188,11 @@ class KernelGaussian(TableModel):
     def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
         self.check_width(tokens.width)
-        result, far = self.centres.new_zeros(visible.shape), list[Tensor]()
-        kernels = self._kernels
+        result, kernels = self.centres.new_zeros(visible.shape), self._kernels
         for part in kernels.parts(tokens.values, visible):
             if part.hidden.shape[1] < self.n_features:
                 centred = kernels.centred(tokens.values[part.rows], visible[part.rows])
-                result[part.rows], exact = log_leave_one_out(part, centred, self.bandwidth)
-                far.append(part.rows[~exact])
-        row, place = torch.nonzero(visible[torch.cat(far)] if far else visible[:0], as_tuple=True)
-        for some in torch.split(torch.arange(len(row)), max(1, MAX_ELEMENTS // self.n_features)):
-            rows = torch.cat(far)[row[some]]
-            masked = nn.functional.one_hot(place[some], self.n_features).bool()
-            alone = replace(tokens[rows], maskable=visible[rows], context=torch.zeros_like(masked))
-            result[rows, place[some]] = self.log_conditionals(alone, masked).sum(1)
+                result[part.rows] = log_leave_one_out(part, centred, self.bandwidth)
         return result
 
     def _log_answers(
@@ -226,19 +218,21 @@ class KernelGaussian(TableModel):
         """log p(x_j) of the wanted tokens, or of their cells; 0 for others."""
         result, h = self.centres.new_zeros(values.shape), self.bandwidth
         a, variances = torch.sqrt(1 - h.square()), h.square() * self.gaussian.factor.square().sum(1)
-        at_once = max(1, MAX_ELEMENTS // (4 * len(self.centres)))
         for j in torch.nonzero(wanted.any(0)).flatten().tolist():
-            mean, centres, variance = self.gaussian.mean[j], a * self.centres[:, j], variances[j]
-            for rows in torch.split(torch.nonzero(wanted[:, j]).flatten(), at_once):
-                x = (values[rows, j] - mean).to(result)[:, None]
-                if step is None:
-                    scale = torch.rsqrt(2 * variance)
-                    white = x * scale - centres * scale
-                    sums = torch.logsumexp(-white.square(), 1) - 0.5 * (LOG_2PI + torch.log(variance))
-                else:
-                    wide = variance.expand(len(x), len(centres))
-                    sums = torch.logsumexp(normal_log_cell(x - centres, wide, step[j]), 1)
-                result[rows, j] = sums - np.log(len(centres))
+            rows, centres, variance = (
+                torch.nonzero(wanted[:, j]).flatten(),
+                a * self.centres[:, j],
+                variances[j],
+            )
+            x = (values[rows, j] - self.gaussian.mean[j]).to(result)
+            if step is None:
+                sums = log_kernel_sums(x, centres, variance) - 0.5 * (LOG_2PI + torch.log(variance))
+            else:
+                some = torch.split(x[:, None], max(1, MAX_ELEMENTS // len(centres)))
+                wide = variance.expand(1, len(centres))
+                masses = [normal_log_cell(each - centres, wide, step[j]) for each in some]
+                sums = torch.cat([torch.logsumexp(each, 1) for each in masses])
+            result[rows, j] = sums - np.log(len(centres))
         return result
 
     def _log_densities(

@@ -99,7 +99,7 @@ class Choices:
     decimal: Choice | None = None
     thousands: str = ""
     dates: Order | None = None
-    fold_words: bool = False
+    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of the first
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,16 @@ def read_columns(
         file = "." if signs.point else ","
     for name, cells in later.items():
         read[name] = _decided(name, cells, choices, file, delimiter)
-    return {name: read[name] for name in columns}
+    return {name: _since(read[name], choices.day_0.get(name)) for name in columns}
+
+
+def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
+    """A column of dates as days since another day."""
+    form = column.form
+    if day_0 is None or not isinstance(form, DateForm) or form.order is None or column.values is None:
+        return column
+    days = (np.datetime64(form.origin, "D") - np.datetime64(day_0, "D")).astype(float)
+    return replace(column, values=column.values + days, form=replace(form, origin=day_0))
 
 
 def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
@@ -196,7 +205,7 @@ def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
     if types.is_null(kind):
         return _empty(name, n)
     if types.is_date(kind) or types.is_timestamp(kind):
-        seconds = _floats(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())) / 1e6
+        seconds = floats(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())) / 1e6
         values, origin = days_since_first(seconds)
         described = _numbers_described(name, "date", values, writing="")
         return ReadColumn(described, values, DateForm("ymd", origin=origin, time="H:M:S"))
@@ -205,7 +214,7 @@ def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
     ):
         described = ColumnDescription(name, "words", None, n, column.null_count, why=f"values of type {kind}")
         return ReadColumn(described, refusal=f"values of type {kind}")
-    values = _floats(column.cast(pa.float64(), safe=False))
+    values = floats(column.cast(pa.float64(), safe=False))
     _mark_missing(values, choices.missing)
     return ReadColumn(_numbers_described(name, "number", values), values)
 
@@ -234,7 +243,7 @@ def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None,
     truth = texts(TRUE + FALSE, column.type)
     if compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
         true = compute.is_in(cells, texts(TRUE, column.type)).cast(pa.float64())
-        values = _floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
+        values = floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
         return ReadColumn(_numbers_described(name, "yes/no", values), values), 0
     if choices.decimal != ".":
         return _as_commas(name, cells, choices), 0
@@ -255,7 +264,7 @@ def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | No
     words = compute.any(compute.is_nan(numbers)).as_py()  # such as nan(x)
     if words and not compute.all(compute.match_substring_regex(cells, NUMBER)).as_py():
         return None, 0
-    values = _floats(numbers)
+    values = floats(numbers)
     whole = (
         bool((values[~np.isnan(values)] % 1 == 0).all())
         if np.isfinite(values[~np.isnan(values)]).all()
@@ -285,7 +294,7 @@ def _as_commas(name: str, cells: Any, choices: Choices) -> ReadColumn | None:
     if not signs.comma or compute.any(compute.match_substring(cells, ".")).as_py():
         return None
     try:
-        values = _floats(compute.replace_substring(cells, ",", ".", max_replacements=1).cast(pa.float64()))
+        values = floats(compute.replace_substring(cells, ",", ".", max_replacements=1).cast(pa.float64()))
     except pa.ArrowInvalid:
         return None
     _mark_missing(values, choices.missing)
@@ -309,7 +318,7 @@ def _numbers_described(
     name: str, kind: ColumnKind, values: Float64[np.ndarray, " N"], writing: str = "", why: str = ""
 ) -> ColumnDescription:
     """The description of a column of numbers without odd cells; what takes long is left for `describe`."""
-    n_missing = int(np.isnan(values).sum())
+    n_missing = int(np.count_nonzero(np.isnan(values)))
     n = len(values) - n_missing
     return ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing, why=why)
 
@@ -321,14 +330,15 @@ def _mark_missing(values: Float64[np.ndarray, " N"], missing: Sequence[str]) -> 
             values[values == float(marker)] = np.nan
 
 
-def _floats(column: Any) -> Float64[np.ndarray, " N"]:
+def floats(column: Any) -> Float64[np.ndarray, " N"]:
     """A column of float64, NaN where it is null; its own `to_numpy` imports pandas."""
     import pyarrow as pa
     from pyarrow import compute
 
-    nan = texts(["nan"], pa.large_string()).cast(pa.float64())[0]
-    full = compute.if_else(compute.is_null(column), nan, column)
-    return np.concatenate([np.empty(0), *map(np.from_dlpack, full.chunks)])
+    if column.null_count:
+        nan = texts(["nan"], pa.large_string()).cast(pa.float64())[0]
+        column = compute.if_else(compute.is_null(column), nan, column)
+    return np.concatenate([np.empty(0), *map(np.from_dlpack, column.chunks)])
 
 
 def texts(words: Sequence[str], kind: Any) -> Any:

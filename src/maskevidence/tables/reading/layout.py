@@ -77,7 +77,7 @@ def lay_out(
         skip: lines to leave out.
     """
     if header is None and comment is None and not skip and not _is_unusual(text, guess):
-        return Layout(text, range(1, text.count("\n") + 2))
+        return Layout(text, range(1, len(text) + 2))
     every = [line[0] for line in re.finditer(_LINE, text)]
     if header is not None and not 1 <= header <= len(every):
         raise InputError(f"--header {header}: {name!r} has {count(len(every), 'line')}; give one of them")

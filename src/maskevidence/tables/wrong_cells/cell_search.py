@@ -17,10 +17,11 @@ Rows = Float64[np.ndarray, "N D"]
 Cells = Bool[np.ndarray, "N D"]
 Ints = Int64[np.ndarray, " n"]
 
-FAULTS = ("", "unknown word", "beyond the range", "off the grid")
+OFF_GRID = "off the grid"
+FAULTS = ("", "unknown word", "beyond the range", OFF_GRID)
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
 _UNKNOWN = 0.5  # the share of wrong cells that are values which known rows do not have
-_OFF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
+OF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has
 _STOP = 3.0  # nats; a less suspicious cell is not hidden
 _LEAST = 1.0  # nats of a set that may be called
 _MOST_HIDDEN = 10  # cells of a row
@@ -81,7 +82,7 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
     quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
     scale = (quantiles[2] - quantiles[0]) / 2
     scale = np.where(scale > 0, scale, spreads(known))
-    decimals = tuple(map(_decimals, known.T))
+    decimals = tuple(map(decimals_of, known.T))
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
     unknown = np.array([_unknown(column) for column in known.T])
     return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals, unknown)
@@ -183,7 +184,7 @@ class CellJudge:
         fault = self.facts.faults(rows)
         outside = fault == OUTSIDE
         rows = np.where(outside, np.nan, rows)
-        wrong = self.log_wrong(rows) + _OFF_GRID * (fault == _GRID)
+        wrong = self.log_wrong(rows) + OF_GRID * (fault == _GRID)
         hidden = np.zeros(rows.shape, dtype=bool)
         self.asker.advance = advance
         suspicion = wrong - self._alone(rows, hidden)
@@ -309,7 +310,7 @@ def _unknown(column: Float64[np.ndarray, " n"]) -> float:
     return float(np.log(_UNKNOWN) - np.log((1 + (times == 1).sum()) / (2 + times.sum())))
 
 
-def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:
+def decimals_of(column: Float64[np.ndarray, " n"]) -> int | None:
     """The fewest decimals that write nearly all cells of a column; None if six are too few."""
     seen = column[~np.isnan(column)]
     fits = (np.mean(_on_grid(seen, d)) >= 1 - _RARE for d in range(_MOST_DECIMALS + 1))

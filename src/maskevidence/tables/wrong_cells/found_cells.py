@@ -37,6 +37,8 @@ class WrongCell:
         fault: of its form: "not a number" among numbers, "unknown word", "beyond the range" or "off the
             grid" of the column; "" for none.
         suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
+        suggested: of a word or yes/no, the most probable right value if this one is wrong.
+        probability: of that value.
     """
 
     row: int
@@ -53,6 +55,8 @@ class WrongCell:
     one_of: str
     fault: str
     suggestion: str
+    suggested: float | str | None = None
+    probability: float | None = None
 
 
 @dataclass(frozen=True, repr=False)

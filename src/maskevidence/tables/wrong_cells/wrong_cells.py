@@ -129,21 +129,62 @@ def wrong_cells(
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
     notes += noted
+    return _as_given(_found(given, coded, sittings, notes, rate, seed, without=trusted is None), table)
+
+
+def cells_by_folds(
+    models: Sequence[TableModel],
+    table: Table,
+    folds: Sequence[Int64[np.ndarray, " _"]],
+    fitted_to: Float64[np.ndarray, "N D"],
+    *,
+    rate: float = 0.1,
+    seed: int = 0,
+) -> WrongCells:
+    """The wrong cells of a table by models that were fitted before, each to all rows but a fold.
+
+    Args:
+        models: one for each fold, of the columns of the table in their order.
+        table: the rows, without trusted ones.
+        folds: the positions of the rows that each model has not seen.
+        fitted_to: the values that the models were fitted to: the table's, with suspicious ones missing.
+    """
+    sittings = []
+    for model, places in zip(models, folds, strict=True):
+        train = np.delete(fitted_to, places, axis=0)
+        facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
+        sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
+    return _found(table, table, sittings, [], rate, seed, without=True)
+
+
+def _found(
+    given: Table,
+    coded: Table,
+    sittings: Sequence["_Sitting"],
+    notes: list[str],
+    rate: float,
+    seed: int,
+    *,
+    without: bool,
+) -> WrongCells:
+    """Search the table by who judges its rows; `without` trusted rows."""
     places = np.argsort(np.concatenate([each.places for each in sittings]))
     searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
     judged = _joined(searched).take(places)
-    (first, *_) = sittings
+    (first, *_), by_support = sittings, False
     if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+        by_support = True
         p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
+        notes += first.judge.notes(coded.columns)
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
     n_trusted = sum(len(each.clean) for each in sittings)
-    if trusted is None:
+    if without and not by_support:
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
-    elif not calls.any():
+    elif not without and not calls.any():
         notes.append(
             f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
             f"{math.ceil(len(coded) / (rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
@@ -151,7 +192,7 @@ def wrong_cells(
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
     described = _described(found, coded, sittings, judged, seed)
-    return _as_given(replace(found, cells=(*odd_cells(given), *described)), table)
+    return replace(found, cells=(*odd_cells(given), *described))
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
@@ -419,11 +460,17 @@ def _described(
     blank = np.where(hidden, np.nan, rows)
     blank[np.arange(len(row)), column] = np.nan
     drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
+    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
     suggestions, width = [""] * len(row), len(coded.columns)
     n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
     for each in sittings:
         of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
         is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
+        if isinstance(each.judge, WordJudge) and len(of_sitting):
+            place = (row[of_sitting], column[of_sitting])
+            right[of_sitting], p_right[of_sitting] = each.judge.suggested(
+                coded.values, *place, hidden[of_sitting]
+            )
         for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
             if len(these) and isinstance(model, HasDrawMissing):
                 (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
@@ -439,6 +486,8 @@ def _described(
     for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
         i, j = int(row[k]), int(column[k])
         known = not np.isnan(drawn[k]).any()
+        if known and not is_number[k] and np.isnan(right[k]):
+            right[k], p_right[k] = _most_drawn(drawn[k], coded.values[i, j])
         ends = np.quantile(drawn[k], (0.5, 0.05, 0.95)).tolist() if known and is_number[k] else [None] * 3
         cells.append(
             WrongCell(
@@ -456,6 +505,8 @@ def _described(
                 one_of=_one_of(found, i, j),
                 fault=FAULTS[judged.fault[i, j]],
                 suggestion=suggestions[k],
+                suggested=None if np.isnan(right[k]) else value_of(coded, j, right[k]),
+                probability=None if np.isnan(right[k]) else float(p_right[k]),
             )
         )
     return tuple(cells)
@@ -467,6 +518,12 @@ def _one_of(found: WrongCells, row: int, column: int) -> str:
     if not call or found.called[row, column]:
         return ""
     return ", ".join(found.table.columns[j] for j in np.flatnonzero(found.calls[row] == call).tolist())
+
+
+def _most_drawn(draws: Float64[np.ndarray, " n"], given: float) -> tuple[float, float]:
+    """The value that was drawn most often, but the given one, and its share; NaN if there is no other."""
+    values, times = np.unique(draws[draws != given], return_counts=True)
+    return (float(values[times.argmax()]), times.max() / len(draws)) if len(values) else (np.nan, np.nan)
 
 
 def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:

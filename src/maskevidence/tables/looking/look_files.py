@@ -1,0 +1,157 @@
+"""The files of a look at a table."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskevidence.core.support.checks import join_words
+from maskevidence.core.support.files import csv_text, write_atomic
+from maskevidence.core.support.provenance import origin
+from maskevidence.tables.filling import filled_cells, with_rows_apart
+from maskevidence.tables.table_files import is_text, write_table
+from maskevidence.tables.wrong_cells.found_cells import WrongCell
+
+if TYPE_CHECKING:
+    from maskevidence.tables.looking.looked import Look
+
+SD, CELLS, COLUMNS, MODEL, TABLE, PAGE = (
+    "filled_sd.csv",
+    "cells.csv",
+    "columns.csv",
+    "model",
+    "table.json",
+    "index.html",
+)
+_COLUMNS = (
+    "column",
+    "kind",
+    "used_as",
+    "writing",
+    "why",
+    "empty",
+    "different",
+    "filled",
+    "error",
+    "error_without_model",
+    "error_is",
+    "note",
+)
+
+
+def name_of_filled(look: "Look") -> str:
+    """The name of the filled table, in the format of the given one."""
+    suffix = Path(look.raw.name).suffix.lower()
+    return f"filled{suffix}" if suffix in (".parquet", ".feather", ".tsv") else "filled.csv"
+
+
+def write_look(look: "Look", folder: Path) -> None:
+    """Write the filled table, its errors, the cells, the columns, the model and the page."""
+    from maskevidence.command.pages.page import write_report
+
+    raw, target = look.raw, folder / name_of_filled(look)
+    as_text = raw.first_line > 0 and is_text(target)
+    whole, layout = with_rows_apart(_filled(look, as_text=as_text), raw), {}
+    if as_text:
+        layout = {"above": raw.above, "encoding": raw.encoding}
+    write_table(whole, target, raw.delimiter, **layout)
+    names, rows = _errors(look)
+    write_atomic(folder / SD, csv_text(names, rows))
+    write_atomic(folder / CELLS, csv_text(*_cells(look)))
+    write_atomic(folder / COLUMNS, csv_text(*lines_of_columns(look)))
+    if look.modelled is not None:
+        look.modelled.model.save(folder / MODEL)
+    write_report(look.page(), folder / PAGE)
+
+
+def _errors(look: "Look") -> tuple[list[str], list[list[object]]]:
+    """Of each filled cell its mean, standard deviation or probability, one a line."""
+    names = ["row", "line", "column", "filled", "mean", "sd", "probability"]
+    if look.modelled is None:
+        return names, []
+    of, rows = look.modelled, list[list[object]]()
+    for j, name in enumerate(of.table.columns):
+        words = of.table.levels.get(name)
+        for i in np.flatnonzero(of.holes[:, j]).tolist():
+            row, mean, deviation = int(of.table.ids[i]), of.means[i, j], f"{of.deviation[i, j]:.4g}"
+            line = "" if of.table.lines is None else of.table.lines[row]
+            value = of.filled[i, j] if words is None else words[int(of.filled[i, j])]
+            of_mean = [f"{mean:.6g}", deviation, ""]
+            rows.append([row, line, name, value, *(["", "", deviation] if name in of.likeliest else of_mean)])
+    return names, rows
+
+
+def _filled(look: "Look", *, as_text: bool) -> Any:
+    """The file's columns with their holes filled."""
+    if (of := look.modelled) is None:
+        return look.raw.columns
+    pairs = [each.name for each in look.description.columns if each.kind == "yes/no"]
+    return filled_cells(look.raw, of.table, of.filled, of.holes, as_text, pairs)
+
+
+def _cells(look: "Look") -> tuple[list[str], list[tuple[object, ...]]]:
+    """The cells to look at, the most suspicious first."""
+    names = [field.name for field in fields(WrongCell)]
+    return names, [tuple(getattr(cell, name) for name in names) for cell in look.cells]
+
+
+def lines_of_columns(look: "Look") -> tuple[list[str], list[list[object]]]:
+    """The columns of the table with their kinds, holes and errors."""
+    rows = list[list[object]]()
+    for each in look.description.columns:
+        fill = None if look.modelled is None else look.modelled.fills.get(each.name)
+        line = [
+            each.name,
+            each.kind,
+            each.used_as or "",
+            each.writing,
+            each.why,
+            each.n_missing,
+            each.n_different,
+        ]
+        if fill is None:
+            rows.append([*line, 0, "", "", "", "not modelled" if each.n_missing else ""])
+            continue
+        is_error = "share right" if fill.words else "RMSE"
+        line += [fill.holes, f"{fill.quality:.4g}", f"{fill.without:.4g}", is_error, _note(look, each.name)]
+        rows.append(line)
+    return list(_COLUMNS), rows
+
+
+def _note(look: "Look", name: str) -> str:
+    """What filled values are, where they are not the means."""
+    assert look.modelled is not None
+    of = look.modelled
+    j = of.table.columns.index(name)
+    hole = of.holes[:, j]
+    if (
+        name in of.table.levels
+        or not hole.any()
+        or np.allclose(of.filled[hole, j], of.means[hole, j], rtol=1e-3)
+    ):
+        return ""
+    return f"filled as the column is written; the means are in {SD}"
+
+
+def content_of(look: "Look") -> dict[str, Any]:
+    """The content of table.json."""
+    described = look.description.to_dict()
+    options = {name: value for name, value in vars(look.options).items() if value is not None}
+    if look.modelled is not None and "columns" not in options:
+        options["columns"] = join_words(look.modelled.table.columns)
+    return {
+        "file": look.description.name,
+        "n_rows": look.description.n_rows,
+        "columns": described["columns"],
+        "findings": described["findings"],
+        "options": options,
+        "model": None if look.modelled is None else look.modelled.word,
+        "folds": None if look.modelled is None else look.modelled.folds,
+        "filled": look.n_filled,
+        "cells": len(look.cells),
+        "fills": {} if look.modelled is None else {k: v._asdict() for k, v in look.modelled.fills.items()},
+        "notes": list(look.notes),
+        "seconds": round(look.seconds, 1),
+        **origin(),
+    }

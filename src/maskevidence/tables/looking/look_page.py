@@ -1,0 +1,324 @@
+"""The page of a look at a table: what needs a decision, what was filled, and what to look at."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.show.parts import Answers, Bars, Group, Page, Part, Table
+from maskevidence.core.show.pictures import CellMap
+from maskevidence.core.show.words import MINUS, cell_text, count
+from maskevidence.core.support.provenance import origin
+from maskevidence.core.table import cell_value
+from maskevidence.tables.looking.reading import spelt_otherwise
+from maskevidence.tables.reading.dates import DateForm
+from maskevidence.tables.reading.description import DECIDE, LOOK
+from maskevidence.tables.table_files import names_of
+from maskevidence.tables.wrong_cells.cell_search import decimals_of
+from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
+
+if TYPE_CHECKING:
+    from maskevidence.tables.looking.looked import Look, Modelled
+
+STATES = ("as given", "filled", "left empty", "to look at")
+_BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
+_SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that looks like a typing error
+_MOST_IN_TERMINAL = 10
+
+
+_NAMES = {"codes": "a code?", "id": "names of rows", "odd cells": "no numbers", "text": "free text"}
+
+
+def page_of_look(look: "Look") -> Page:
+    """The whole page."""
+    groups = [
+        Group("Decisions", [_findings(look)]),
+        Group("The table", ["Every line is a row of the table, every column a column.", map_of_cells(look)]),
+        Group("Columns", [_columns(look)]),
+    ]
+    if look.modelled is not None:
+        groups += [_cells(look), _holes(look, look.modelled), _links(look.modelled)]
+    kept = [
+        group for group in groups if any(not isinstance(part, Table) or part.rows for part in group.parts)
+    ]
+    line = f"Look({look.description.name!r}: {_headline(look)})"
+    made = {"Model": "none" if look.modelled is None else f"{look.modelled.word} (--model)"}
+    made |= {"Work": f"{look.seconds:.0f} seconds (--minutes)", "Command": origin()["command"]}
+    made["Versions"] = ", ".join(f"{name} {version}" for name, version in origin()["versions"].items())
+    parts: list[Part] = [Answers(_answers(look)), *kept]
+    about = f"A look at {PurePath(look.description.name).name}"
+    return Page(line, _headline(look), "", parts, look.notes, made, about)
+
+
+def short_page(look: "Look") -> Page:
+    """The page for a terminal: the answers, what a person may decide, and the first cells to look at."""
+    parts: list[Part] = [Answers(_answers(look))]
+    findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
+    if findings:
+        parts += [f"\nDecisions{_of_all(findings)}", *(f"- {each}" for each in findings[:_MOST_IN_TERMINAL])]
+    if look.modelled is not None and (table := _table_of_cells(look)).rows:
+        parts.append(f"\nCells to look at{_of_all(table.rows)}")
+        parts.append(replace(table, rows=table.rows[:_MOST_IN_TERMINAL]))
+    return Page("", _headline(look), "", parts)
+
+
+def _of_all(listed: Sequence[object]) -> str:
+    more = len(listed) - _MOST_IN_TERMINAL
+    return f" (the page has {more:,} more)" if more > 0 else ""
+
+
+def _headline(look: "Look") -> str:
+    n_rows, n_columns = look.description.n_rows, len(look.description.columns)
+    return f"{count(n_rows, 'row')}, {count(n_columns, 'column')}"
+
+
+def _answers(look: "Look") -> list[tuple[str, str, str]]:
+    """The numbers of the first screen."""
+    decide = {each.column for each in look.description.findings if each.weight >= DECIDE}
+    n_empty = int(sum(each.n_missing for each in look.description.columns)) - look.n_filled
+    verb = "needs" if len(decide) == 1 else "need"
+    answers = [(f"{len(decide)}", f"column{'' if len(decide) == 1 else 's'} {verb} a decision", "")]
+    remark = f"{n_empty:,} left empty" if n_empty > 0 else ""
+    if look.modelled is not None and (typical := _typical_error(look.modelled)) is not None:
+        remark = "; ".join(
+            filter(None, [f"typical error {100 * typical:.0f} % of a column’s spread", remark])
+        )
+    answers.append((f"{look.n_filled:,}", f"hole{'' if look.n_filled == 1 else 's'} filled", remark))
+    cells = listed_cells(look)
+    slips, n = sum(map(_is_slip, cells)), len(cells)
+    looks = "1 looks like a typing error" if slips == 1 else f"{slips:,} look like typing errors"
+    answers.append((f"{n:,}", f"cell{'' if n == 1 else 's'} to look at", looks if slips else ""))
+    return answers
+
+
+def _is_slip(cell: WrongCell) -> bool:
+    """Whether a cell looks like a typing error: no number, or ordinary with its digits shifted or swapped."""
+    shifted = cell.suggestion.removeprefix("× ").removeprefix("÷ ") in ("10", "100")
+    other = bool(cell.suggestion) and cell.suggestion[0] not in "×÷"
+    return cell.fault == NO_NUMBER or (cell.suspicion > _SLIP and (shifted or other))
+
+
+def _typical_error(modelled: "Modelled") -> float | None:
+    """The error of filled numbers in standard deviations: the median over columns, by their holes."""
+    shares = [
+        (fill.quality / fill.without, fill.holes)
+        for fill in modelled.fills.values()
+        if not fill.words and fill.holes and fill.without > 0
+    ]
+    if not shares:
+        return None
+    values, holes = np.array(sorted(shares)).T
+    return float(values[np.searchsorted(np.cumsum(holes), holes.sum() / 2)])
+
+
+def listed_cells(look: "Look") -> list[WrongCell]:
+    """The cells to look at: no numbers among numbers, and suspicious ones that no finding on spellings names."""
+    if look.modelled is None:
+        return []
+    table = look.modelled.table
+    spelt = {
+        (name, table.levels[name][int(code)])
+        for name in table.levels
+        for code in spelt_otherwise(table, name).tolist()
+    }
+    return [
+        cell for cell in look.cells if cell.suspicion > _SUSPICIOUS and (cell.column, cell.value) not in spelt
+    ]
+
+
+def _findings(look: "Look") -> Table:
+    """What a person may decide, the worst first."""
+    listed = [each for each in look.description.findings if each.weight >= LOOK]
+    rows = [
+        [
+            _NAMES.get(each.what, each.what),
+            each.column or "the file",
+            f"{each.n_cells:,}",
+            "; ".join(map(str, each.first)),
+            each.assumed,
+            each.option,
+        ]
+        for each in listed
+    ]
+    bold = {(k, 0) for k, each in enumerate(listed) if each.weight >= DECIDE}
+    headings = ["finding", "column", "cells", "the first", "what was assumed", "to decide otherwise"]
+    return Table(headings, rows, words=(0, 1, 3, 4, 5), bold=bold, marked=bold, sortable=True)
+
+
+def map_of_cells(look: "Look") -> CellMap:
+    """The state of every cell."""
+    names = names_of(look.raw)
+    states = np.zeros((look.raw.columns.num_rows, len(names)), dtype=np.int8)
+    places = {name: k for k, name in enumerate(names)}
+    for k, column in enumerate(look.raw.columns.columns):
+        states[:, k] = np.where(_blank(column), np.int8(2), np.int8(0))
+    for name, values in zip(look.table.columns, look.table.values.T, strict=True):
+        if name in places:
+            states[look.table.ids[np.isnan(values)], places[name]] = 2
+    if look.modelled is not None:
+        table = look.modelled.table
+        for j, name in enumerate(table.columns):
+            states[table.ids[look.modelled.holes[:, j]], places[name]] = 1
+    for cell in listed_cells(look):
+        states[cell.row, places[cell.column]] = 3
+    return CellMap(states, names, STATES)
+
+
+def _blank(column: object) -> np.ndarray:
+    """Which cells of a column of the file are empty."""
+    return np.array(
+        [cell is None or (isinstance(cell, str) and not cell.strip()) for cell in column.to_pylist()]
+    )  # type: ignore[attr-defined]
+
+
+def _columns(look: "Look") -> Table:
+    rows = []
+    for each in look.description.columns:
+        bars, values = _distribution(look, each.name)
+        rows.append(
+            [
+                each.name,
+                each.kind,
+                bars,
+                values,
+                f"{each.n_missing:,}",
+                "; ".join(filter(None, [each.why, each.writing])),
+            ]
+        )
+    headings = ["column", "kind", "distribution", "values", "empty", "how it was read"]
+    return Table(headings, rows, words=(0, 1, 2, 3, 5), sortable=True)
+
+
+def _distribution(look: "Look", name: str) -> tuple[str, str]:
+    """A small histogram of a column and its range, or its commonest words."""
+    if name not in look.table.columns:
+        return "", ""
+    values = look.table.values[:, look.table.columns.index(name)]
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return "", ""
+    if name in look.table.levels:
+        words = Counter(known.tolist()).most_common()
+        shown = ", ".join(f"{look.table.levels[name][int(code)]} ({n:,})" for code, n in words[:3])
+        return Bars([n for _, n in words[:_BINS]]), shown + (" ..." if len(words) > 3 else "")
+    low, middle, high = np.quantile(known, (0.01, 0.5, 0.99))
+    counts = np.unique(known, return_counts=True)[1]
+    if len(counts) > _BINS:
+        counts = np.histogram(np.clip(known, low, high), _BINS)[0]
+    shown = [value_text(look, name, end) for end in (known.min(), middle, known.max())]
+    return Bars(counts.tolist()), f"{shown[0]} to {shown[2]}, median {shown[1]}"
+
+
+def value_text(look: "Look", name: str, value: float) -> str:
+    """A value of a column as the column writes it."""
+    table = look.table
+    if name in table.levels:
+        return str(cell_value(value, table.levels[name]))
+    if math.isnan(value):
+        return ""
+    decimals = decimals_of(table.values[:, table.columns.index(name)])
+    if (form := table.forms.get(name)) is not None:
+        return str(form.write(float(value) if decimals is None else round(float(value), decimals)))
+    if decimals is None:
+        return cell_text(float(value), 4)
+    return f"{value:.{min(decimals, 4)}f}".replace("-", MINUS)
+
+
+def _as_it_stands(look: "Look", cell: WrongCell) -> str:
+    """The text of a cell in the file."""
+    column = look.raw.columns.column(names_of(look.raw).index(cell.column))
+    return str(column[cell.row].as_py())
+
+
+def _cells(look: "Look") -> Group:
+    assert look.modelled is not None
+    table = _table_of_cells(look)
+    words = (
+        "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; none "
+        "was changed."
+    )
+    more = len(listed_cells(look)) - _MOST_CELLS
+    parts: list[Part] = [words, table]
+    if more > 0:
+        parts.append(f"{more:,} more are in cells.csv.")
+    return Group("Cells to look at", parts if table.rows else [table])
+
+
+def _table_of_cells(look: "Look") -> Table:
+    rows = []
+    for cell in listed_cells(look)[:_MOST_CELLS]:
+        likely = cell.likelier
+        if cell.expected is not None and cell.low is not None and cell.high is not None:
+            ends = [value_text(look, cell.column, each) for each in (cell.expected, cell.low, cell.high)]
+            likely = f"{ends[0]} ({ends[1]} to {ends[2]})"
+        rows.append([cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)])
+    headings = ["row", "column", "stands there", "likely (90 %)", "why"]
+    marked = {(k, 2) for k in range(len(rows))}
+    return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True)
+
+
+def _why(cell: WrongCell) -> str:
+    """What seems to be wrong, in words."""
+    if cell.suggestion.startswith(("×", "÷")):
+        return f"{cell.suggestion} would fit the row"
+    return (
+        cell.suggestion
+        or cell.fault
+        or ("unlikely beside " + cell.one_of if cell.one_of else "unlikely in its row")
+    )
+
+
+def _holes(look: "Look", modelled: "Modelled") -> Group:
+    rows = []
+    for name, fill in modelled.fills.items():
+        if not fill.holes:
+            continue
+        if fill.words:
+            shown = [f"{100 * fill.quality:.0f} % right", f"{100 * fill.without:.0f} % right"]
+            share = (1 - fill.quality) / (1 - fill.without) if fill.without < 1 else 1.0
+        else:
+            shown = [
+                f"± {_error_text(look, name, fill.quality)}",
+                f"± {_error_text(look, name, fill.without)}",
+            ]
+            share = fill.quality / fill.without if fill.without else 1.0
+        rows.append([name, f"{fill.holes:,}", *shown, f"{100 * share:.0f} %"])
+    words = (
+        "How good filled values are: known values of rows that the model had not seen were hidden and filled. "
+        "Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: the share "
+        "filled right, beside filling by the commonest. Values that look wrong do not count."
+    )
+    headings = ["column", "filled", "error", "error of the mean or commonest", "share of that error left"]
+    table = Table(headings, rows, words=(0,), sortable=True)
+    return Group("Holes", [words, table] if rows else [table])
+
+
+def _error_text(look: "Look", name: str, error: float) -> str:
+    return f"{error:.3g}" + (" days" if isinstance(look.table.forms.get(name), DateForm) else "")
+
+
+def _links(modelled: "Modelled") -> Group:
+    """A matrix of the links of columns, the most linked ones if there are many."""
+    strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
+    if len(strength) < 2:
+        return Group("How columns hang together", [Table([], [])])
+    order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
+    names = [modelled.table.columns[j] for j in order]
+    rows, shades = [], {}
+    for i, row in enumerate(order):
+        cells = ["" if row == column else f"{strength[row, column]:.2f}" for column in order]
+        shades |= {(i, j + 1): float(strength[row, column]) for j, column in enumerate(order)}
+        rows.append([names[i], *cells])
+    words = (
+        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns this is their "
+        "correlation without its sign. It is measured on rows that the model had not seen, and is no cause."
+    )
+    parts: list[Part] = [words, Table(["", *names], rows, shades=shades)]
+    if len(strength) > len(order):
+        parts.append(f"The {len(order)} columns with the strongest links of {len(strength)}.")
+    return Group("How columns hang together", parts)

@@ -1,0 +1,208 @@
+"""Look at a table: read it, choose and fit a model, fill the holes and find the cells to look at."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.core.support.checks import join_words, whole_number
+from maskevidence.core.support.progress import Course, course
+from maskevidence.core.table import Table
+from maskevidence.tables.by_name import AUTO, KERNELS
+from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.choosing.choosing import held_out_fills
+from maskevidence.tables.choosing.selection import Fill
+from maskevidence.tables.filling import _fill, _possible
+from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
+from maskevidence.tables.looking.links import links_of
+from maskevidence.tables.looking.looked import Look, Modelled
+from maskevidence.tables.looking.reading import read_for_look
+from maskevidence.tables.options import ImputeOptions, TableOptions
+
+MINUTES = 2.0
+_LEAST_SECONDS = 0.3  # of a fit, before one was measured
+_PER_CELL = 4e-5  # seconds of a fit or of a search
+_CELLS_OF_NETWORK = 100  # of a table that a network is fitted to ten times, per second of the time
+
+
+class Budget(NamedTuple):
+    """How long to look, and by which model."""
+
+    word: str  # a MODEL word
+    seconds: float
+    seed: int
+
+
+def look(
+    table: object,
+    *,
+    model: str = AUTO,
+    minutes: float = MINUTES,
+    seed: int = 0,
+    **reading: Any,
+) -> Look:
+    """Look at a table: what its columns are, what stood in its holes, and which cells may be wrong.
+
+    Every column is described, and what needs a person is a finding, not a refusal. A model is chosen by
+    held-out evidence and fitted by folds: each cell is judged given the rest of its row by a model that has
+    not seen the row, as `wrong_cells` does. Suspicious cells are hidden from a second round of fits and from
+    the last fit, to all rows, which fills the holes by their conditional mean, or by the most probable word.
+    The error of filled values is that of known values that are not suspicious, hidden one at a time.
+
+    Args:
+        table: a file or address as `me.data.read_table` takes it, a data frame, or a `Table`.
+        model: a MODEL word such as "kernel-gaussian"; by default the table decides.
+        minutes: about how long to work, above 0; with less time, fewer rounds.
+        seed: of folds and draws.
+        reading: options of `me.data.read_table`, such as missing=["-999"] or drop=["note"].
+
+    Raises:
+        InputError: a file that is no table, or options that do not fit it.
+
+    Example:
+        >>> import maskevidence as me, pandas
+        >>> x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(200, seed=0).round(2)
+        >>> x[3, 0], x[5, 1] = np.nan, 40.0
+        >>> seen = me.look(pandas.DataFrame(x, columns=["a", "b", "c"]))
+        >>> seen.cells[0].column, seen.to_frame()["a"].isna().sum().item()
+        ('b', 0)
+    """
+    if not minutes > 0:
+        raise InputError(f"minutes={minutes}; give a number above 0, such as 2")
+    known = {field.name for field in fields(TableOptions)}
+    for name in reading:
+        if name not in known:
+            raise InputError(f"{name}= is no option of a table; give {', '.join(sorted(known))}")
+    words = {name: _joined(value) for name, value in reading.items()}
+    budget = Budget(model, 60.0 * minutes, whole_number("seed", seed, 0))
+    return look_at(table, TableOptions(**words), budget, Kept())
+
+
+def _joined(value: Any) -> Any:
+    """An option as the command line has it: words between commas."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    return join_words(map(str, value)) if isinstance(value, Sequence) else str(value)
+
+
+def look_at(
+    data: object, options: TableOptions, budget: Budget, kept: Kept, limit: int | None = None
+) -> Look:
+    """Look at a file or data frame; see `look`."""
+    start = time.perf_counter()
+    raw, table, description, options = read_for_look(data, options)
+    if limit is not None:
+        table = table.head(limit)
+    modelled, notes = None, list(table.notes)
+    try:
+        folds = folds_for(table, budget.seed, kept)
+        if folds is None:
+            notes.append("no model: fewer than two columns or four rows that vary")
+        else:
+            modelled = _modelled(folds, budget)
+    except (InputError, NumericalError) as error:
+        notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
+    if modelled is not None:
+        notes += [*modelled.found.notes, *modelled.notes]
+    return Look(
+        description=description,
+        raw=raw,
+        table=table,
+        given=None if isinstance(data, str) else data,
+        modelled=modelled,
+        options=options,
+        seconds=time.perf_counter() - start,
+        notes=tuple(notes),
+    )
+
+
+def _modelled(folds: Folds, budget: Budget) -> Modelled:
+    """Fit by folds, search, measure, fit to all rows and fill, within the time."""
+    table, n = folds.table, len(folds.parts)
+    guess = _LEAST_SECONDS + _PER_CELL * table.values.size
+    steps = {"choose": 1, "fit": 2 * n + 1, "cells": 2, "measure": 1, "fill": 1}
+    with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
+        folds, searched, notes = _searched(folds, plan, budget)
+        values = searched.values
+        cleaned = replace(table, values=values)
+        with plan.step("measure", "filling hidden cells"):
+            pairs = _pairs(table)
+            every = range(len(table.columns))
+            fills = held_out_fills(searched.models, cleaned, folds.parts, every, budget.seed, pairs)
+            links = links_of(searched.models, values, folds.parts)
+        with plan.step("fit", f"{folds.word}, fit to all rows"):
+            model = folds.fit(values, "fit-all", np.arange(0))
+        with plan.step("fill", "filling the holes"):
+            holes = table.holes()
+            filling = _possible(cleaned, _fill(model, cleaned, ImputeOptions()), holes, budget.seed)
+    assert filling.deviation is not None
+    return Modelled(
+        word=folds.word,
+        model=model,
+        table=table,
+        means=filling.values[0] if filling.means is None else filling.means,
+        filled=np.where(holes, filling.values[0], table.values),
+        deviation=np.where(holes, filling.deviation, 0.0),
+        likeliest=filling.likeliest,
+        fills=_with_holes(fills, table),
+        found=searched.found,
+        links=links,
+        folds=n,
+        notes=(*notes, *filling.notes),
+    )
+
+
+def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Searched, list[str]]:
+    """Search for wrong cells, choose a model without the suspicious ones, and search again with it.
+
+    Wrong cells are so improbable that the evidence of all cells would choose the model with the widest tails.
+    """
+    first = replace(folds, word=KERNELS if budget.word == AUTO else budget.word)
+    searched = first.search(folds.table.values, plan, 1, budget.seed)
+    chosen, notes = first, list[str]()
+    if budget.word == AUTO:
+        with plan.step("choose", "choosing a model"):
+            word, why = _chosen(first, searched, budget)
+            chosen, notes = replace(folds, word=word), [*why]
+    plan.left["choose"] = 0
+    suspicious = (np.isnan(searched.values) & ~np.isnan(folds.table.values)).any()
+    if chosen.word == first.word and not suspicious:
+        return first, searched, notes
+    if chosen.word == first.word and plan.spent + plan.forecast > budget.seconds:
+        minutes = math.ceil((plan.spent + plan.forecast) / 60)
+        return (
+            first,
+            searched,
+            [*notes, f"suspicious cells had a part in the fits: --minutes {minutes} hides them"],
+        )
+    return chosen, chosen.search(searched.values, plan, 2, budget.seed), notes
+
+
+def _chosen(folds: Folds, searched: Searched, budget: Budget) -> tuple[str, tuple[str, ...]]:
+    """The MODEL word of highest evidence of the cells that are not suspicious, and why."""
+    if (before := folds.kept.word()) is not None:
+        return before[0], tuple(before[1:])
+    network = folds.table.values.size <= _CELLS_OF_NETWORK * budget.seconds
+    word, why = auto_word(replace(folds.table, values=searched.values), network=network, seed=budget.seed)
+    folds.kept.put_word([word, *why])
+    return word, why
+
+
+def _pairs(table: Table) -> list[str]:
+    """The columns of two numbers, such as yes and no."""
+    pairs = []
+    for name, column in zip(table.columns, table.values.T, strict=True):
+        if name not in table.levels and len(np.unique(column[~np.isnan(column)])) == 2:
+            pairs.append(name)
+    return pairs
+
+
+def _with_holes(fills: dict[str, Fill], table: Table) -> dict[str, Fill]:
+    """The same with the holes of the table, of which suspicious cells are none."""
+    holes: Float64[np.ndarray, " D"] = np.isnan(table.values).sum(axis=0)
+    return {name: fills[name]._replace(holes=int(n)) for name, n in zip(table.columns, holes, strict=True)}

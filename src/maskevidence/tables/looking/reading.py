@@ -1,0 +1,167 @@
+"""Read a table so that what a person may decide is a finding, and no refusal."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import join_words, some_of
+from maskevidence.core.table import Table
+from maskevidence.tables.options import TableOptions
+from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
+from maskevidence.tables.rows import raw_table, read_described, selection_of
+from maskevidence.tables.table_files import RawTable, described_file, raw_of
+
+_TIMES = 10  # as often as a rare word is the word that it may stand for
+_FEWEST = 5  # cells of that word
+_MOST_WORDS = 400  # different words of a column in which neighbours are looked for
+Read = tuple[RawTable, Table, TableDescription, TableOptions]
+
+
+def read_for_look(data: object, options: TableOptions) -> Read:
+    """Read a file or data frame with its description, and the options that it was read with.
+
+    Numbers that are likely codes, such as -999, are taken as missing unless `missing` is given. Columns that
+    the reader would refuse are left out, with its reason among the findings.
+    """
+    raw, table, found = _read(data, options)
+    if options.missing is None and (codes := _codes(found)):
+        options = replace(options, missing=join_words(codes))
+        raw, table, again = _read(data, options)
+        found = replace(again, findings=_sorted([*_assumed(found, raw), *again.findings]))
+    spelt = [each for name in table.levels if (each := near_words(table, name)) is not None]
+    return raw, table, replace(found, findings=_sorted([*found.findings, *spelt])), options
+
+
+def _read(data: object, options: TableOptions) -> tuple[RawTable, Table, TableDescription]:
+    try:
+        return read_described(data, options)
+    except InputError:
+        raw = raw_table(data, options) if isinstance(data, str) else raw_of(data)
+        found = described_file(
+            raw, selection_of(options, words=True)
+        )  # a file that is no table is refused here
+        used = [each.name for each in found.columns if each.used_as is not None]
+        refused = [each.name for each in found.columns if each.used_as is None and each.kind not in _LEFT_OUT]
+        if not refused or not used:
+            raise
+        _, table, _ = read_described(data, replace(options, columns=join_words(used)))
+        return raw, table, found
+
+
+_LEFT_OUT = ("id", "text", "empty")
+
+
+def _codes(found: TableDescription) -> list[str]:
+    """The numbers that findings call likely codes for missing values, as typed."""
+    given = (re.fullmatch(r"--missing=(\S+)", each.option) for each in found.findings if each.what == "codes")
+    return list(dict.fromkeys(each[1] for each in given if each is not None))
+
+
+def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
+    """The findings on codes, which are now missing values, with their cells."""
+    changed = []
+    for each in found.findings:
+        code = re.fullmatch(r"--missing=(\S+)", each.option)
+        if each.what != "codes" or code is None or each.column is None:
+            continue
+        column = dict(zip(raw.columns.column_names, raw.columns.columns, strict=True)).get(each.column)
+        cells = [] if column is None else _cells_with(column.to_pylist(), code[1], raw.lines)
+        changed.append(
+            replace(
+                each,
+                n_cells=len(cells),
+                first=tuple(cells[:3]),
+                assumed=f"{each.assumed}: read as missing",
+                option="--missing NA takes them as numbers",
+            )
+        )
+    return changed
+
+
+def _cells_with(cells: Sequence[Any], code: str, lines: Sequence[int] | None) -> list[CellAt]:
+    """The cells that hold a number, whatever its zeros."""
+    found = []
+    for row, cell in enumerate(cells):
+        text = "" if cell is None else str(cell).strip().replace(",", ".")
+        plain = text.rstrip("0").rstrip(".") if "." in text else text
+        if plain == code:
+            found.append(CellAt(row, None if lines is None else lines[row], str(cell)))
+    return found
+
+
+def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda each: (-each.weight, -each.n_cells)))
+
+
+def near_words(table: Table, name: str) -> Finding | None:
+    """A finding on rare words of a column that are one letter, or two swapped ones, from a common word.
+
+    Example:
+        >>> values = np.array([[0.0]] * 30 + [[1.0], [2.0]])
+        >>> table = Table("t", values, ("city",), np.arange(32), levels={"city": ("Berlin", "Brelin", "Rome")})
+        >>> near_words(table, "city").assumed
+        "1 rare word is one letter from a common one ('Brelin' and 'Berlin'): kept as it is"
+    """
+    words, codes = table.levels[name], table.values[:, table.columns.index(name)]
+    if len(words) > _MOST_WORDS:
+        return None
+    n = np.bincount(codes[~np.isnan(codes)].astype(int), minlength=len(words))
+    common = [k for k in np.argsort(-n, kind="stable").tolist() if n[k] >= _FEWEST]
+    meant = {}
+    for k in np.flatnonzero(n).tolist():
+        near = [
+            c for c in common if n[c] >= _TIMES * n[k] and _one_edit(words[k].casefold(), words[c].casefold())
+        ]
+        if near:
+            meant[k] = near[0]
+    if not meant:
+        return None
+    rows = np.flatnonzero(np.isin(codes, list(meant)))
+    first = [_at(table, int(row), words[int(codes[row])]) for row in rows[:3]]
+    pairs = some_of([f"{quoted(words[k])} and {quoted(words[c])}" for k, c in meant.items()], 3)
+    is_one, them = ("word is", "it is") if len(meant) == 1 else ("words are", "they are")
+    note = f"{len(meant)} rare {is_one} one letter from a common one ({pairs}): kept as {them}"
+    return Finding("spellings", name, len(rows), tuple(first), note, "mend them in the file", LOOK)
+
+
+def spelt_otherwise(table: Table, name: str) -> Float64[np.ndarray, " k"]:
+    """The codes of the words of a column that a finding on spellings names."""
+    words, codes = table.levels[name], table.values[:, table.columns.index(name)]
+    n = np.bincount(codes[~np.isnan(codes)].astype(int), minlength=len(words))
+    folded = [" ".join(word.split()).casefold() for word in words]
+    most = {key: max((n[k], -k) for k, other in enumerate(folded) if other == key) for key in {*folded}}
+    found = [k for k, key in enumerate(folded) if (n[k], -k) != most[key]]
+    if len(words) <= _MOST_WORDS:
+        common = [k for k in range(len(words)) if n[k] >= _FEWEST]
+        found += [
+            k
+            for k in range(len(words))
+            if any(n[c] >= _TIMES * n[k] and _one_edit(folded[k], folded[c]) for c in common)
+        ]
+    return np.array(sorted({*found}), dtype=np.float64)
+
+
+def _at(table: Table, row: int, text: str) -> CellAt:
+    key = int(table.ids[row])
+    return CellAt(key, None if table.lines is None else table.lines[key], text)
+
+
+def _one_edit(a: str, b: str) -> bool:
+    """Whether two words differ by one letter more, less or other, or by two neighbours in another order.
+
+    Example:
+        >>> _one_edit("brelin", "berlin"), _one_edit("munchen", "munich"), _one_edit("a", "a")
+        (True, False, False)
+    """
+    if a == b or abs(len(a) - len(b)) > 1 or min(len(a), len(b)) < 3:
+        return False
+    start = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    x, y = a[start:], b[start:]
+    if len(a) == len(b):
+        return x[1:] == y[1:] or (x[:2] == y[1::-1] and x[2:] == y[2:])
+    return x[1:] == y or x == y[1:]
