@@ -523,7 +523,7 @@ def test_a_model_that_hides_cells_itself_judges_as_one_by_one(reshaped: bool) ->
 
 
 def test_sets_are_ranked_by_the_right_ones_like_them():
-    # 10,000 rows of 20 columns: 5,216 calls, of which 404 held a wrong cell, since large sets stood above cells
+    # 10,000 rows of 20 columns: 5,216 calls, 404 of them right, since large sets stood above cells
     rng = np.random.default_rng(0)
     tail = _Tail(rng.exponential(size=(1000, 20)) * np.geomspace(0.5, 2, 20))
     clues = Clues(np.arange(300), rng.exponential(size=(300, 20)) * 4)
