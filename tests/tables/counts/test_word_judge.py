@@ -151,6 +151,6 @@ def test_wrong_words_are_mended_as_suggested(run: CommandLine, tmp_path: Path) -
     assert all(
         mended.loc[k, column] == word for k, column, word in cells[["row", "column", "suggested"]].values
     )
-    refused = run(*mend, "suggested")
+    refused = run(*mend, "suggested", "--overwrite")
     assert refused.code == 2
     assert "--wrong" in refused.err
