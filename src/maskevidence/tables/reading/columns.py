@@ -214,7 +214,7 @@ def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
     ):
         described = ColumnDescription(name, "words", None, n, column.null_count, why=f"values of type {kind}")
         return ReadColumn(described, refusal=f"values of type {kind}")
-    values = floats(column.cast(pa.float64(), safe=False))
+    values = floats(column.cast(pa.float64(), safe=False), own=bool(choices.missing))
     _mark_missing(values, choices.missing)
     return ReadColumn(_numbers_described(name, "number", values), values)
 
@@ -330,15 +330,20 @@ def _mark_missing(values: Float64[np.ndarray, " N"], missing: Sequence[str]) -> 
             values[values == float(marker)] = np.nan
 
 
-def floats(column: Any) -> Float64[np.ndarray, " N"]:
-    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas."""
+def floats(column: Any, *, own: bool = True) -> Float64[np.ndarray, " N"]:
+    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas.
+
+    Args:
+        own: whether it may be changed; otherwise it may be the column's memory.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
     if column.null_count:
         nan = texts(["nan"], pa.large_string()).cast(pa.float64())[0]
         column = compute.if_else(compute.is_null(column), nan, column)
-    return np.concatenate([np.empty(0), *map(np.from_dlpack, column.chunks)])
+    parts = list(map(np.from_dlpack, column.chunks))
+    return parts[0] if len(parts) == 1 and not own else np.concatenate([np.empty(0), *parts])
 
 
 def texts(words: Sequence[str], kind: Any) -> Any:
