@@ -13,9 +13,9 @@ import maskevidence as me
 from maskevidence.core.model import HasLeaveOneOut
 from maskevidence.data import Table
 from maskevidence.tables.reshaped import Reshaped
-from maskevidence.tables.wrong_cells.cell_search import CellJudge, Clues, Facts, facts_of
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Clues, Facts, Sets, facts_of
 from maskevidence.tables.wrong_cells.planted_cells import planted
-from maskevidence.tables.wrong_cells.wrong_cells import _ranks
+from maskevidence.tables.wrong_cells.wrong_cells import _ranks, _Tail
 
 NAN = math.nan
 
@@ -518,3 +518,13 @@ def test_a_model_that_hides_cells_itself_judges_as_one_by_one(reshaped: bool) ->
     assert (fast.hidden == slow.hidden).all()
     np.testing.assert_allclose(fast.suspicion, slow.suspicion, atol=1e-10)
     assert sum(counted) == (~np.isnan(x)).sum()
+
+
+def test_a_later_set_has_no_fewer_right_ones_above_it():
+    # 10,000 rows of 20 columns: 5,216 calls, of which 404 held a wrong cell, were made by sets of one cell alone
+    tail = _Tail(np.random.default_rng(0).exponential(size=(1000, 20)))
+    cells = np.zeros((2, 20), dtype=bool)
+    cells[0], cells[1, 3] = True, True
+    sets = Sets(np.array([0, 1]), cells, np.array([6.0, 5.9]), np.array([3, 3]))
+    large, small = tail.of_sets(sets)
+    assert tail.of_sets(sets.take(np.array([1])))[0] < large <= small
