@@ -60,8 +60,8 @@ from maskevidence.tables.hidden_rows import evidence_of_rows as evidence_of_rows
 from maskevidence.tables.imputation import Imputation as Imputation
 from maskevidence.tables.imputation import Pooled as Pooled
 from maskevidence.tables.imputation import draw_missing as draw_missing
-from maskevidence.tables.imputation import impute as impute
 from maskevidence.tables.imputation import pool as pool
+from maskevidence.tables.imputing import impute as impute
 from maskevidence.tables.information.information import information as information
 from maskevidence.tables.information.information import o_information as o_information
 from maskevidence.tables.information.information import total_correlation as total_correlation

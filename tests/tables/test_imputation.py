@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.tables.imputation import HasImpute
+from maskevidence.tables.imputing import HasImpute
 from oracles import GaussianModel, condition, gaussian_log_conditionals, parameters_of
 
 BuildModel = Callable[..., GaussianModel]

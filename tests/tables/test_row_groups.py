@@ -10,7 +10,6 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.core import stored_tokens
 from maskevidence.tables import row_groups
 
 NAMES = list("abcd")
@@ -21,11 +20,11 @@ SCORE = ("score", "model", "t.parquet", "--design", "random-size:4", "--out")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A saved model, fitted to a half of the rows of a file with another order of columns and a word."""
     monkeypatch.chdir(tmp_path)
-    x = me.models.PPCA(n_features=4, n_components=2, seed=1).sample(160, seed=0)
+    x = me.models.PPCA(n_features=4, n_components=2, seed=1).sample(520, seed=0)
     x[np.random.default_rng(0).random(x.shape) < 0.1] = np.nan
     frame = pd.DataFrame(x, columns=NAMES)
     frame = frame[~frame.isna().all(axis=1)].reset_index(drop=True)
-    model = me.models.Gaussian(n_features=4).fit(me.models.Gaussian(n_features=4).tokens(frame[:80]).values)
+    model = me.models.PPCA(n_features=4, n_components=2).fit(frame[:200].to_numpy())
     model.columns = NAMES
     model.save("model")
     frame[["c", "a", "d", "b"]].assign(word="w", whole=1).to_parquet("t.parquet", row_group_size=23)
@@ -34,9 +33,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every table is larger than the memory, and a slice of ten rows is a long one."""
+    """Every table is larger than the memory."""
     monkeypatch.setattr(row_groups, "COPIES", 2**50)
-    monkeypatch.setattr(stored_tokens, "MOST_READ", 10)
 
 
 def stored(run: Path) -> list[bytes]:

@@ -34,7 +34,7 @@ def check_command(model: Model, data: Data, options: Annotated[Any, OptionsOf("c
     ready = kind.prepare(model, data, parse_design(design).design, options, None)
     report = check_model(
         ready.model,
-        ready.tokens,
+        ready.in_memory,
         texts=ready.texts,
         seed=options.seed,
         tolerance=tolerance,

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from maskevidence.core import stored_tokens
 from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
@@ -17,6 +16,7 @@ _KEPT = 1_000  # the smallest hashes, a random sample of rows
 _UNIQUE = 0.9  # fewest distinct hashes, as a share of rows; below it, many rows are equal
 _NOTED, _FEWEST = 0.2, 3  # share and number of matching rows that are noted
 _DIGITS = 14  # hexadecimal digits of a 53-bit hash
+_ROWS_AT_ONCE = 2**13
 MANY_EQUAL = "="  # prefix of the hashes if many rows are equal
 _MOST = 0.5  # share of the fitted rows from which a table counts as the fitted one
 
@@ -76,8 +76,8 @@ def _kept(marks: str) -> Int64[np.ndarray, " n"]:
 
 def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:
     """53-bit hash of each row's float32 values and missing cells."""
-    most = stored_tokens.MOST_READ
-    return np.concatenate([_hashed(tokens[at : at + most]) for at in range(0, len(tokens), most)])
+    starts = range(0, max(1, len(tokens)), _ROWS_AT_ONCE)
+    return np.concatenate([_hashed(tokens[at : at + _ROWS_AT_ONCE]) for at in starts])
 
 
 def _hashed(tokens: Tokens) -> Int64[np.ndarray, " B"]:

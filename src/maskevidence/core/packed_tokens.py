@@ -100,6 +100,10 @@ class PackedTokens:
         """0, 1, ..., shape (B,)."""
         return torch.arange(len(self))
 
+    def spelled_fingerprint(self) -> str | None:
+        """As of `Tokens`."""
+        return None if self.spelled is None else digest(torch.full((len(self),), self.spelled))
+
     def scored_together(self) -> "PackedTokens":
         """The same; each slice knows its positions."""
         return self
@@ -109,8 +113,9 @@ class PackedTokens:
         if isinstance(rows, slice):
             return self._read(*rows.indices(len(self))[:2])
         each = [self._read(row, row + 1) for row in rows.tolist()]
-        columns = {name: [getattr(row, name) for row in each] for name in vars(each[0])}
-        return Tokens(**{name: None if x[0] is None else torch.cat(x) for name, x in columns.items()})
+        columns: dict[str, Any] = {name: [getattr(row, name) for row in each] for name in vars(each[0])}
+        joined: dict[str, Any] = {n: None if x[0] is None else torch.cat(x) for n, x in columns.items()}
+        return Tokens(**joined)
 
     def whole(self) -> Tokens:
         """All observations in memory."""

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from maskevidence.core.tokens import Tokens
 
-MOST_READ = 2**13  # rows of a slice that is read; a longer one is read when its own slices are
-
 
 @dataclass(frozen=True)
 class StoredTokens(Tokens):
@@ -19,24 +17,19 @@ class StoredTokens(Tokens):
     Attributes:
         counts: shape (B,); the number of maskable tokens of each observation.
         read: gives the tokens of the rows from a position to another, with their ids.
-        first: the position of the first row.
     """
 
     counts: Int64[Tensor, " B"] = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     read: Callable[[int, int], Tokens] | None = None
-    first: int = 0
 
     @property
     def n_tokens(self) -> Int64[Tensor, " B"]:
         return self.counts
 
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> Tokens:
-        """Read a slice of the rows; a long one is read when its own slices are."""
+        """Read a slice of the rows."""
         assert isinstance(rows, slice)
         assert self.read is not None
         start, stop, _ = rows.indices(len(self))
         position = None if self.position is None else self.position[start:stop]
-        if stop - start > MOST_READ:
-            ids, counts = self.ids[start:stop], self.counts[start:stop]
-            return replace(self, ids=ids, counts=counts, position=position, first=self.first + start)
-        return replace(self.read(self.first + start, self.first + stop), position=position)
+        return replace(self.read(start, stop), position=position)

@@ -1,7 +1,7 @@
 from maskevidence.core.table import Table as Table
 from maskevidence.images.image_files import Images as Images
 from maskevidence.images.image_files import read_images as read_images
-from maskevidence.tables.reading.describing import describe as describe
+from maskevidence.tables.describe import describe as describe
 from maskevidence.tables.reading.description import CellAt as CellAt
 from maskevidence.tables.reading.description import ColumnDescription as ColumnDescription
 from maskevidence.tables.reading.description import Finding as Finding

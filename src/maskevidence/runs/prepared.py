@@ -15,6 +15,7 @@ from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.kind import kinds
 from maskevidence.core.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
+from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.score import Scoring
 from maskevidence.core.stored_tokens import StoredTokens
 from maskevidence.core.tokens import Tokens
@@ -27,7 +28,7 @@ class Prepared:
     """A fitted or loaded model, and the observations to score."""
 
     model: Any  # the model
-    tokens: Tokens  # the observations
+    tokens: Observations
     # origin of the observations as in run.json, with notes on the preparation
     source: DataSource
     fitted: bool = False  # whether the model was fitted for this score
@@ -44,6 +45,11 @@ class Prepared:
     # other models
     texts: tuple[tuple[str, ...], ...] | None = None
     labels: tuple[str, ...] | None = None  # label of each observation; None if they have none
+
+    @property
+    def in_memory(self) -> Tokens:
+        """The observations in memory."""
+        return self.tokens if isinstance(self.tokens, Tokens) else self.tokens.whole()
 
     @property
     def notes(self) -> list[str]:
@@ -101,7 +107,7 @@ def score_prepared(
         )
     estimate = estimate_evidence(
         prepared.model,
-        prepared.tokens,
+        prepared.in_memory,
         scoring.design if precise is None else precise,
         seed=key.seed,
         masks=key.masks,
@@ -111,11 +117,11 @@ def score_prepared(
     )
     if isinstance(prepared.model, HasLogEvidence):
         with torch.no_grad():
-            tokens = to_device_of(prepared.model, prepared.tokens)
+            tokens = to_device_of(prepared.model, prepared.in_memory)
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
     if isinstance(prepared.model, HasNotesOn):  # `prepare`, which knows the words of the table, noted these
-        noted = prepared.model.notes_on(prepared.tokens)
+        noted = prepared.model.notes_on(prepared.in_memory)
         estimate = replace(estimate, notes=tuple(note for note in estimate.notes if note not in noted))
     return content_of(estimate, prepared.source, prepared.details), estimate
 

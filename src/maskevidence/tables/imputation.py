@@ -17,8 +17,7 @@ from maskevidence.core.show.shown import Shown
 from maskevidence.core.show.words import MINUS, count, typeset
 from maskevidence.core.support.checks import word_of
 from maskevidence.core.support.spread import spreads
-from maskevidence.core.table import as_table
-from maskevidence.core.tokens import column_names, columns_among
+from maskevidence.core.tokens import columns_among
 
 _ROWS, _COLUMNS = 6, 6  # shown on the page
 _MOST_STRIPS, _MOST_POINTS = 24, 80
@@ -221,53 +220,6 @@ def _differ(
     position = {word: code for code, word in enumerate(words)}
     codes = np.array([position.get(word_of(cell), len(words)) for cell in column])
     return bool((codes[seen] != np.minimum(values[seen], len(words))).any())
-
-
-@runtime_checkable
-class HasImpute(Protocol):
-    """A model that returns the mean and variance of missing values given the observed ones."""
-
-    def impute(self, x: object) -> Imputation:
-        """Conditional mean and variance of every missing (NaN) value of an (N, D) table."""
-        ...
-
-
-def impute(model: object, x: object) -> Imputation:
-    """Fill the missing values of a table: E[x_j | x_observed] and Var[x_j | x_observed] of every missing x_j.
-
-    To get the log-probability of values that were hidden on purpose, each given the observed values of its
-    row, call `model.log_conditionals(tokens, masked)` with these values in `tokens` and their places in
-    `masked`.
-
-    Args:
-        model: a model with an `impute` method, such as every model of the Gaussian family; or a MODEL word
-            such as "auto" or "kernel-gaussian", which is fitted to the table first.
-        x: shape (N, D), anything that `Tokens.from_array` reads; NaN marks a missing value. A model that was
-            fitted to columns with names takes these from a data frame or a `Table`.
-
-    Raises:
-        InputError: a model that cannot impute; or a table that is not numeric, has another width than the
-            model, an infinite value, or a row without an observed value.
-
-    Example:
-        >>> import maskevidence as me, torch
-        >>> model = me.models.Gaussian(torch.zeros(2), torch.tensor([[1.0, 0.6], [0.6, 1.0]]))
-        >>> filled = me.impute(model, [[2.0, float("nan")]])
-        >>> filled.values.round(6).tolist(), filled.variance.round(6).tolist()
-        ([[2.0, 1.2]], [[0.0, 0.64]])
-    """
-    if isinstance(model, str):
-        from maskevidence.tables.choosing.auto import fitted_to
-
-        x = x if column_names(x) is not None else as_table(x)
-        model = fitted_to(model, as_table(x))
-    if not isinstance(model, HasImpute):
-        raise InputError(
-            f"{type(model).__name__} cannot impute: it has no method impute(x); use PPCA, FactorAnalysis or "
-            "Gaussian, or add a method impute(x) that returns an Imputation"
-        )
-    as_tokens(model, x)  # the same errors for every model
-    return model.impute(x)
 
 
 @runtime_checkable

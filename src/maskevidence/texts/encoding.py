@@ -1,9 +1,12 @@
 """Texts as tokens of a masked language model: special tokens and prompts are context, all else is scored."""
 
+import hashlib
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count as count_from
+from itertools import islice, pairwise
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -12,8 +15,10 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError, UnknownTokensWarning
+from maskevidence.core.packed_tokens import PackedTokens
 from maskevidence.core.show.words import RESIDUES, count
 from maskevidence.core.support.digest import digest
+from maskevidence.core.support.progress import Advance, silent
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.options import Long
 from maskevidence.texts.pieces import (
@@ -22,6 +27,7 @@ from maskevidence.texts.pieces import (
     SPACED,
     Frame,
     Pieces,
+    Unknown,
     check_segments,
     frame_of,
     joined,
@@ -31,6 +37,7 @@ from maskevidence.texts.pieces import (
     spelled_special,
     spelled_texts,
     tokenize,
+    unknown_in,
     wants_spaces,
     with_spaces,
 )
@@ -114,34 +121,39 @@ class Encoding:
             raise InputError("a pair of texts cannot be split; truncate it, or score one column")
 
 
-def shortened_rows(rows: list[Row], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
-    """The rows, each within the model's positions; adds a sentence on what was done to `notes`."""
+def shortened_rows(rows: list[Row], frame: Frame, options: Encoding, counts: Counter[str]) -> list[Row]:
+    """The rows, each within the model's positions; `counts` adds up what was done, for `_note_on_length`."""
     if options.max_tokens is None:
         return rows
     room = options.max_tokens - frame.n_tokens
     too_long = [row for row in rows if row.n_tokens > room]
-    if not too_long:
-        return rows
-    if options.long == "error":
+    if too_long and options.long == "error":
         row = too_long[0]
         raise InputError(
             f"the text in {options.place(row)} has {row.n_tokens + frame.n_tokens} tokens, special tokens "
             f"included, the model reads {options.max_tokens}; choose --long split or --long truncate, or "
             "--block-size"
         )
-    shorter = [part for row in rows for part in _parts(row, room, options)]
+    shorter = [part for row in rows for part in _parts(row, room, options)] if too_long else rows
+    before, after = (
+        sum(row.n_tokens if options.pair else len(row.main.ids) for row in some) for some in (rows, shorter)
+    )
+    counts.update(long=len(too_long), texts=len(rows), parts=len(shorter), before=before, after=after)
+    return shorter
+
+
+def _note_on_length(counts: Counter[str], options: Encoding) -> list[str]:
+    """A sentence on the texts that were split or truncated, if there are any."""
+    if not counts["long"]:
+        return []
     what = (
-        f"{len(too_long):,} of {len(rows):,} texts were longer than the model's {options.max_tokens} tokens"
+        f"{counts['long']:,} of {counts['texts']:,} texts were longer than the model's {options.max_tokens} "
+        "tokens"
     )
     if options.long == "split":
-        notes.append(f"{what} and were split; there are {len(shorter):,} observations, renumbered from 0")
-    else:
-        before, after = (
-            sum(row.n_tokens if options.pair else len(row.main.ids) for row in some)
-            for some in (rows, shorter)
-        )
-        notes.append(f"{what} and were truncated; {before - after:,} of {before:,} tokens are not scored")
-    return shorter
+        return [f"{what} and were split; there are {counts['parts']:,} observations, renumbered from 0"]
+    lost = counts["before"] - counts["after"]
+    return [f"{what} and were truncated; {lost:,} of {counts['before']:,} tokens are not scored"]
 
 
 def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
@@ -237,6 +249,7 @@ AS_A_PAIR = "a prompt and its text are framed as a pair, and cut into tokens eac
 _LARGE_SHARE = 0.05  # of unknown letters: a warning
 _TOO_LARGE_SHARE = 0.2
 _TRIED = 100  # texts
+TEXTS_AT_ONCE = 2**13  # encoded together where their tokens are packed
 
 
 @dataclass(frozen=True)
@@ -257,7 +270,7 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     options = options or Encoding()
     options.check(texts)
     frame = frame_of(tokenizer, pair=options.pair or options.context_pair)
-    notes: list[str] = []
+    notes, told = list[str](), _Told(tokenizer, options)
     if options.joining is not None:
         cut, frame = tokenize(tokenizer, texts), Frame([], [], [])
         rows = joined_blocks(tokenizer, cut, options.joining, options, notes)
@@ -273,28 +286,65 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
         whole = _rows(tokenizer, texts, options)
         cut = [row.main for row in whole]
         cut = [row.first for row in whole] + cut if options.context or options.second else cut
-        rows = shortened_rows(whole, frame, options, notes)
+        rows = shortened_rows(whole, frame, options, told.lengths)
         split = len(rows) > len(texts)
         numbers = np.arange(len(rows)) if split else np.array([row.number for row in rows], dtype=np.int64)
     columns = [column for column in (options.context, texts, options.second) if column is not None]
     every = [text for column in columns for text in column]
-    _count_unknown(tokenizer, rows, every, options, notes)
-    _count_spelled(tokenizer, every, notes)
-    if reads_residues(tokenizer):
-        notes.append(RESIDUES)
-        if wants_spaces(tokenizer) and any(with_spaces(text) != text for text in texts):
-            notes.append(SPACED)
-    if options.context is not None:
-        notes.append(AS_A_PAIR if options.context_pair else AS_ONE_TEXT)
-    pad = getattr(tokenizer, "pad_token_id", None)
-    tokens, words = _assembled(rows, frame, numbers, 0 if pad is None else int(pad), score_first=options.pair)
+    told.add(rows, every, cut)
+    notes += told.notes()
+    tokens, words = _assembled(rows, frame, numbers, pad_of(tokenizer), score_first=options.pair)
     source = np.array([row.source for row in rows], dtype=np.int64)
-    read, lost = spelled_texts(tokenizer, every, cut)
-    notes += lost
     if options.block_size is None:  # where a block of running text ends depends on the tokenizer
         tokens = replace(tokens, text=torch.from_numpy(_hashes(columns)[source]))
-    tokens = replace(tokens, spelled=torch.full((len(rows),), _hash("\x1f".join(read))))
+    tokens = replace(tokens, spelled=torch.full((len(rows),), told.spelled))
     return EncodedTexts(tokens, words, source, tuple(notes))
+
+
+class PackedTexts(NamedTuple):
+    """Single texts as `EncodedTexts`, with the tokens in a file."""
+
+    tokens: PackedTokens
+    source: Int64[np.ndarray, " B"]
+    notes: tuple[str, ...]
+
+
+def pack_texts(
+    tokenizer: Any, texts: Sequence[str], options: Encoding, advance: Advance = silent
+) -> PackedTexts:
+    """Encode single texts some at a time, so that the tokens of few of them are in memory.
+
+    Args:
+        texts: read by slices, so that they can lie in a file, too.
+        options: no pairs, contexts or blocks.
+        advance: called with the number of texts that were encoded since its last call.
+    """
+    options.check(texts)
+    frame, told, sources = frame_of(tokenizer, pair=False), _Told(tokenizer, options), []
+
+    def parts() -> Iterator[Tokens]:
+        for first in range(0, len(texts), TEXTS_AT_ONCE):
+            some = texts[first : first + TEXTS_AT_ONCE]
+            whole = _rows(tokenizer, some, replace(options, ids=range(first, first + len(some))), first)
+            rows = shortened_rows(whole, frame, options, told.lengths)
+            told.add(rows, some, [row.main for row in whole])
+            ids = np.arange(len(rows))
+            tokens, _ = _assembled(rows, frame, ids, pad_of(tokenizer), score_first=False)
+            source = np.array([row.source for row in rows], dtype=np.int64)
+            sources.append(source)
+            yield replace(tokens, text=torch.from_numpy(_hashes([some])[source - first]))
+            advance(len(some))
+
+    packed = PackedTokens(parts(), pad_of(tokenizer))
+    notes = told.notes()
+    packed.spelled = told.spelled
+    return PackedTexts(packed, np.concatenate(sources), tuple(notes))
+
+
+def pad_of(tokenizer: Any) -> int:
+    """The id of the padding token; 0 without one."""
+    pad = getattr(tokenizer, "pad_token_id", None)
+    return 0 if pad is None else int(pad)
 
 
 def _hashes(columns: Sequence[Sequence[str]]) -> Int64[np.ndarray, " n_texts"]:
@@ -303,11 +353,15 @@ def _hashes(columns: Sequence[Sequence[str]]) -> Int64[np.ndarray, " n_texts"]:
 
 
 def _hash(text: str) -> int:
-    return int(digest(text.encode(errors="replace"))[:14], 16)
+    return _number(digest(text.encode(errors="replace")))
 
 
-def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
-    """One row per text, of any length."""
+def _number(hexadecimal: str) -> int:
+    return int(hexadecimal[:14], 16)
+
+
+def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding, first_text: int = 0) -> list[Row]:
+    """One row per text, of any length; `first_text` is the position of the first among all."""
     firsts, mains = (options.context, texts) if options.second is None else (texts, options.second)
     numbers = range(len(texts)) if options.ids is None else options.ids
     if options.context is not None and not options.context_pair:
@@ -317,7 +371,7 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding) -> list[Row]:
         both = list(zip(first, tokenize(tokenizer, mains), strict=True))
     rows = [
         Row(before, main, source, int(number))
-        for (before, main), source, number in zip(both, range(len(texts)), numbers, strict=True)
+        for (before, main), source, number in zip(both, count_from(first_text), numbers, strict=False)
     ]
     for row in rows:
         if not row.main.ids or (options.pair and not row.first.ids):
@@ -355,49 +409,95 @@ def _after_contexts(
     return both
 
 
-def _count_unknown(
-    tokenizer: Any, rows: list[Row], texts: Sequence[str], options: Encoding, notes: list[str]
-) -> None:
-    """Add the share of the texts that the tokenizer does not know to `notes`, unless it is 0."""
-    unknown = getattr(tokenizer, "unk_token_id", None)
-    with_unknown = [row for row in rows if unknown in row.main.ids or unknown in row.first.ids]
-    if unknown is None or not with_unknown:
-        return
-    n, n_all, unit = n_unknown([text for row in rows for text in (row.first, row.main)], unknown)
-    residues, share = reads_residues(tokenizer), n / n_all
-    small = _capitals_help(tokenizer, texts, unknown)
-    what = (
-        f"{n:,} of {n_all:,} {'letters' if residues and unit == 'bytes' else unit} ({share:.2%}) are "
-        f"{tokenizer.unk_token}, first in {options.place(with_unknown[0])}: the tokenizer does not "
-        f"know {'small letters' if small else 'what they stand for'}"
-    )
-    if (share > _TOO_LARGE_SHARE or (residues and small)) and not options.allow_unknown:
-        remedy = "write residues as capital letters" if residues else "give the model's own tokenizer"
-        remedy = "make them capital ones with --upper (text.upper())" if small else remedy
-        raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
-    what += "; --upper makes them capital ones" if small else ""
-    if share > _LARGE_SHARE:
-        warnings.warn(f"{what}; check that it is the model's own", UnknownTokensWarning, stacklevel=4)
-    notes.append(what)
+class _Told:
+    """What the notes on encoded texts tell, added up over parts of the texts."""
+
+    def __init__(self, tokenizer: Any, options: Encoding) -> None:
+        self.tokenizer, self.options = tokenizer, options
+        self.lengths, self.lost = Counter[str](), Counter[str]()
+        self._unknown = Unknown(0, 0, 0, 0)
+        self._first_unknown: str | None = None  # the place of the first text with an unknown token
+        self._not_capital: list[str] = []  # some of the texts with small letters
+        self._n_texts = self._n_special = 0
+        self._special = ""  # the first special token that a text spells out
+        self._residues = reads_residues(tokenizer)
+        self._wants_spaces = self._residues and wants_spaces(tokenizer)
+        self._spaced = False
+        self._spelled = hashlib.sha256()
+
+    def add(self, rows: list[Row], texts: Sequence[str], cut: Sequence[Pieces]) -> None:
+        """Add some texts: their rows, the texts themselves, and the tokens of each."""
+        number = getattr(self.tokenizer, "unk_token_id", None)
+        if number is not None:
+            with_unknown = (row for row in rows if number in row.main.ids or number in row.first.ids)
+            if self._first_unknown is None and (row := next(with_unknown, None)) is not None:
+                self._first_unknown = self.options.place(row)
+            pieces = [text for row in rows for text in (row.first, row.main)]
+            self._unknown = self._unknown.plus(unknown_in(pieces, number))
+        left = _TRIED - len(self._not_capital)
+        self._not_capital += list(islice((text for text in texts if text.upper() != text), left))
+        pattern = spelled_special(self.tokenizer)
+        found = [] if pattern is None else list(filter(None, map(pattern.search, texts)))
+        self._special = self._special or (found[0][0] if found else "")
+        self._n_special += len(found)
+        self._spaced |= self._wants_spaces and any(with_spaces(text) != text for text in texts)
+        read, lost = spelled_texts(self.tokenizer, texts, cut)
+        self._spelled.update(("\x1f" * bool(self._n_texts) + "\x1f".join(read)).encode(errors="replace"))
+        self.lost.update(lost)
+        self._n_texts += len(texts)
+
+    @property
+    def spelled(self) -> int:
+        """A hash of what all tokens spell."""
+        return _number(self._spelled.hexdigest())
+
+    def notes(self) -> list[str]:
+        """The notes, one sentence each; see `_on_unknown` for what is refused."""
+        notes = _note_on_length(self.lengths, self.options)
+        if self._first_unknown is not None:
+            notes.append(self._on_unknown(self._first_unknown))
+        if self._n_special:
+            notes.append(
+                f"special tokens, such as {self._special}, are spelled in {count(self._n_special, 'text')}: "
+                "they are read as text"
+            )
+        if self._residues:
+            notes += [RESIDUES, SPACED] if self._spaced else [RESIDUES]
+        if self.options.context is not None:
+            notes.append(AS_A_PAIR if self.options.context_pair else AS_ONE_TEXT)
+        if self.lost:
+            listed = ", ".join(f"{what} are lost in {n:,}" for what, n in self.lost.items())
+            notes.append(
+                f"the tokens do not spell the texts: {listed} of {self._n_texts:,}; bits per byte do not "
+                "count these"
+            )
+        return notes
+
+    def _on_unknown(self, place: str) -> str:
+        """A sentence on the share that the tokenizer does not know; too large a share is refused."""
+        tokenizer, residues = self.tokenizer, self._residues
+        n, n_all, unit = self._unknown.counted()
+        share, small = n / n_all, _capitals_help(tokenizer, self._not_capital, tokenizer.unk_token_id)
+        what = (
+            f"{n:,} of {n_all:,} {'letters' if residues and unit == 'bytes' else unit} ({share:.2%}) are "
+            f"{tokenizer.unk_token}, first in {place}: the tokenizer does not "
+            f"know {'small letters' if small else 'what they stand for'}"
+        )
+        if (share > _TOO_LARGE_SHARE or (residues and small)) and not self.options.allow_unknown:
+            remedy = "write residues as capital letters" if residues else "give the model's own tokenizer"
+            remedy = "make them capital ones with --upper (text.upper())" if small else remedy
+            raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
+        what += "; --upper makes them capital ones" if small else ""
+        if share > _LARGE_SHARE:
+            warnings.warn(f"{what}; check that it is the model's own", UnknownTokensWarning, stacklevel=5)
+        return what
 
 
-def _capitals_help(tokenizer: Any, texts: Sequence[str], unknown: int) -> bool:
-    """Whether less of some texts is unknown in capital letters."""
-    some = [text for text in texts if text.upper() != text][:_TRIED]
+def _capitals_help(tokenizer: Any, some: Sequence[str], unknown: int) -> bool:
+    """Whether less of some texts with small letters is unknown in capital letters."""
     both = [some, [text.upper() for text in some]] if some else []
     counts = [n_unknown(tokenize(tokenizer, each), unknown)[0] for each in both]
     return counts != sorted(counts)
-
-
-def _count_spelled(tokenizer: Any, texts: Sequence[str], notes: list[str]) -> None:
-    """Add the number of texts that spell special tokens to `notes`, unless it is 0."""
-    spelled = spelled_special(tokenizer)
-    found = [] if spelled is None else list(filter(None, map(spelled.search, texts)))
-    if found:
-        notes.append(
-            f"special tokens, such as {found[0][0]}, are spelled in {count(len(found), 'text')}: they are "
-            "read as text"
-        )
 
 
 def _assembled(

@@ -192,7 +192,7 @@ class Head:
     ) -> bool:
         """Whether the head, called alone after its cut, reproduces the expected logits."""
         try:
-            captured, states = self._states({"input_ids": ids}, hidden.nonzero(as_tuple=True))
+            captured, states = self._states({"input_ids": ids}, places_of(hidden))
             assert captured.hidden is not None
             if captured.hidden.ndim != 3 or (self.cut and captured.hidden.shape[:2] != (1, len(expected))):
                 return False
@@ -201,6 +201,12 @@ class Head:
         except _NOT_ALONE:  # positions are not treated alone, or belong to a residual of all of them
             return False
         return isinstance(logits, Tensor) and close(logits, expected)
+
+
+def places_of(hidden: Bool[Tensor, "b L"]) -> Places:
+    """The rows and columns of hidden tokens, row by row."""
+    row, column = hidden.nonzero(as_tuple=True)
+    return row, column
 
 
 def target_log_probs(logits: Float[Tensor, "n V"], targets: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:

@@ -216,22 +216,50 @@ def joined(texts: Sequence[Pieces]) -> Pieces:
     return Pieces(ids, word if len(word) == len(ids) else None, each if complete else None, n_bytes)
 
 
-def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
-    """How much of some texts is unknown to the tokenizer, of how much, in bytes, or in tokens if need be.
+class Unknown(NamedTuple):
+    """How much of some texts is unknown to the tokenizer, in tokens, and in bytes where these are known."""
 
-    One unknown token may stand for many letters.
-    """
+    tokens: int
+    all_tokens: int
+    n_bytes: int | None
+    all_bytes: int
+
+    def plus(self, other: "Unknown") -> "Unknown":
+        """The same for the texts of both."""
+        known = self.n_bytes is not None and other.n_bytes is not None
+        sums = [a + b for a, b in zip(self, other, strict=True)] if known else []  # type: ignore[operator]
+        return Unknown(
+            self.tokens + other.tokens, self.all_tokens + other.all_tokens, *(sums[2:] or (None, 0))
+        )
+
+    def counted(self) -> tuple[int, int, str]:
+        """How much is unknown, of how much, in bytes, or in tokens if need be."""
+        if self.tokens == 0 or self.n_bytes is None:
+            return self.tokens, self.all_tokens, "tokens"
+        return self.n_bytes, self.all_bytes, "bytes"
+
+
+def unknown_in(pieces: Sequence[Pieces], unknown: int) -> Unknown:
+    """Count unknown tokens, one of which may stand for many letters."""
     n_tokens, n_all = (sum(p.ids.count(unknown) for p in pieces), sum(len(p.ids) for p in pieces))
-    if n_tokens == 0 or any(piece.bytes_each is None for piece in pieces):
-        return n_tokens, n_all, "tokens"
-    of_token = [pair for p in pieces for pair in zip(p.ids, p.bytes_each or [], strict=True)]
-    return sum(n for number, n in of_token if number == unknown), sum(n for _, n in of_token), "bytes"
+    if any(piece.bytes_each is None for piece in pieces):
+        return Unknown(n_tokens, n_all, None, 0)
+    of_unknown = (zip(p.ids, p.bytes_each or [], strict=True) for p in pieces if unknown in p.ids)
+    n_bytes = sum(n for each in of_unknown for number, n in each if number == unknown)
+    return Unknown(n_tokens, n_all, n_bytes, sum(sum(p.bytes_each or []) for p in pieces))
 
 
-def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -> tuple[list[str], list[str]]:
+def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
+    """How much of some texts is unknown to the tokenizer, of how much, and the unit."""
+    return unknown_in(pieces, unknown).counted()
+
+
+def spelled_texts(
+    tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]
+) -> tuple[list[str], Counter[str]]:
     """The texts as their tokens tell them: a tokenizer may lose capitals, accents, blanks, unknown letters.
 
-    A note says what is lost. Blanks count where a text has some: none are lost of a molecule.
+    Also in how many texts what is lost. Blanks count where a text has some: none are lost of a molecule.
     """
     residues, spelled, lost = reads_residues(tokenizer), [], Counter[str]()
     for text, pieces in zip(texts, cut, strict=True):
@@ -252,9 +280,7 @@ def spelled_texts(tokenizer: Any, texts: Sequence[str], cut: Sequence[Pieces]) -
             lost["capital letters" if found == letters.lower() else "letters or accents"] += 1
         elif read != told and letters != told:
             lost["blanks"] += 1
-    listed = ", ".join(f"{what} are lost in {n:,}" for what, n in lost.items())
-    note = f"the tokens do not spell the texts: {listed} of {len(texts):,}; bits per byte do not count these"
-    return spelled, [note] if lost else []
+    return spelled, lost
 
 
 def reads_residues(tokenizer: Any) -> bool:

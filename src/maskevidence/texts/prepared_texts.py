@@ -13,16 +13,17 @@ from maskevidence.core.evidence.precise import FEWEST
 from maskevidence.core.masks.by_name import DesignWord, parse_design
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.sizes import LeaveOneOut
+from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.support.digest import digest
 from maskevidence.core.support.hub import check_revision
 from maskevidence.core.support.memory import free_memory
-from maskevidence.core.support.progress import progress
+from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import place_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared, recorded
-from maskevidence.texts.encoding import Joining
+from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, PackedTexts, pack_texts
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.options import CheckpointOptions, ScoredTextOptions, TextOptions
@@ -30,6 +31,8 @@ from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
 from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
+
+PACKED_FROM = 2**17  # texts, from which on their tokens lie in a file
 
 
 def prepare(
@@ -78,6 +81,15 @@ def prepare_pairs(
     return first, second
 
 
+def groups_of_pairs(data: str, options: ScoredTextOptions) -> tuple[str, ...] | None:
+    """The group of each pair, from the column of `by`; None without it."""
+    if options.by is None:
+        return None
+    scored = [str(options.text), str(options.against)]
+    skipped = scored if options.skip_empty else None
+    return read_texts(data, [options.by], limit=options.limit, skip_empty=skipped)[options.by]
+
+
 def _with_recipe(options: TextOptions) -> TextOptions:
     """Fill in the recipe's block size if the options have none."""
     if options.recipe is None or options.block_size is not None:
@@ -105,25 +117,30 @@ def _encoded(
     """Encode the texts for a loaded model."""
     checkpoint = options.checkpoint
     recipe = None if options.recipe is None else RECIPES[options.recipe]
+    packed = len(texts) >= PACKED_FROM and _may_pack(options, scored)
     with progress("encoding texts", len(texts)) as advance:
-        encoded = loaded.encode(
-            texts[scored[0]],
-            second=texts[scored[1]] if len(scored) == 2 else None,
-            context=None if options.context_field is None else texts[options.context_field],
-            pair=options.pair,
-            long=options.long or "error",
-            block_size=options.block_size,
-            allow_unknown=options.allow_unknown,
-            lines=texts.lines,
-            names=texts.labels,
-            joining=None
-            if recipe is None or recipe.block_size is None
-            else Joining(recipe.ends, recipe.visible),
+        encoded: EncodedTexts | PackedTexts = (
+            _packed(loaded, texts, scored[0], options, advance)
+            if packed
+            else loaded.encode(
+                texts[scored[0]],
+                second=texts[scored[1]] if len(scored) == 2 else None,
+                context=None if options.context_field is None else texts[options.context_field],
+                pair=options.pair,
+                long=options.long or "error",
+                block_size=options.block_size,
+                allow_unknown=options.allow_unknown,
+                lines=texts.lines,
+                names=texts.labels,
+                joining=None
+                if recipe is None or recipe.block_size is None
+                else Joining(recipe.ends, recipe.visible),
+            )
         )
-        advance(len(texts))
+        advance(0 if packed else len(texts))
     wrap = None
     notes = [*loaded.notes, *texts.notes, *encoded.notes]
-    if options.hides_words:
+    if options.hides_words and isinstance(encoded, EncodedTexts):
         wrap = partial(WholeWords, texts=encoded, left_to_right=options.word_l2r)
         notes.append(HIDDEN_LATER if options.word_l2r else HIDDEN_TOGETHER)
         notes += notes_on_words(encoded, (text for column in scored for text in texts[column]))
@@ -157,7 +174,7 @@ def _encoded(
         else None,
         revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
-        texts=tuple(zip(*(texts[column] for column in scored), strict=True)),
+        texts=None if packed else tuple(zip(*(texts[column] for column in scored), strict=True)),
         labels=None if named is None else tuple(named[row] for row in encoded.source),
         details={} if recipe is None else {"recipe": recipe.to_dict(str(options.recipe))},
     )
@@ -191,8 +208,31 @@ def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
     return notes
 
 
-def tokens_fingerprint(columns: Sequence[str], tokens: Tokens) -> str:
+def _packed(
+    loaded: MaskedLM, texts: Texts, column: str, options: TextOptions, advance: Advance
+) -> PackedTexts:
+    """Encode a column some texts at a time, into a file."""
+    encoding = Encoding(
+        long=options.long or "error",
+        max_tokens=loaded.max_tokens,
+        allow_unknown=options.allow_unknown,
+        lines=texts.lines,
+        names=texts.labels,
+    )
+    return pack_texts(loaded.tokenizer, texts[column], encoding, advance)
+
+
+def _may_pack(options: TextOptions, scored: Sequence[str]) -> bool:
+    """Whether texts are scored one by one, and nothing else than scores reads their tokens."""
+    asked = (options.context_field, options.recipe, options.block_size, options.hides_words)
+    to_score = isinstance(options, ScoredTextOptions) and options.against is None
+    return to_score and len(scored) == 1 and not any(asked)
+
+
+def tokens_fingerprint(columns: Sequence[str], tokens: Observations) -> str:
     """Hash encoded texts: column names, tokens, roles and ids."""
+    if not isinstance(tokens, Tokens):
+        return tokens.digest_of("\x1f".join(columns))
     return digest("\x1f".join(columns), tokens.ids, tokens.values, tokens.maskable, tokens.context)
 
 
@@ -287,7 +327,7 @@ def _full_path(name: str) -> str:
 
 def token_scores(prepared: Prepared, scores: ScoreTable) -> list[dict[str, Any]]:
     """log p of each token given all others, nats, from a leave-one-out run's scores."""
-    tokens = prepared.tokens
+    tokens = prepared.in_memory
     row_of_id = {int(number): row for row, number in enumerate(tokens.ids)}
     columns = [row.nonzero().flatten() for row in tokens.maskable]
     listed = []

@@ -183,10 +183,9 @@ class Asker:
         if share:
             yield from _shared(self, contexts, among)
             return
-        parts, ask = self._calls(contexts, among), partial(conditionals_of, self.model)
-        ahead = isinstance(self.model, HasLaunched) and computes_ahead(device_of(self.model))
-        if ahead:
-            ask = partial(asked, self.model, self.model.launched)
+        parts, ask, ahead = self._calls(contexts, among), partial(conditionals_of, self.model), False
+        if isinstance(self.model, HasLaunched) and computes_ahead(device_of(self.model)):
+            ask, ahead = partial(asked, self.model, self.model.launched), True
         answers = chain.from_iterable(self._answers(contexts, part, ask, ahead) for part in parts)
         yield from self._ahead(answers) if ahead else answers
 

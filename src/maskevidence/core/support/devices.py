@@ -66,7 +66,7 @@ def multiplies_in_bfloat16() -> bool:
 
 def computes_ahead(device: torch.device | None) -> bool:
     """Whether a device computes while the processor goes on."""
-    return device is not None and device.type == "cuda" and torch.cuda.is_initialized()
+    return device is not None and device.type == "cuda" and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
@@ -82,7 +82,7 @@ def fetched(tensor: Tensor) -> tuple[Tensor, Callable[[], None]]:
         return tensor.cpu(), lambda: None
     here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     here.copy_(tensor, non_blocking=True)
-    copied = torch.cuda.Event()
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
     copied.record(torch.cuda.current_stream(tensor.device))
     return here, copied.synchronize
 

@@ -1,6 +1,5 @@
 """A Gaussian with a kernel around each training row, for densities that are not Gaussian."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -189,19 +188,11 @@ class KernelGaussian(TableModel):
     def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
         self.check_width(tokens.width)
-        result, far = self.centres.new_zeros(visible.shape), list[Tensor]()
-        kernels = self._kernels
+        result, kernels = self.centres.new_zeros(visible.shape), self._kernels
         for part in kernels.parts(tokens.values, visible):
             if part.hidden.shape[1] < self.n_features:
                 centred = kernels.centred(tokens.values[part.rows], visible[part.rows])
-                result[part.rows], exact = log_leave_one_out(part, centred, self.bandwidth)
-                far.append(part.rows[~exact])
-        row, place = torch.nonzero(visible[torch.cat(far)] if far else visible[:0], as_tuple=True)
-        for some in torch.split(torch.arange(len(row)), max(1, MAX_ELEMENTS // self.n_features)):
-            rows = torch.cat(far)[row[some]]
-            masked = nn.functional.one_hot(place[some], self.n_features).bool()
-            alone = replace(tokens[rows], maskable=visible[rows], context=torch.zeros_like(masked))
-            result[rows, place[some]] = self.log_conditionals(alone, masked).sum(1)
+                result[part.rows] = log_leave_one_out(part, centred, self.bandwidth)
         return result
 
     def _log_answers(

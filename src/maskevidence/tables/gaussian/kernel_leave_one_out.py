@@ -1,26 +1,23 @@
 """Each visible token of a row given the others under a mixture of kernels, by one pass over the kernels."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from maskevidence.tables.gaussian.kernels import MAX_ELEMENTS, KernelPart
 from maskevidence.tables.gaussian.precision import DensePrecision
 from maskevidence.tables.normal import LOG_2PI
 
-_LOST = 1e-11  # nats, by which differences of log densities may be rounded
-
 
 @torch.no_grad()
 def log_leave_one_out(
     part: KernelPart, centred: Float[Tensor, "b D"], bandwidth: Float[Tensor, ""]
-) -> tuple[Float[Tensor, "b D"], Bool[Tensor, " b"]]:
-    """log p(x_j | x_R without j) of each visible token j, nats, 0 for hidden ones; and which rows are exact.
+) -> Float[Tensor, "b D"]:
+    """log p(x_j | x_R without j) of each visible token j, nats; 0 for hidden ones.
 
     With Λ_R = Σ_RR⁻¹ and g_i = Λ_R (x - a c_i)_R, kernel i expects x_j at x_j - g_ij / (Λ_R)_jj with variance
     h² / (Λ_R)_jj given the others. So its density of the others is that of x_R over N(g_ij / (Λ_R)_jj; 0,
-    h² / (Λ_R)_jj), and x_R needs one pass for all j. In rows that are so far from a kernel that the
-    difference of the logs loses digits, the others have to be asked without x_j.
+    h² / (Λ_R)_jj), and x_R needs one pass for all j.
 
     Args:
         centred: the rows of the part about μ, 0 where hidden.
@@ -48,5 +45,4 @@ def log_leave_one_out(
         others = torch.logsumexp(torch.addcmul(log_kernels[rows, None], g, g, out=g), 2)
         constant = 0.5 * (LOG_2PI + torch.log(square / diagonal))
         result[rows] = torch.where(visible[rows], whole[rows, None] - others - constant, 0.0)
-    exact = -log_kernels.amin(1) * torch.finfo(centred.dtype).eps < _LOST
-    return result, exact
+    return result
