@@ -13,12 +13,11 @@ from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import join_words, whole_number
 from maskevidence.core.support.progress import Course, course
 from maskevidence.core.table import Table
-from maskevidence.tables.by_name import AUTO, KERNELS, parse_model
-from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
-from maskevidence.tables.choosing.selection import Fill
+from maskevidence.tables.choosing.selection import Fill, error_left
 from maskevidence.tables.filling import _fill, _possible
-from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Searched, folds_for
+from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.looked import Look, Modelled
 from maskevidence.tables.looking.reading import read_for_look
@@ -27,7 +26,6 @@ from maskevidence.tables.options import ImputeOptions, TableOptions
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
-_CELLS_OF_NETWORK = 100  # of a table that a network is fitted to ten times, per second of the time
 
 
 class Budget(NamedTuple):
@@ -48,11 +46,12 @@ def look(
 ) -> Look:
     """Look at a table: what its columns are, what stood in its holes, and which cells may be wrong.
 
-    Every column is described, and what needs a person is a finding, not a refusal. A model is chosen by
-    held-out evidence and fitted by folds: each cell is judged given the rest of its row by a model that has
-    not seen the row, as `wrong_cells` does. Suspicious cells are hidden from a second round of fits and from
-    the last fit, to all rows, which fills the holes by their conditional mean, or by the most probable word.
-    The error of filled values is that of known values that are not suspicious, hidden one at a time.
+    Every column is described, and what needs a person is a finding, not a refusal. A model is chosen by how
+    well it fills hidden cells, and fitted by folds: each cell is judged given the rest of its row by a model
+    that has not seen the row, as `wrong_cells` does. Suspicious cells are hidden from a second round of fits
+    and from the last fit, to all rows, which fills the holes by their conditional mean, or by the most
+    probable word. The error of filled values is that of known values that are not suspicious, hidden one at a
+    time.
 
     Args:
         table: a file or address as `me.data.read_table` takes it, a data frame, or a `Table`.
@@ -173,7 +172,7 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
 def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Searched, list[str]]:
     """Search for wrong cells, choose a model without the suspicious ones, and search again with it.
 
-    Wrong cells are so improbable that the evidence of all cells would choose the model with the widest tails.
+    Wrong cells would be filled badly by every model, and bend the ones that are fitted to them.
     """
     first = replace(folds, word=KERNELS if budget.word == AUTO else budget.word)
     searched = first.search(folds.table.values, plan, 1, (budget.seconds, budget.seed))
@@ -197,15 +196,29 @@ def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Search
 
 
 def _chosen(folds: Folds, searched: Searched, budget: Budget) -> tuple[str, tuple[str, ...]]:
-    """The MODEL word of highest evidence of the cells that are not suspicious, and why."""
+    """The MODEL word that fills hidden cells best, suspicious ones aside, and why.
+
+    Evidence would decide by the exactness of numbers, too, which a filled value does not need.
+    """
     if (before := folds.kept.word()) is not None:
         return before[0], tuple(before[1:])
-    network = folds.table.values.size <= _CELLS_OF_NETWORK * budget.seconds
-    cleaned, n_rows = replace(folds.table, values=searched.values), len(folds.table)
-    some = np.sort(np.random.default_rng(budget.seed).permutation(n_rows)[:MOST_FITTED])
-    word, why = auto_word(cleaned.take(some), network=network, seed=budget.seed)
-    folds.kept.put_word([word, *why])
-    return word, why
+    table = replace(folds.table, values=searched.values)
+    if not table.levels:
+        return KERNELS, (f"{AUTO}: {KERNELS}, since all columns are numbers",)
+    counts = replace(folds, word=COUNTS)
+    models = {KERNELS: searched.models}
+    models[COUNTS] = tuple(
+        counts.fit(table.values, f"try-{k}", part) for k, part in enumerate(folds.parts, 1)
+    )
+    left, pairs, every = dict[str, float](), _pairs(table), range(len(table.columns))
+    for word, fitted in models.items():
+        fills = held_out_fills(fitted, table, folds.parts, every, budget.seed, pairs)
+        left[word] = float(np.mean([error_left(fill) for fill in fills.values()]))
+    best = min(left, key=lambda word: left[word])
+    shares = ", ".join(f"{word} {100 * share:.0f} %" for word, share in left.items())
+    why = f"{AUTO}: {best} fills hidden cells best; errors left, of those of the mean or commonest: {shares}"
+    folds.kept.put_word([best, why])
+    return best, (why,)
 
 
 def _pairs(table: Table) -> list[str]:
