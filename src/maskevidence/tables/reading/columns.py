@@ -495,7 +495,7 @@ def _as_numbers(
     _mark_missing(column, choices.missing)
     described = _counted(base, "number", column, cells, others, limits)
     described = replace(described, writing=read.form.said())
-    may_be_fraction = not signs.point and not signs.comma and choices.decimal is None
+    may_be_fraction = not signs.point and not signs.comma and choices.decimal is None and file is None
     findings = _findings(described, cells, others) + _on_writing(
         described, cells, taken, read, may_be_fraction
     )
@@ -549,6 +549,10 @@ def _on_writing(
         hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
         note = f"{form.thousands!r} is taken for the separator of thousands"
         found.append(finding("thousands", name, at, note, hint, LOOK))
+    if form.decimal == "." and may_be_fraction:
+        at = _at(cells, [k for k, cell in enumerate(taken) if cell is not None and "." in cell.body])
+        note = "the point is taken for the decimal sign, though three digits follow each"
+        found += [finding("thousands", name, at, note, "--thousands .", LOOK)] if at else []
     if form.decimal == ",":
         note = "numbers are read with a decimal comma"
         found.append(finding("decimal", name, [], note, "", RECORD, described.n_numbers))
