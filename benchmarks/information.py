@@ -112,6 +112,8 @@ def groups(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     def add(
         task: str, truth: float, asked: tuple, other: float | None = None, *, ask: Any = me.information
     ) -> None:
+        if options.only not in task:
+            return
         start = time.process_time()
         found = ask(*asked)
         (low, high), spent = found.interval(), time.process_time() - start
@@ -289,13 +291,13 @@ def by_networks(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], lis
     }
 
 
-def coverage(options: argparse.Namespace, only: str | None = None) -> tuple[dict, list[Target]]:
+def coverage(options: argparse.Namespace, only: str = "") -> tuple[dict, list[Target]]:
     """How often intervals hold the truth."""
     n, runs = (120, 2) if options.quick else (options.rows, options.networks or 200)
     rng, lines, numbers, targets = np.random.default_rng(1), [], {}, []
     made = by_networks(rng, n) if options.networks else settings(rng, n)
     for name, (word, table, a, b, c, truth) in made.items():
-        if only is not None and name != only:
+        if (only or options.only) not in ("", name):
             continue
         values, held, above = [], 0, 0
         for seed in range(runs):
@@ -339,6 +341,9 @@ def main() -> int:
     parser.add_argument("--network", default="masked-net:64x1", help="MODEL word of the network")
     parser.add_argument("--matrix-network", default="masked-net:64x1", help="that of the matrix")
     parser.add_argument("--runs", type=int, default=5, help="data sets of each pair")
+    parser.add_argument(
+        "--only", default="", help="tasks of groups whose names have this part, or a setting of coverage"
+    )
     parser.add_argument("--rows", type=int, default=400, help="rows of the coverage")
     parser.add_argument(
         "--networks", type=int, default=0, help="coverage of networks, by this many data sets"

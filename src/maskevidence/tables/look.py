@@ -46,19 +46,14 @@ def look_command(
     rows.check_words(None, data)
     from maskevidence.core.support.files import read_json, write_json
     from maskevidence.runs.folder import ResultFolder, read_sealed, write_sealed
-    from maskevidence.tables.by_name import AUTO, parse_model
     from maskevidence.tables.looking.by_folds import Kept
     from maskevidence.tables.looking.look_files import write_look
     from maskevidence.tables.looking.look_page import short_page
-    from maskevidence.tables.looking.looking import Budget, look_at
+    from maskevidence.tables.looking.looking import Budget, check_word, look_at
 
     if not options.minutes > 0:
         raise InputError(f"--minutes {options.minutes:g}; give a number above 0, such as 2")
-    if options.model != AUTO and parse_model(options.model)[0] is None:
-        raise InputError(
-            f"--model {options.model}: give a word, such as kernel-gaussian; a saved model cannot "
-            "judge rows that it has seen"
-        )
+    check_word(options.model)
     path = options.out or Path(f"{_stem(data)}-look")
     folder = ResultFolder(path, "look at a table", FILES, (*FILES, UNFINISHED))
     folder.refuse_unrelated()
@@ -89,7 +84,7 @@ def look_command(
 
 @contextmanager
 def _locked(folder: "ResultFolder", asked: str, read_json: Any, write_json: Any) -> Iterator[None]:
-    """Hold the folder; what another question left unfinished is removed, and an interruption says what is kept."""
+    """Hold the folder; remove what another look left unfinished; say what an interruption keeps."""
     from maskevidence.runs.folder import locked
 
     unfinished = folder.path / UNFINISHED

@@ -166,6 +166,18 @@ def test_a_pace_lowers_the_rate_and_goes_on_from_the_best_parameters(tmp_path: P
     assert state(again) == state(model)
 
 
+def test_a_slow_climb_is_given_longer_by_a_share_of_the_epochs() -> None:
+    """A climb that slows down under noise keeps its highest rate; one that has ended does not."""
+    noise = 0.3 * np.random.default_rng(0).normal(size=60)
+    climbing = [0.0, *(3 * np.sqrt(np.arange(1, 61)) + noise).tolist()]
+    assert Pace(2, 0.25, 0.05).rate(climbing) < 0.1
+    pace = Pace(2, 0.25, 0.05, share=0.2)
+    assert pace.rate(climbing) == pace.rate(climbing + [0.0] * 11) == 1.0
+    assert pace.rate(climbing + [0.0] * 16) == 0.25
+    with pytest.raises(me.InputError, match="a share in"):
+        Pace(share=1.0)
+
+
 def test_a_pace_keeps_the_first_parameters_where_no_step_helps() -> None:
     x = rows(50, seed=3)
     model = me.models.PPCA(D, 2)

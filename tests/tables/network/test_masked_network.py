@@ -12,6 +12,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey, drawn_masks
+from maskevidence.tables import base
 from maskevidence.tables.network import masked_network
 from maskevidence.tables.network.cell_coding import ColumnHeads
 from maskevidence.tables.network.columns import MIXED, Column, column_from
@@ -624,7 +625,7 @@ def test_many_rows_are_scored_in_parts_and_judged_by_some(monkeypatch: pytest.Mo
     model = me.models.MaskedNetwork(2, 8, 1).fit(rows, epochs=1)
     whole = model.score_samples(rows)
     sizes, held_out = [], []
-    estimate, fit = masked_network.estimate_evidence, masked_network.fit
+    estimate, fit = base.estimate_evidence, masked_network.fit
 
     def counted(model, x, *args, **options):
         sizes.append(len(x))
@@ -634,9 +635,9 @@ def test_many_rows_are_scored_in_parts_and_judged_by_some(monkeypatch: pytest.Mo
         held_out.append(len(options["held_out"]))
         return fit(*args, **options)
 
-    monkeypatch.setattr(masked_network, "estimate_evidence", counted)
+    monkeypatch.setattr(base, "estimate_evidence", counted)
     monkeypatch.setattr(masked_network, "fit", spied)
-    monkeypatch.setattr(masked_network, "_ROWS", 64)
+    monkeypatch.setattr(base, "_ROWS_AT_ONCE", 64)
     monkeypatch.setattr(masked_network, "_MOST_HELD_OUT", 7)
     np.testing.assert_allclose(model.score_samples(rows), whole, rtol=1e-4)
     assert sizes == [64, 36]

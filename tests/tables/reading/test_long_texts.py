@@ -29,6 +29,7 @@ OTHERS = {
     "no names": ROWS,
     "numbers as names": "a,1,2\n" + ROWS,
     "totals": "a,b,c\n" + ROWS + "Total,1,2\n",
+    "not a number": "a,b,c\n" + ROWS + "nan(x),2,3\n",
     "large": "a,b,c\n" + ROWS + "1e16,2,3\n",
     "empty column": "a,b,c,d\n" + ROWS.replace("\n", ",\n"),
     "other characters": "größe,b,c\n" + ROWS,

@@ -83,16 +83,24 @@ def render(reported: Sequence[ReportedRun] | Page, observations: int = N_SHOWN) 
     if isinstance(reported, Page):
         groups = [part for part in reported.parts if isinstance(part, Group)]
         aside = sentence(reported.aside.strip("()")) if reported.aside.startswith("(") else reported.aside
-        parts = [part for part in reported.parts if not isinstance(part, Group)]
+        parts = _blocks([part for part in reported.parts if not isinstance(part, Group)])
         made: list[Block] = [Table((), list(reported.made.items()), words=(0, 1))]
         below, last = ([], notes(reported.notes)) if groups else (notes(reported.notes), [])
         sections = [
             Section("numbers", "", [*filter(None, [aside]), *parts, *below]),
-            *(Section(f"part-{k}", group.title, group.parts) for k, group in enumerate(groups, 1)),
+            *(Section(f"part-{k}", group.title, _blocks(group.parts)) for k, group in enumerate(groups, 1)),
             Section("made", "How it was made", [*made, *last]),
         ]
         return document(reported.headline, sections, reported.about)
     return document(_title(reported), _sections_of_runs(reported, observations))
+
+
+def _blocks(parts: Sequence[Part]) -> list[Block]:
+    """The parts in their order; those of a group follow its heading."""
+    found: list[Block] = []
+    for part in parts:
+        found += [part.title, *_blocks(part.parts)] if isinstance(part, Group) else [part]
+    return found
 
 
 def _is_drawn(part: Part) -> bool:
@@ -144,7 +152,7 @@ def _of_compared(
     unknown = [each for each in comparison.behind if each.verdict in ("proves nothing", "not known")]
     whys = [sentence(verdict(each, digits_for(each.standard_error), typeset, noun)) for each in unknown]
     parts: list[Block] = [
-        *page.parts,
+        *_blocks(page.parts),
         *notes([*whys, *remarks, *page.notes]),
         folded("All numbers of each run", _tables(runs, noun)),
     ]
@@ -156,7 +164,8 @@ def _of_one(run: ReportedRun, noun: str) -> Section:
         return Section("numbers", "Log evidence", [caution(_caution(run, noun) or "")])
     page = _numbers(run, noun)
     words = _caution(run, noun)
-    return Section("numbers", page.headline, [page.aside, *([caution(words)] if words else []), *page.parts])
+    cautions = [caution(words)] if words else []
+    return Section("numbers", page.headline, [page.aside, *cautions, *_blocks(page.parts)])
 
 
 def _tables(runs: Sequence[ReportedRun], noun: str) -> list[Table]:

@@ -106,7 +106,7 @@ class _Step:
         self.done = 0.0 if steps else self.done
         return left
 
-    def part(self, total: int) -> Advance:
+    def part(self, total: float) -> Advance:
         """Return the progress of a part of the step."""
         begun, n = self.done, 0
 

@@ -19,9 +19,10 @@ class Pace:
         patience: epochs without a higher held-out evidence before the rate falls.
         factor: the factor by which the rate falls.
         lowest: the lowest rate, relative to the highest.
+        share: a longer patience, in shares of the epochs so far: what climbs slowly is given longer.
 
     Raises:
-        InputError: a patience below 1, or a factor or lowest rate outside (0, 1).
+        InputError: a patience below 1, a factor or lowest rate outside (0, 1), or a share outside [0, 1).
 
     Example:
         >>> pace = Pace(patience=2, factor=0.5, lowest=0.5)
@@ -32,10 +33,14 @@ class Pace:
     patience: int = 2
     factor: float = 0.3
     lowest: float = 0.02
+    share: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.patience < 1 or not 0 < self.factor < 1 or not 0 < self.lowest < 1:
-            raise InputError(f"{self}; give a patience of 1 or more, a factor and a lowest rate in (0, 1)")
+        if not (self.patience >= 1 and 0 < self.factor < 1 and 0 < self.lowest < 1 and 0 <= self.share < 1):
+            raise InputError(
+                f"{self}; give a patience of 1 or more, a factor and a lowest rate in (0, 1), and a share in "
+                "[0, 1)"
+            )
 
     def rate(self, held_out: Sequence[float]) -> float:
         """The learning rate after these held-out evidences, relative to the highest; 0 at the end.
@@ -63,6 +68,6 @@ class Pace:
         for k in range(1, len(held_out)):
             if held_out[k] > held_out[best]:
                 best = k
-            elif k - max(best, last) >= self.patience:
+            elif k - max(best, last) >= max(self.patience, self.share * k):
                 rate, fallen, last = rate * self.factor, fallen + 1, k
         return rate, fallen

@@ -22,7 +22,8 @@ Ints = Int64[np.ndarray, " n"]
 _RARE = 3  # cells with a word that may be wrong everywhere
 _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if one is
 _LEAST = 1.0  # nats; less suspicious cells are not called
-_BEFORE = 1.0  # cells
+_BEFORE = 0.25  # cells of each column, added to both counts
+_ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
 _DISTRIBUTIONS = 3  # of a wrong word
 _FLOOR = 1e-3  # the least share of wrong cells
@@ -88,8 +89,12 @@ class WordJudge(CellJudge):
         rare = -np.log(share) - np.log(len(shapes) + 1)
         return _Spelling(neighbours(words, counts), log_any(words), rare, counts)
 
-    def log_wrong(self, rows: Rows) -> Rows:
-        """log q of each cell, nats."""
+    def log_wrong(self, rows: Rows, everywhere: bool = True) -> Rows:
+        """log q of each cell, nats.
+
+        Args:
+            everywhere: whether a rare word may be wrong in all its cells, even by no typing error.
+        """
         seen, visible = ~np.isnan(rows), np.zeros(rows.shape, dtype=bool)
         places = np.arange(len(rows))
         marginal = self._masked(rows, seen)
@@ -103,15 +108,18 @@ class WordJudge(CellJudge):
                 ) - np.log(2)
                 continue
             place = np.searchsorted(self.counted.listed[j], rows[there, j])
-            known = np.logaddexp(marginal[there, j], -np.log(len(spelling.counts))) - np.log(2)
             n = spelling.counts[place] - (0 if own is None else own.copies[there])
-            rare = n <= _RARE - 1
+            rare = n < _RARE
+            known = np.logaddexp(marginal[there, j], -np.log(len(spelling.counts))) - np.log(2)
             strange = self._log_strange(j, rows, there[rare], place[rare])
             whole = self._without_word(rows, there[rare], j) if own is not None else given[there[rare], j]
-            everywhere = given[there[rare], j] + _ALL_WRONG + strange + np.log(0.5) - whole
+            meant = (
+                strange if everywhere else self._log_strange(j, rows, there[rare], place[rare], typed=True)
+            )
+            all_wrong = given[there[rare], j] + _ALL_WRONG + meant + np.log(0.5) - whole
             by_chance = given[there[rare], j] < whole + np.log(2)  # no other row makes the word likelier
             unseen = (n[rare] <= 0) | by_chance
-            known[rare] = np.where(unseen, np.log(0.5) + strange, np.logaddexp(known[rare], everywhere))
+            known[rare] = np.where(unseen, np.log(0.5) + strange, np.logaddexp(known[rare], all_wrong))
             wrong[there, j] = known
         return wrong
 
@@ -121,16 +129,20 @@ class WordJudge(CellJudge):
         with torch.no_grad():
             return self.left_out.log_conditionals(tokens, torch.from_numpy(masks)).cpu().double().numpy()
 
-    def _log_strange(self, j: int, rows: Rows, row: Ints, place: Ints) -> Float64[np.ndarray, " n"]:
-        """log q of words as if they were unseen."""
+    def _log_strange(
+        self, j: int, rows: Rows, row: Ints, place: Ints, *, typed: bool = False
+    ) -> Float64[np.ndarray, " n"]:
+        """log q of words as if they were unseen; `typed` by typing errors alone."""
         spelling = self.words[j]
         assert spelling is not None
-        typed = np.full(len(row), -np.inf)
+        mistyped = np.full(len(row), -np.inf)
         near, which = self._near(j, row, place)
-        np.logaddexp.at(typed, which, self._log_meant(j, rows, row[which], near.meant) + near.log_typed)
+        np.logaddexp.at(mistyped, which, self._log_meant(j, rows, row[which], near.meant) + near.log_typed)
+        if typed:
+            return mistyped - np.log(_DISTRIBUTIONS)
         new = self.counted.log_spelled(j)[place]
         shaped = new + np.maximum(spelling.log_rare_shape[place], -30.0)
-        three = np.logaddexp(np.logaddexp(typed, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
+        three = np.logaddexp(np.logaddexp(mistyped, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
         return np.maximum(three, new - 3.0)
 
     def _near(self, j: int, row: Ints, place: Ints) -> tuple[Near, Ints]:
@@ -186,6 +198,16 @@ class WordJudge(CellJudge):
         answer = self._one_column(rows[row], j, row)
         self.left_out.own = own
         return answer
+
+    def _ordinary(self, rows: Rows, given: Rows) -> Bool[np.ndarray, "N D"]:
+        """Words of more than three cells that their row makes no less probable: rare is not wrong."""
+        found = given > self._masked(rows, ~np.isnan(rows)) - 1.0
+        for j, spelling in enumerate(self.words):
+            there = np.flatnonzero(~np.isnan(rows[:, j]))
+            if spelling is not None:
+                place = np.searchsorted(self.counted.listed[j], rows[there, j])
+                found[there, j] &= spelling.counts[place] > _RARE
+        return found
 
     def _near_unique(self, j: int) -> bool:
         """Whether so many words of a column occur once that right and wrong ones cannot be told apart."""
@@ -253,22 +275,26 @@ class WordJudge(CellJudge):
 
         A right cell that no other row supports is suspicious. How many there are is not known, but how many
         become so suspicious when one, or two, of the rows that support them are taken away is: with M₂ and M₃
-        of them, about M₂² / M₃ right cells of a column have no support (Good and Turing's reasoning, a
-        geometric progression in the number of rows). Of M₁ cells, a share (M₂ + 1)² / ((M₃ + 1) M₁) is right.
+        of them, about M₂² / M₃ right cells of a column have no support, if they become fewer with each row
+        by the same factor or a larger one (Good and Turing's reasoning), and at least M₂. Of the M₁ cells of
+        a column that are as suspicious, this is the share of right ones, with ¼ added to M₂ and M₃. It is
+        raised by the odds that another cell of the row explains the surprise, and one cell more is taken to
+        be right among all that are called. Rare words are wrong in all their cells as typing errors alone.
 
         Returns:
-            The share, shape (N, D), NaN for holes; the suspicion plus the log odds of this share; the calls.
+            The share, shape (N, D), NaN for holes; the suspicion less the log of its column's share, which
+            makes columns comparable; the calls.
         """
         own, hidden = self.left_out.own, judged.hidden
         assert own is not None
-        with np.errstate(invalid="ignore"):
-            levels = [judged.suspicion]
-            for more in (1, 2):
-                self.left_out.own = Own(own.cells, own.copies + more)
-                wrong = self.log_wrong(rows)
-                alone = wrong - self._alone(rows, hidden, np.arange(len(rows)))
-                again, _ = self._judged_again(rows, wrong, hidden, alone)
-                levels.append(np.fmax(levels[-1], again))
+        levels = list[Rows]()
+        for more in range(3):
+            self.left_out.own = Own(own.cells, own.copies + more)
+            wrong = self.log_wrong(rows, everywhere=False)
+            alone = wrong - self._alone(rows, hidden, np.arange(len(rows)))
+            again, _ = self._judged_again(rows, wrong, hidden, alone)
+            again = np.where(self._ordinary(rows, wrong - again), -np.inf, again)
+            levels.append(again if not more else np.fmax(levels[-1], again))
         self.left_out.own = own
         share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
         for j, spelling in enumerate(self.words):
@@ -278,10 +304,22 @@ class WordJudge(CellJudge):
             share[there, j] = _right_share(*(each[there, j] for each in levels))
             if self._near_unique(j):
                 share[there, j] = 1.0
-        suspicion = (
-            judged.suspicion + np.log(np.maximum(1 - share, _FLOOR)) - np.log(np.maximum(share, _FLOOR))
-        )
+        suspicion = judged.suspicion - np.log(np.maximum(share, _FLOOR))
+        share = _of_all_columns(1 - (1 - share) * _told_apart(judged))
         return share, suspicion, share <= rate
+
+
+def _told_apart(judged: Judged) -> Rows:
+    """The odds of the best cell of a row among all that would explain its surprise; 0 for others."""
+    clues, found = judged.clues, np.zeros(judged.suspicion.shape)
+    if len(clues.row):
+        with np.errstate(invalid="ignore"):
+            odds = np.where(clues.suspicion > _LEAST, clues.suspicion, -np.inf)
+        best, highest = odds.argmax(1), odds.max(1)
+        there = np.isfinite(highest)
+        share = np.exp(highest[there] - np.logaddexp.reduce(odds[there], axis=1))
+        np.maximum.at(found, (clues.row[there], best[there]), share)
+    return found
 
 
 def _right_share(
@@ -300,6 +338,16 @@ def _right_share(
     best = np.empty_like(share)
     best[order] = np.minimum.accumulate(share[order])
     return best
+
+
+def _of_all_columns(share: Rows) -> Rows:
+    """The least share t + 1 / n at a level t of a cell's share or above, with n cells up to t; at most 1."""
+    ordered = np.sort(share[~np.isnan(share)])
+    n_below = np.searchsorted(ordered, ordered, "right")
+    level = np.minimum(ordered + _ANYWHERE / n_below, 1.0)
+    best = np.minimum.accumulate(level[::-1])[::-1]
+    place = np.minimum(np.searchsorted(ordered, share), max(len(ordered) - 1, 0))
+    return np.where(np.isnan(share), np.nan, best[place] if len(ordered) else 1.0)
 
 
 def judge_of(model: Any, facts: Facts, rows: Rows, batch_size: int | None) -> WordJudge:

@@ -79,7 +79,12 @@ class MixedKernelGaussian(TableModel):
 
     conditionals: Conditionals = "learned"
     takes_words = True
-    mixing: Tensor
+    share: Tensor  # of each value of the discrete columns in training
+    mixing: Tensor  # ε of each column
+    _of_input: Tensor  # the column of each input
+    _is_number: Tensor
+    _level: Tensor  # the value that an input indicates
+    _step: Tensor
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ and a masked network has learned to answer without it, since a random half of it
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -21,7 +21,7 @@ from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
 from maskevidence.core.model import HasLogEvidence, HasRefine, as_tokens, check_conditionals
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.spread import varies, with_values
@@ -247,7 +247,8 @@ def places_of(table: Table, group: Any) -> list[int]:
         >>> places_of(Table("t", np.ones((1, 3)), ("a", "b", "c"), np.arange(1)), ["c", 0])
         [2, 0]
     """
-    names = [] if group is None else [group] if isinstance(group, str | int | np.integer) else list(group)
+    several = isinstance(group, Iterable) and not isinstance(group, str)
+    names = list(group) if several else [] if group is None else [group]
     places = []
     for name in names:
         if isinstance(name, str) and name in table.columns:
@@ -259,5 +260,5 @@ def places_of(table: Table, group: Any) -> list[int]:
         ):
             places.append(int(name))
         else:
-            raise InputError(f"there is no column {name!r}; the columns are {', '.join(table.columns)}")
+            raise InputError(f"there is no column {in_short(name)}; the columns are {some_of(table.columns)}")
     return places

@@ -16,6 +16,7 @@ from maskevidence.core.show.parts import Page, Table, Value, Values
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import count, digits_for, typeset
+from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
@@ -166,9 +167,12 @@ def information_matrix(
     names = fit.table.columns
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
-    t = None if target is None else places_of(fit.table, target)[0]
+    about = None if target is None else places_of(fit.table, target)
+    if about is not None and len(about) != 1:
+        raise InputError(f"target={in_short(target)}; give one column, by name or position")
+    t = None if about is None else about[0]
     nats, error, p = _numbers(fit, partial(_values, target=t))
-    tested = _once(nats, target)
+    tested = _once(nats, t)
     found = np.zeros(nats.shape, dtype=bool)
     found[tested] = _discoveries(p[tested], rate)
     if t is None:
@@ -197,8 +201,8 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
     """Which hypotheses are rejected at a false discovery rate (Benjamini and Hochberg).
 
     Example:
-        >>> _discoveries(np.array([0.01, 0.9, 0.04, 0.03]), 0.1).tolist()
-        [True, False, True, True]
+        >>> _discoveries(np.array([0.01, 0.9, 0.08, 0.03]), 0.1).tolist()
+        [True, False, False, True]
     """
     below = np.sort(p) <= rate * np.arange(1, len(p) + 1) / max(len(p), 1)
     return p <= (np.sort(p)[np.flatnonzero(below)[-1]] if below.any() else -1.0)

@@ -1,4 +1,4 @@
-"""Models of a table by folds: wrong cells, and how well holes are filled, from rows that they have not seen."""
+"""Models of a table by folds, which judge rows that they have not seen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -116,7 +116,7 @@ class Searched:
 
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:
-    """Divide the rows of a table, without columns that do not vary in every fold; None if too few are left."""
+    """Divide the rows of a table, without columns that do not vary in every fold; None if few are left."""
     n = min(FOLDS, len(table) // 2)
     if n < 2:
         return None

@@ -10,6 +10,7 @@ from maskevidence.core.support.checks import join_words
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.tables.filling import filled_cells, with_rows_apart
+from maskevidence.tables.looking.look_page import value_text
 from maskevidence.tables.table_files import is_text, write_table
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
@@ -72,11 +73,10 @@ def _errors(look: "Look") -> tuple[list[str], list[list[object]]]:
         return names, []
     of, rows = look.modelled, list[list[object]]()
     for j, name in enumerate(of.table.columns):
-        words = of.table.levels.get(name)
         for i in np.flatnonzero(of.holes[:, j]).tolist():
             row, mean, deviation = int(of.table.ids[i]), of.means[i, j], f"{of.deviation[i, j]:.4g}"
             line = "" if of.table.lines is None else of.table.lines[row]
-            value = of.filled[i, j] if words is None else words[int(of.filled[i, j])]
+            value = value_text(look, name, of.filled[i, j])
             of_mean = [f"{mean:.6g}", deviation, ""]
             rows.append([row, line, name, value, *(["", "", deviation] if name in of.likeliest else of_mean)])
     return names, rows

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from maskevidence.core.show.parts import Answers, Bars, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
@@ -16,10 +16,11 @@ from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.looking.reading import spelt_otherwise
+from maskevidence.tables.possible_values import decimals_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.table_files import names_of
-from maskevidence.tables.wrong_cells.cell_search import decimals_of
+from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _typical_error(modelled: "Modelled") -> float | None:
 
 
 def listed_cells(look: "Look") -> list[WrongCell]:
-    """The cells to look at: no numbers among numbers, and suspicious ones that no finding on spellings names."""
+    """The cells to look at: no numbers among numbers, and suspicious ones that are no other spelling."""
     if look.modelled is None:
         return []
     table = look.modelled.table
@@ -127,7 +128,10 @@ def listed_cells(look: "Look") -> list[WrongCell]:
         for code in spelt_otherwise(table, name).tolist()
     }
     return [
-        cell for cell in look.cells if cell.suspicion > _SUSPICIOUS and (cell.column, cell.value) not in spelt
+        cell
+        for cell in look.cells
+        if cell.suspicion - OF_GRID * (cell.fault == OFF_GRID) > _SUSPICIOUS
+        and (cell.column, cell.value) not in spelt
     ]
 
 
@@ -169,11 +173,10 @@ def map_of_cells(look: "Look") -> CellMap:
     return CellMap(states, names, STATES)
 
 
-def _blank(column: object) -> np.ndarray:
+def _blank(column: Any) -> Bool[np.ndarray, " N"]:
     """Which cells of a column of the file are empty."""
-    return np.array(
-        [cell is None or (isinstance(cell, str) and not cell.strip()) for cell in column.to_pylist()]
-    )  # type: ignore[attr-defined]
+    cells = column.to_pylist()
+    return np.array([cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells])
 
 
 def _columns(look: "Look") -> Table:
@@ -204,8 +207,8 @@ def _distribution(look: "Look", name: str) -> tuple[str, str]:
         return "", ""
     if name in look.table.levels:
         words = Counter(known.tolist()).most_common()
-        shown = ", ".join(f"{look.table.levels[name][int(code)]} ({n:,})" for code, n in words[:3])
-        return Bars([n for _, n in words[:_BINS]]), shown + (" ..." if len(words) > 3 else "")
+        some = ", ".join(f"{look.table.levels[name][int(code)]} ({n:,})" for code, n in words[:3])
+        return Bars([n for _, n in words[:_BINS]]), some + (" ..." if len(words) > 3 else "")
     low, middle, high = np.quantile(known, (0.01, 0.5, 0.99))
     counts = np.unique(known, return_counts=True)[1]
     if len(counts) > _BINS:
@@ -221,7 +224,8 @@ def value_text(look: "Look", name: str, value: float) -> str:
         return str(cell_value(value, table.levels[name]))
     if math.isnan(value):
         return ""
-    decimals = decimals_of(table.values[:, table.columns.index(name)])
+    column = table.values[:, table.columns.index(name)]
+    decimals = decimals_of(column[~np.isnan(column)])
     if (form := table.forms.get(name)) is not None:
         return str(form.write(float(value) if decimals is None else round(float(value), decimals)))
     if decimals is None:
@@ -239,8 +243,8 @@ def _cells(look: "Look") -> Group:
     assert look.modelled is not None
     table = _table_of_cells(look)
     words = (
-        "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; none "
-        "was changed."
+        "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; "
+        "none was changed."
     )
     more = len(listed_cells(look)) - _MOST_CELLS
     parts: list[Part] = [words, table]
@@ -289,9 +293,9 @@ def _holes(look: "Look", modelled: "Modelled") -> Group:
             share = fill.quality / fill.without if fill.without else 1.0
         rows.append([name, f"{fill.holes:,}", *shown, f"{100 * share:.0f} %"])
     words = (
-        "How good filled values are: known values of rows that the model had not seen were hidden and filled. "
-        "Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: the share "
-        "filled right, beside filling by the commonest. Values that look wrong do not count."
+        "How good filled values are: known values of rows that the model had not seen were hidden and "
+        "filled. Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: "
+        "the share filled right, beside filling by the commonest. Values that look wrong do not count."
     )
     headings = ["column", "filled", "error", "error of the mean or commonest", "share of that error left"]
     table = Table(headings, rows, words=(0,), sortable=True)
@@ -309,16 +313,18 @@ def _links(modelled: "Modelled") -> Group:
         return Group("How columns hang together", [Table([], [])])
     order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
     names = [modelled.table.columns[j] for j in order]
-    rows, shades = [], {}
+    rows, shades = list[list[str]](), dict[tuple[int, int], float]()
     for i, row in enumerate(order):
         cells = ["" if row == column else f"{strength[row, column]:.2f}" for column in order]
-        shades |= {(i, j + 1): float(strength[row, column]) for j, column in enumerate(order)}
-        rows.append([names[i], *cells])
+        shades |= {(i, j + 2): float(strength[row, column]) for j, column in enumerate(order)}
+        rows.append([f"{i + 1}", names[i], *cells])
     words = (
-        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns this is their "
-        "correlation without its sign. It is measured on rows that the model had not seen, and is no cause."
+        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns "
+        "this is their correlation without its sign. Measured on rows that the model had not seen; it is no "
+        "cause."
     )
-    parts: list[Part] = [words, Table(["", *names], rows, shades=shades)]
+    numbers = [f"{i + 1}" for i in range(len(order))]  # names would not stand side by side
+    parts: list[Part] = [words, Table(["", "column", *numbers], rows, words=(0, 1), shades=shades)]
     if len(strength) > len(order):
         parts.append(f"The {len(order)} columns with the strongest links of {len(strength)}.")
     return Group("How columns hang together", parts)

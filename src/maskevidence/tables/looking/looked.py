@@ -29,8 +29,8 @@ class Modelled:
         table: the rows and columns that it takes.
         means: shape (N, D), holes and suspicious cells by their conditional mean or most probable word.
         filled: shape (N, D), holes as their columns write values.
-        deviation: shape (N, D), conditional standard deviations of holes, 0 elsewhere; of columns in `likeliest`
-            the probability of the filled value.
+        deviation: shape (N, D), conditional standard deviations of holes, 0 elsewhere; of columns in
+            `likeliest` the probability of the filled value.
         likeliest: columns that are filled by their most probable value.
         fills: by column, how well held-out values are filled.
         found: the cells that may be wrong.

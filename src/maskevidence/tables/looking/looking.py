@@ -13,7 +13,7 @@ from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import join_words, whole_number
 from maskevidence.core.support.progress import Course, course
 from maskevidence.core.table import Table
-from maskevidence.tables.by_name import AUTO, KERNELS
+from maskevidence.tables.by_name import AUTO, KERNELS, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill
@@ -74,6 +74,7 @@ def look(
     """
     if not minutes > 0:
         raise InputError(f"minutes={minutes}; give a number above 0, such as 2")
+    check_word(model)
     known = {field.name for field in fields(TableOptions)}
     for name in reading:
         if name not in known:
@@ -81,6 +82,15 @@ def look(
     words = {name: _joined(value) for name, value in reading.items()}
     budget = Budget(model, 60.0 * minutes, whole_number("seed", seed, 0))
     return look_at(table, TableOptions(**words), budget, Kept())
+
+
+def check_word(word: str) -> None:
+    """Refuse an unknown MODEL word, and a saved model."""
+    if word != AUTO and parse_model(word)[0] is None:
+        raise InputError(
+            f"the model {word!r} is a saved one, which cannot judge rows that it has seen; give a word, such "
+            "as kernel-gaussian"
+        )
 
 
 def _joined(value: Any) -> Any:
@@ -204,5 +214,5 @@ def _pairs(table: Table) -> list[str]:
 
 def _with_holes(fills: dict[str, Fill], table: Table) -> dict[str, Fill]:
     """The same with the holes of the table, of which suspicious cells are none."""
-    holes: Float64[np.ndarray, " D"] = np.isnan(table.values).sum(axis=0)
+    holes: Float64[np.ndarray, " D"] = table.holes().sum(axis=0)
     return {name: fills[name]._replace(holes=int(n)) for name, n in zip(table.columns, holes, strict=True)}

@@ -103,7 +103,8 @@ def near_words(table: Table, name: str) -> Finding | None:
 
     Example:
         >>> values = np.array([[0.0]] * 30 + [[1.0], [2.0]])
-        >>> table = Table("t", values, ("city",), np.arange(32), levels={"city": ("Berlin", "Brelin", "Rome")})
+        >>> words = {"city": ("Berlin", "Brelin", "Rome")}
+        >>> table = Table("t", values, ("city",), np.arange(32), levels=words)
         >>> near_words(table, "city").assumed
         "1 rare word is one letter from a common one ('Brelin' and 'Berlin'): kept as it is"
     """
@@ -114,9 +115,8 @@ def near_words(table: Table, name: str) -> Finding | None:
     common = [k for k in np.argsort(-n, kind="stable").tolist() if n[k] >= _FEWEST]
     meant = {}
     for k in np.flatnonzero(n).tolist():
-        near = [
-            c for c in common if n[c] >= _TIMES * n[k] and _one_edit(words[k].casefold(), words[c].casefold())
-        ]
+        often = [c for c in common if n[c] >= _TIMES * n[k]]
+        near = [c for c in often if _one_edit(words[k].casefold(), words[c].casefold())]
         if near:
             meant[k] = near[0]
     if not meant:

@@ -44,7 +44,7 @@ _STEPS = 4_000
 _BATCHES = (32, 128)  # rows per step, with two masks each
 _LOOKS = (20, 100)  # steps between evaluations on the held-out rows
 _WARM_UP_STEPS, _END = 25, 0.25  # the learning rate rises at first, and falls in the last quarter
-_PACE = (2, 0.25, 0.05)
+_PACE = (2, 0.25, 0.05, 0.2)
 _WORK = 3e11  # multiplications in training, about a minute on two cores
 _FEWEST_HELD_OUT, _MOST_HELD_OUT = 20, 10_000
 _WIDENING_ROWS = 1_000
@@ -261,9 +261,10 @@ class MaskedNetwork(TableModel):
         """Train by masked prediction with masks of uniform size, in place.
 
         Each step of AdamW uses two masks per row, which together hide every cell. After every 20 to 100 steps
-        the held-out rows are scored, always under the same masks. When their area stops rising, training
-        continues from the best weights at a quarter of the learning rate; it ends when this happens a third
-        time, or after 4,000 steps (fewer for wide tables). The best weights are kept. With fewer rows than
+        the held-out rows are scored, always under the same masks. When their area has not risen for two such
+        looks, or a fifth of those so far, training continues from the best weights at a quarter of the
+        learning rate; it ends when this happens a third time, or after 4,000 steps (fewer for wide tables).
+        The best weights are kept. With fewer rows than
         inputs, an L1 penalty keeps most weights into the outputs at 0. Finally, the scales of all numbers are
         multiplied by the factor with the highest area on the same held-out rows.
 

@@ -214,7 +214,7 @@ def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
     ):
         described = ColumnDescription(name, "words", None, n, column.null_count, why=f"values of type {kind}")
         return ReadColumn(described, refusal=f"values of type {kind}")
-    values = floats(column.cast(pa.float64(), safe=False))
+    values = floats(column.cast(pa.float64(), safe=False), own=bool(choices.missing))
     _mark_missing(values, choices.missing)
     return ReadColumn(_numbers_described(name, "number", values), values)
 
@@ -330,15 +330,20 @@ def _mark_missing(values: Float64[np.ndarray, " N"], missing: Sequence[str]) -> 
             values[values == float(marker)] = np.nan
 
 
-def floats(column: Any) -> Float64[np.ndarray, " N"]:
-    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas."""
+def floats(column: Any, *, own: bool = True) -> Float64[np.ndarray, " N"]:
+    """A column of float64, NaN where it is null; its own `to_numpy` imports pandas.
+
+    Args:
+        own: whether it may be changed; otherwise it may be the column's memory.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
     if column.null_count:
         nan = texts(["nan"], pa.large_string()).cast(pa.float64())[0]
         column = compute.if_else(compute.is_null(column), nan, column)
-    return np.concatenate([np.empty(0), *map(np.from_dlpack, column.chunks)])
+    parts = list(map(np.from_dlpack, column.chunks))
+    return parts[0] if len(parts) == 1 and not own else np.concatenate([np.empty(0), *parts])
 
 
 def texts(words: Sequence[str], kind: Any) -> Any:
@@ -490,7 +495,7 @@ def _as_numbers(
     _mark_missing(column, choices.missing)
     described = _counted(base, "number", column, cells, others, limits)
     described = replace(described, writing=read.form.said())
-    may_be_fraction = not signs.point and not signs.comma and choices.decimal is None
+    may_be_fraction = not signs.point and not signs.comma and choices.decimal is None and file is None
     findings = _findings(described, cells, others) + _on_writing(
         described, cells, taken, read, may_be_fraction
     )
@@ -544,6 +549,10 @@ def _on_writing(
         hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
         note = f"{form.thousands!r} is taken for the separator of thousands"
         found.append(finding("thousands", name, at, note, hint, LOOK))
+    if form.decimal == "." and may_be_fraction:
+        at = _at(cells, [k for k, cell in enumerate(taken) if cell is not None and "." in cell.body])
+        note = "the point is taken for the decimal sign, though three digits follow each"
+        found += [finding("thousands", name, at, note, "--thousands .", LOOK)] if at else []
     if form.decimal == ",":
         note = "numbers are read with a decimal comma"
         found.append(finding("decimal", name, [], note, "", RECORD, described.n_numbers))

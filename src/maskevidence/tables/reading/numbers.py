@@ -194,16 +194,17 @@ def signs_of(cells: Mapping[str, int]) -> Signs:
 def decimal_of(signs: Signs, file: Choice | None, delimiter: str) -> Choice | None:
     """The decimal sign of a column; None where two readings are possible.
 
-    Marks with three digits behind each of them separate thousands if whole numbers below 1,000 have none and
-    no larger number lacks one. A point is the decimal sign of numbers such as 1.234 alone.
+    Marks with three digits behind each of them separate thousands if whole numbers below 1,000 have none, and
+    no larger number lacks one. In a file with commas between cells, a point is the decimal sign of numbers
+    such as 1.234 alone.
 
     Args:
         file: the decimal sign of the file's other columns, if they say one.
 
     Example:
         >>> alone, beside = signs_of({"1,417": 9}), signs_of({"1,417": 9, "907": 4})
-        >>> decimal_of(beside, None, ";"), decimal_of(alone, None, ";"), decimal_of(alone, ".", ";")
-        ('.', None, '.')
+        >>> decimal_of(beside, None, ";"), decimal_of(alone, None, ";")
+        ('.', None)
     """
     if signs.point or signs.comma:
         fewer, more = sorted([signs.point, signs.comma])
@@ -222,7 +223,7 @@ def decimal_of(signs: Signs, file: Choice | None, delimiter: str) -> Choice | No
         return None if thousands and file == mark and mark == "," else file
     if thousands and (mark == "," or delimiter != "," or (points >= 5 and signs.below >= 2)):
         return other  # type: ignore[return-value]
-    return "." if mark == "." else None
+    return "." if mark == "." and delimiter == "," else None
 
 
 def number_of(cell: Cell, decimal: str, thousands: str = "") -> float | None:
@@ -280,7 +281,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     trailing = sum(n for cell, n in zip(cells, counts, strict=True) if cell and cell.negative == "trailing")
     for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
         value = None if cell is None else number_of(cell, decimal, thousands)
-        if cell is None or (cell.negative == "trailing" and trailing < 2):
+        if cell is None or (cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()):
             values.append(math.nan)
             continue
         fits = cell.unit in (({unit, ""} if with_others else {unit}) if most_common else {""})

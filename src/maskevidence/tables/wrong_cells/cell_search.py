@@ -82,7 +82,7 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
     quantiles = np.nanquantile(known, (0.1587, 0.5, 0.8413), axis=0)
     scale = (quantiles[2] - quantiles[0]) / 2
     scale = np.where(scale > 0, scale, spreads(known))
-    decimals = tuple(map(decimals_of, known.T))
+    decimals = tuple(map(_decimals, known.T))
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
     unknown = np.array([_unknown(column) for column in known.T])
     return Facts(tuple(values), quantiles[1], np.where(scale > 0, scale, 1.0), low, high, decimals, unknown)
@@ -252,8 +252,8 @@ class CellJudge:
         seen, answers = ~np.isnan(rows), np.full(rows.shape, np.nan)
         visible = seen & ~hidden
         if isinstance(self.asker.model, HasLeaveOneOut):
-            for part in slices(len(rows), self.asker.batch_size or _ROWS):
-                answers[part] = self._each_alone(self.asker.model, rows[part], visible[part])
+            for some in slices(len(rows), self.asker.batch_size or _ROWS):
+                answers[some] = self._each_alone(self.asker.model, rows[some], visible[some])
             return answers
         column, row = np.nonzero(visible.T)  # rows with equal masks are neighbours
 
@@ -310,7 +310,7 @@ def _unknown(column: Float64[np.ndarray, " n"]) -> float:
     return float(np.log(_UNKNOWN) - np.log((1 + (times == 1).sum()) / (2 + times.sum())))
 
 
-def decimals_of(column: Float64[np.ndarray, " n"]) -> int | None:
+def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:
     """The fewest decimals that write nearly all cells of a column; None if six are too few."""
     seen = column[~np.isnan(column)]
     fits = (np.mean(_on_grid(seen, d)) >= 1 - _RARE for d in range(_MOST_DECIMALS + 1))

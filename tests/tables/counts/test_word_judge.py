@@ -1,0 +1,156 @@
+"""Wrong words by counts: typing errors and swapped words, their suggestions, and the rate of false calls."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import maskevidence as me
+from command_line import CommandLine
+from maskevidence.tables.counts.counted import ALL, Own
+from maskevidence.tables.counts.word_judge import LeftOut, _right_share
+
+CITIES = ("birmingham", "montgomery", "huntsville", "tuscaloosa", "gadsden", "florence", "dothan", "mobile")
+
+
+def rows_of(n: int, seed: int, open_words: bool = False) -> pd.DataFrame:
+    """Cities that determine a code and a state, a kind that nothing determines; makers of any frequency."""
+    rng = np.random.default_rng(seed)
+    city = rng.integers(len(CITIES), size=n)
+    frame = pd.DataFrame(
+        {
+            "city": np.array(CITIES)[city],
+            "code": [f"z{35000 + 7 * k}" for k in city],
+            "state": np.array(["al", "ga", "tn"])[city % 3],
+            "kind": rng.choice(["acute", "critical", "childrens"], size=n, p=[0.7, 0.25, 0.05]),
+        }
+    )
+    if open_words:
+        share = 1 / np.arange(1, 401)
+        frame["maker"] = [
+            f"{'bcdfgklm'[k % 8]}a{'nprst'[k % 5]}o {k:03d}"
+            for k in rng.choice(400, n, p=share / share.sum())
+        ]
+    return frame
+
+
+def misspelt(frame: pd.DataFrame, share: float, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Some cells with another letter, one less or one more."""
+    rng, spoilt, wrong = np.random.default_rng(seed), frame.copy(), np.zeros(frame.shape, dtype=bool)
+    for cell in rng.permutation(frame.size)[: round(share * frame.size)]:
+        i, j = divmod(int(cell), frame.shape[1])
+        word, k = frame.iat[i, j], int(rng.integers(len(frame.iat[i, j])))
+        new = rng.choice(list("abcdefghijklmnopqrstuvwxyz"))
+        words = (word[:k] + new + word[k + 1 :], word[:k] + new + word[k:], word[:k] + word[k + 1 :])
+        spoilt.iat[i, j] = words[int(rng.integers(3))]
+        wrong[i, j] = spoilt.iat[i, j] != word
+    return spoilt, wrong
+
+
+def test_typing_errors_are_called_and_mended() -> None:
+    frame, wrong = misspelt(rows_of(400, 0), 0.02, 1)
+    found = me.wrong_cells("mixture-transition", frame)
+    assert (found.called & wrong).sum() > 0.7 * wrong.sum()
+    assert (found.called & ~wrong).sum() <= 0.1 * found.called.sum()
+    right, place = rows_of(400, 0), {name: j for j, name in enumerate(frame.columns)}
+    told = [
+        cell.suggested == right.iat[cell.row, place[cell.column]]
+        for cell in found.cells
+        if wrong[cell.row, place[cell.column]]
+    ]
+    assert np.mean(told) > 0.9
+    sure = [cell.probability for cell in found.cells if cell.called]
+    assert 0 < min(sure) <= max(sure) <= 1
+    assert np.isfinite(found.suspicion[~np.isnan(found.suspicion)]).all()
+
+
+def test_a_swapped_word_is_called() -> None:
+    frame = rows_of(500, 3)
+    frame.loc[7, "city"] = next(city for city in CITIES if city != frame.loc[7, "city"])
+    frame.loc[11, "state"] = "al" if frame.loc[11, "state"] != "al" else "ga"
+    found = me.wrong_cells("mixture-transition", frame)
+    assert {(cell.row, cell.column) for cell in found.cells[:2]} == {(7, "city"), (11, "state")}
+    first = {(cell.row, cell.column): cell.suggested for cell in found.cells}
+    assert first[7, "city"] == rows_of(500, 3).loc[7, "city"]
+
+
+def test_a_word_that_occurs_once_is_not_certainly_wrong() -> None:
+    """Among makers of which many occur once, a new one is no surprise, and none is called."""
+    found = me.wrong_cells("mixture-transition", rows_of(400, 5, open_words=True))
+    assert found.called.sum() <= 2
+    assert not found.called[:, 4].any()
+
+
+def test_near_unique_text_is_listed_and_not_called() -> None:
+    frame = rows_of(300, 6)
+    frame["name"] = [f"n{k:04d}x" for k in range(300)]
+    found = me.wrong_cells("mixture-transition", frame)
+    assert not found.called[:, 4].any()
+    assert any("cannot be told apart" in note and "name" in note for note in found.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.03, 0.1])
+def test_the_rate_of_false_calls_holds(share: float) -> None:
+    false = []
+    for seed in range(20):
+        frame, wrong = misspelt(rows_of(300, seed, open_words=True), share, seed + 100)
+        called = me.wrong_cells("mixture-transition", frame).called
+        false.append((called & ~wrong).sum() / max(1, called.sum()))
+    assert np.mean(false) <= 0.1 + 2 * np.std(false) / np.sqrt(len(false))
+
+
+def test_the_share_of_right_cells_is_that_of_the_formula() -> None:
+    """Counted one by one: M₂ cells are so suspicious without one row more, M₃ without two."""
+    rng = np.random.default_rng(0)
+    first, more, most = rng.normal(size=60), rng.normal(size=60), rng.normal(size=60)
+    second, third = np.maximum(first, more), np.maximum(np.maximum(first, more), most)
+    expected = []
+    for s in first:
+        of_level = []
+        for level in first[first <= s]:
+            m1 = (first >= level).sum()
+            m2 = (second >= level).sum() - m1
+            m3 = (third >= level).sum() - m1 - m2
+            right = (m2 + 0.25) * max(1.0, (m2 + 0.25) / (m3 + 0.25))
+            of_level.append(min(1.0, right / m1) if level >= 1 else 1.0)
+        expected.append(min(of_level))
+    np.testing.assert_allclose(_right_share(first, second, third), expected)
+
+
+def test_a_word_is_left_out_with_all_its_rows() -> None:
+    """Without both rows of a word its probability is that of a new one, s p_new."""
+    frame = rows_of(200, 8)
+    frame.loc[:1, "city"] = "selma"
+    model = me.models.MixtureTransition(4).fit(frame)
+    tokens = model.tokens(frame)[torch.tensor([0])]
+    mask = torch.tensor([[True, False, False, False]])
+    out = LeftOut(model, Own(model.counted.rows, np.full(200, ALL)))
+    log_new = model.counted.log_spelled(0)[model.levels["city"].index("selma")]
+    logits = model.weights[0, :2].detach()
+    expected = [float(each) + log_new for each in torch.nn.functional.logsigmoid(logits)]
+    found = float(out.log_conditionals(tokens, mask)[0, 0].detach())
+    assert min(abs(found - each) for each in expected) < 1e-9
+
+
+def test_wrong_words_are_mended_as_suggested(run: CommandLine, tmp_path: Path) -> None:
+    frame, wrong = misspelt(rows_of(300, 9), 0.02, 1)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found = run("cells", "mixture-transition", tmp_path / "t.csv", "--out", tmp_path / "c")
+    assert found.code == 0, found.err
+    mend = ("impute", "mixture-transition", tmp_path / "t.csv", "--out", tmp_path / "m.csv", "--mend")
+    result = run(*mend, "suggested", "--wrong", tmp_path / "c" / "cells.csv")
+    assert result.code == 0, result.err
+    assert "mended as suggested" in " ".join(result.out.split())
+    mended = pd.read_csv(tmp_path / "m.csv")[list(frame.columns)]
+    still = (mended != rows_of(300, 9)).to_numpy()
+    assert still.sum() < 0.5 * wrong.sum()
+    cells = pd.read_csv(tmp_path / "c" / "cells.csv").query("called")
+    assert all(
+        mended.loc[k, column] == word for k, column, word in cells[["row", "column", "suggested"]].values
+    )
+    refused = run(*mend, "suggested", "--overwrite")
+    assert refused.code == 2
+    assert "--wrong" in refused.err
