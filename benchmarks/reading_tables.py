@@ -92,9 +92,7 @@ def main() -> int:
     else:
         print("the messy tables need MASKEVIDENCE_DATA: left out")
     numbers["seconds"] = times = seconds()
-    targets.append(
-        Target("CPU seconds beside pandas'", times["ratio"], high=MOST)
-    )
+    targets.append(Target("CPU seconds beside pandas'", times["ratio"], high=MOST))
     return finish(numbers, targets, options.json)
 
 
