@@ -225,7 +225,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "ppca data/table.csv --folds 1": "--folds 1; give 2 or more",
         "ppca no.csv": "there is no file 'no.csv'",
         "ppca data/table.csv --design every": "unknown design 'every'",
-        "ppca,gaussian words.csv": "--one-hot colour encodes a category, the model masked-net takes",
+        "ppca,gaussian words.csv": "--one-hot colour encodes a category, the model auto takes",
         "bernoulli-pca,masked-net words.csv --drop colour": "cannot be compared",
     },
     "train --out m": {

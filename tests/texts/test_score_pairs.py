@@ -169,3 +169,50 @@ def test_two_sets_of_texts_under_one_model(
     assert apart["interval_95"] == pytest.approx([difference - half - moved[0], difference + half + moved[1]])
     assert "unpaired" in run("compare", *unnamed, "--unpaired").out
     assert "--unpaired is for two runs of one model" in run("compare", named[0], named[0], "--unpaired").error
+
+
+def test_groups_of_pairs_have_their_own_shares(run: CommandLine, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.csv"
+    rows = [f"{good},{bad},{group}\n" for good, bad in zip(GOOD, BAD, strict=True) for group in ("a", "b")]
+    rows += [f"{good},{good},same\n" for good in GOOD]
+    file.write_text("sentence_good,sentence_bad,phenomenon\n" + "".join(rows))
+    words = ("score", model, file, *COLUMNS, "--design", "leave-one-out", "--by", "phenomenon")
+    result = run(*words, "--out", tmp_path / "run", "--json", tmp_path / "a.json")
+    assert result.code == 0, result.err
+    groups = {each["group"]: each for each in json.loads((tmp_path / "a.json").read_text())["groups"]}
+    assert [each["n_pairs"] for each in groups.values()] == [len(GOOD)] * 3
+    assert groups["a"]["accuracy"] == groups["b"]["accuracy"]
+    assert (groups["same"]["accuracy"], groups["same"]["ties"]) == (0.5, len(GOOD))
+    low, high = groups["same"]["interval_95"]
+    assert low < 0.5 < high
+    assert "phenomenon" not in (tmp_path / "run" / "text" / "run.json").read_text().split('"command"')[0]
+    table = list(csv.DictReader((tmp_path / "run" / "pairs.csv").read_text().splitlines()))
+    assert (table[0]["first"], table[0]["second"], table[0]["group"]) == (GOOD[0], BAD[0], "a")
+    assert "--against" in run("score", model, file, "--text", "sentence_good", "--by", "phenomenon").error
+
+
+def test_more_masks_decide_ties_by_default(run: CommandLine, tmp_path: Path) -> None:
+    tokenizer, model = small_tokenizer(), tmp_path / "model"
+    network = small_bert(tokenizer)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(4)
+    network.save_pretrained(model)
+    tokenizer.save_pretrained(model)
+    pairs, words = tmp_path / "near.csv", "the cat and a dog sleep on it".split()
+    swapped = [" ".join([*words[k:], *words[:k]]) for k in range(len(words))]
+    lines = (f"{a},{b}\n" for a, b in zip(swapped, swapped[1:], strict=False))
+    pairs.write_text("sentence_good,sentence_bad\n" + "".join(lines))
+    words = ("score", model, pairs, *COLUMNS, "--out", tmp_path / "run")
+    few = json.loads(run("score", model, pairs, *COLUMNS, "--design", "random-size:8", "--json", "-").out)
+    assert few["ties"] > few["equal"], "the default must have ties to decide"
+    result = run(*words, "--json", tmp_path / "a.json")
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["design"]["draws"] > 8
+    assert found["ties"] < few["ties"]
+    n = few["ties"] - few["equal"]
+    assert f"instead of {few['design']['draws']}, with which {n} of 7 pairs were ties" in " ".join(
+        result.out.split()
+    )
+    again = json.loads(run(*words, "--json", "-").out)
+    assert (again["design"], again["accuracy"]) == (found["design"], found["accuracy"])

@@ -68,6 +68,7 @@ from maskevidence.tables.table_files import (
 from maskevidence.tables.wrong_cells.found_cells import value_of
 
 DRAW = "draw"
+_SUGGESTED = ("suggested", "probability")  # columns of a cells.csv
 
 
 class _Filling(NamedTuple):
@@ -107,6 +108,8 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is no model of rows; impute fills tables, by ppca:8 for example")
     options = replace(options, table=with_decisions(options.table))
+    if options.mend == "suggested" and options.wrong is None:
+        raise InputError("--mend suggested needs the cells.csv of cells --out; give it by --wrong")
     check_ending(options.out)
     check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)
@@ -137,6 +140,8 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
             notes += saved.notes_on_unseen(tokens, given)
     holes = holes_to_fill(raw, table, odd=options.fill_odd)
     filling = _possible(table, filling, holes, options.seed)
+    if options.mend == "suggested" and options.wrong is not None:
+        filling = _as_suggested(filling, table, options.wrong, model)
     notes += filling.notes
     notes += note_on_pairs(table, filling.values[0])
     if filling.constant:
@@ -189,7 +194,7 @@ def _without_wrong(table: Table, file: Path) -> Table:
     """Make holes of the cells that a cells.csv calls wrong."""
     values, place = table.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
     called, others = _called_in(file), list[str]()
-    for row, column, text, number in called:
+    for row, column, text, number, *_ in called:
         if row in place and column in table.columns:
             i, j = place[row], table.columns.index(column)
             value = value_of(table, j, table.values[i, j])
@@ -206,8 +211,25 @@ def _without_wrong(table: Table, file: Path) -> Table:
     return replace(table, values=values)
 
 
-def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
-    """Row, column, word and number of each cell that a cells.csv calls wrong."""
+def _as_suggested(filling: _Filling, table: Table, file: Path, model: str) -> _Filling:
+    """The same with the words that a cells.csv suggests, where it does."""
+    values, place = filling.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
+    deviation = None if filling.deviation is None else filling.deviation.copy()
+    called, n = _called_in(file), 0
+    for row, column, *_, word, probability in called:
+        words = table.levels.get(column, ())
+        if row in place and word in words:
+            cell = place[row], table.columns.index(column)
+            values[:, *cell], n = words.index(word), n + 1
+            if deviation is not None:
+                deviation[cell] = probability
+    rest = f", the other {len(called) - n:,} filled by {model}" if n < len(called) else ""
+    notes = (*filling.notes, f"{count(n, 'wrong cell')} of {len(called):,} mended as suggested{rest}")
+    return filling._replace(values=values, deviation=deviation, notes=notes)
+
+
+def _called_in(file: Path) -> list[tuple[str, str, str, float, str, float]]:
+    """Row, column, word, number, suggested word and its probability of each cell that is called wrong."""
     raw = read_raw(file)
     names = names_of(raw)
     check_distinct(file, names)
@@ -221,7 +243,9 @@ def _called_in(file: Path) -> list[tuple[str, str, str, float]]:
         if said in TRUE:
             text = word_of(cells["value"][k])
             number = _number(text if "." in text else text.replace(",", "."))
-            found.append((word_of(cells["row"][k]), cells["column"][k], text, number))
+            word, p = (word_of(cells[name][k]) if name in cells else "" for name in _SUGGESTED)
+            place = word_of(cells["row"][k]), cells["column"][k]
+            found.append((*place, text, number, word, _number(p)))
         elif said not in FALSE:
             raise InputError(
                 f"{str(file)!r} has {said!r} in column 'called', {place_of(k, raw.lines)}; write True or "

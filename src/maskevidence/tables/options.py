@@ -154,6 +154,10 @@ class ImputeOptions:
         Path | None,
         Option("A cells.csv of cells --out: the cells it calls wrong are filled as missing.", "FILE"),
     ] = None
+    mend: Annotated[
+        Literal["model", "suggested"],
+        Option("Replace wrong cells by what the model fills, or wrong words as cells.csv suggests."),
+    ] = "model"
     fill_odd: Annotated[
         bool, Option("Fill cells that are no numbers among numbers, too; by default they stay.")
     ] = False

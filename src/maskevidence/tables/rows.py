@@ -111,12 +111,14 @@ def prepare(
         ready, train = use_saved(saved, table, options.test_fraction, options.seed), table
     else:
         test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
-        train, _ = table.split(test_fraction, options.seed)
-        build, of_auto = decided(model, build, train, options.device, options.seed)
-        table = replace(table, notes=(*table.notes, *of_auto))
+        if model == AUTO:
+            train, _ = table.split(test_fraction, options.seed)
+            build, of_auto = decided(model, build, train, options.device, options.seed)
+            table = replace(table, notes=(*table.notes, *of_auto))
         cells = options.cells and not build(len(table.columns)).for_table(table).takes_words
         ready = fit_held_out(build, table, test_fraction, options.seed, cells=cells)
         ready.model.read_with = read_with(reading, table)
+        train, _ = table.split(test_fraction, options.seed)
     if code:
         load = partial(own_model, f"{own_file(model)}:{model.rpartition(':')[2]}", options.device)
         ready = replace(ready, code=fingerprint_of_code(model), load=load)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind, ModelWord
 from maskevidence.texts.options import ScoredTextOptions, TextOptions
 
@@ -58,6 +59,8 @@ class TextKind(Kind):
 
     def score(self, model: str, data: str, design: Any, options: Any, run: Any) -> Any:
         if getattr(options, "against", None) is None:
+            if getattr(options, "by", None) is not None:
+                raise InputError("--by groups pairs; name the second texts, too: --against COLUMN")
             return None
         from maskevidence.texts.score_pairs import score_pairs
 

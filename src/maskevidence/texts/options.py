@@ -114,3 +114,9 @@ class ScoredTextOptions(TextOptions):
         str | None,
         Option("Column of second texts: which text of each pair is more probable.", "COLUMN"),
     ] = None
+    by: Annotated[
+        str | None,
+        Option(
+            "With --against: column of groups, such as phenomena, each with its share of pairs.", "COLUMN"
+        ),
+    ] = None

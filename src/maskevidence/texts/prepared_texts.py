@@ -81,6 +81,15 @@ def prepare_pairs(
     return first, second
 
 
+def groups_of_pairs(data: str, options: ScoredTextOptions) -> tuple[str, ...] | None:
+    """The group of each pair, from the column of `by`; None without it."""
+    if options.by is None:
+        return None
+    scored = [str(options.text), str(options.against)]
+    skipped = scored if options.skip_empty else None
+    return read_texts(data, [options.by], limit=options.limit, skip_empty=skipped)[options.by]
+
+
 def _with_recipe(options: TextOptions) -> TextOptions:
     """Fill in the recipe's block size if the options have none."""
     if options.recipe is None or options.block_size is not None:

@@ -1,5 +1,6 @@
 """maskevidence score --against: score both texts of each pair by one model and compare them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,20 +8,23 @@ from maskevidence.command import scoring as numbers
 from maskevidence.command.drawing import drawing_for
 from maskevidence.command.options import RunOptions
 from maskevidence.command.result import Result
-from maskevidence.core.comparing.pairs import pair_texts
+from maskevidence.core.comparing.pairs import TextPairs, pair_texts
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.masks.by_name import DesignWord
 from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.scores.score import Scoring
+from maskevidence.core.show.words import count
 from maskevidence.core.support.files import csv_text, write_atomic, write_json
 from maskevidence.runs import RunDirectory, read_run
 from maskevidence.runs.folder import ResultFolder
 from maskevidence.runs.prepared import Prepared, recorded, score_prepared
 from maskevidence.texts.options import ScoredTextOptions
-from maskevidence.texts.prepared_texts import prepare_pairs
+from maskevidence.texts.prepared_texts import groups_of_pairs, prepare_pairs
 
 PAIRS, CONTENT = "pairs.csv", "pairs.json"
+_FEW_OPEN, _MOST_DRAWS = 0.1, 128  # share of ties at which more masks stop; random sizes per text
 FOLDERS = ("text", "against")  # the runs of the first and of the second texts
 
 
@@ -35,13 +39,22 @@ def score_pairs(
     scoring = Scoring(drawing.design, key, per_token=word.per_token)
     for each in runs:
         numbers.check_folder(each, model, scoring)
+    groups = groups_of_pairs(data, options)
     both = prepare_pairs(model, data, drawing.design, options)
     longest = max(both, key=lambda ready: int(ready.tokens.n_tokens.max()))
     scoring, noted, _ = drawing.of(scoring, longest)
     notes = dict.fromkeys(note for ready in (*both, noted) for note in ready.notes)
-    first, second = (_estimate(model, *each, scoring) for each in zip(both, runs, strict=True))
-    dtypes = [recorded(ready.model)["dtype"] for ready in both]
-    pairs = pair_texts(first, second, (str(options.text), str(options.against)), dtypes=dtypes)
+    names, dtypes = (str(options.text), str(options.against)), [recorded(r.model)["dtype"] for r in both]
+
+    def scored(scoring: Scoring) -> TextPairs:
+        first, second = (_estimate(model, *each, scoring) for each in zip(both, runs, strict=True))
+        return pair_texts(first, second, names, dtypes=dtypes)
+
+    pairs = scored(scoring)
+    if not (drawing.begun or word.named or scoring.key.masks == "shared"):
+        pairs = _decided(pairs, scoring, scored)
+    first_texts, second_texts = ([text for (text,) in ready.texts] for ready in both)
+    pairs = replace(pairs, texts=(first_texts, second_texts), groups=groups)
     page = pairs.page()
     page = replace(page, notes=list(dict.fromkeys([*notes, *page.notes])))
     content = pairs.to_dict() | {"notes": page.notes}
@@ -52,6 +65,29 @@ def score_pairs(
     write_atomic(run.out / PAIRS, csv_text((str(name), *values), rows))
     write_json(run.out / CONTENT, content)
     return Result(page, content, _folder(run.out).written())
+
+
+def _decided(pairs: TextPairs, scoring: Scoring, scored: Callable[[Scoring], TextPairs]) -> TextPairs:
+    """Score with four times the random sizes until few pairs are ties within the masks' error."""
+    before, notes = pairs, pairs.notes
+    while _n_open(pairs) > _FEW_OPEN * len(pairs.call):
+        design = scoring.design
+        if not isinstance(design, RandomSize) or design.draws >= _MOST_DRAWS:
+            break
+        scoring = replace(scoring, design=replace(design, draws=4 * design.draws))
+        pairs = scored(scoring)
+        first = before.estimates[0].how.design
+        notes = (
+            f"{4 * design.draws} random sizes per text instead of {getattr(first, 'draws', 0)}, with which "
+            f"{_n_open(before):,} of {count(len(pairs.call), 'pair')} were ties within the masks' error, and "
+            f"{_n_open(pairs):,} are left; --design {DesignWord(first)} stops there",
+        )
+    return replace(pairs, notes=notes)
+
+
+def _n_open(pairs: TextPairs) -> int:
+    """The number of ties that more masks may decide."""
+    return int(((pairs.call == 0) & ~pairs.equal).sum())
 
 
 def _estimate(model: str, ready: Prepared, run: RunOptions, scoring: Scoring) -> EvidenceEstimate:

@@ -1,11 +1,14 @@
 """Wrong words by counts: typing errors and swapped words, their suggestions, and the rate of false calls."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 import maskevidence as me
+from command_line import CommandLine
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.word_judge import LeftOut, _right_share
 
@@ -130,3 +133,24 @@ def test_a_word_is_left_out_with_all_its_rows() -> None:
     expected = [float(each) + log_new for each in torch.nn.functional.logsigmoid(logits)]
     found = float(out.log_conditionals(tokens, mask)[0, 0].detach())
     assert min(abs(found - each) for each in expected) < 1e-9
+
+
+def test_wrong_words_are_mended_as_suggested(run: CommandLine, tmp_path: Path) -> None:
+    frame, wrong = misspelt(rows_of(300, 9), 0.02, 1)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found = run("cells", "mixture-transition", tmp_path / "t.csv", "--out", tmp_path / "c")
+    assert found.code == 0, found.err
+    mend = ("impute", "mixture-transition", tmp_path / "t.csv", "--out", tmp_path / "m.csv", "--mend")
+    result = run(*mend, "suggested", "--wrong", tmp_path / "c" / "cells.csv")
+    assert result.code == 0, result.err
+    assert "mended as suggested" in " ".join(result.out.split())
+    mended = pd.read_csv(tmp_path / "m.csv")[list(frame.columns)]
+    still = (mended != rows_of(300, 9)).to_numpy()
+    assert still.sum() < 0.5 * wrong.sum()
+    cells = pd.read_csv(tmp_path / "c" / "cells.csv").query("called")
+    assert all(
+        mended.loc[k, column] == word for k, column, word in cells[["row", "column", "suggested"]].values
+    )
+    refused = run(*mend, "suggested", "--overwrite")
+    assert refused.code == 2
+    assert "--wrong" in refused.err

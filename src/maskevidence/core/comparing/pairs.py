@@ -26,8 +26,8 @@ from maskevidence.core.evidence.standard_errors import (
 )
 from maskevidence.core.masks.design import Summation
 from maskevidence.core.scores.record import Scores, ScoreTable
-from maskevidence.core.show.parts import Page, Table
-from maskevidence.core.show.pictures import Histogram
+from maskevidence.core.show.parts import Page, Part, Table
+from maskevidence.core.show.pictures import Histogram, Strip, Strips
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
     capital,
@@ -50,6 +50,7 @@ from maskevidence.core.show.words import (
 _ROUNDING = 1e-5
 _IN_HALF = {"bfloat16": 0.05, "float16": 0.006}
 MOST_SHOWN = 20
+_SIGNS = 80  # of a text that are shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,6 +76,10 @@ class TextPairs(Shown):
     equal: Bool[np.ndarray, " n_pairs"] = field(repr=False)
     mean: MeanWithErrors
     estimates: tuple[EvidenceEstimate, EvidenceEstimate] = field(repr=False)
+    # the texts of both sets, in the order of the pairs; None if not known
+    texts: tuple[Sequence[str], Sequence[str]] | None = field(default=None, repr=False)
+    groups: Sequence[str] | None = field(default=None, repr=False)  # the group of each pair; None without
+    notes: tuple[str, ...] = ()  # on how the pairs were scored, one sentence each
 
     @property
     def accuracy(self) -> float:
@@ -88,10 +93,20 @@ class TextPairs(Shown):
 
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval of `accuracy` over pairs; ties make it conservative."""
-        n, p, z = len(self.call), self.accuracy, student_t_quantile(0.975, math.inf)
-        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
-        return max(0.0, middle - half), min(1.0, middle + half)
+        return _wilson(self.accuracy, len(self.call))
+
+    def by_group(self) -> list[dict[str, Any]]:
+        """Accuracy, interval, pairs and ties of each group, by first pairs; [] without groups."""
+        if self.groups is None:
+            return []
+        listed, groups = [], np.array(self.groups)
+        for name in dict.fromkeys(self.groups):
+            call = self.call[groups == name]
+            accuracy = float((call + 1).mean() / 2)
+            counts = {"n_pairs": len(call), "ties": int((call == 0).sum())}
+            interval = list(_wilson(accuracy, len(call)))
+            listed.append({"group": name, "accuracy": accuracy, "interval_95": interval, **counts})
+        return listed
 
     def page(self) -> Page:
         """The accuracy with its interval, the number of ties, and the difference of each pair."""
@@ -120,21 +135,54 @@ class TextPairs(Shown):
         ]
         shown = [
             [pair, typeset(nats, 4), standard_error(mask_se, 4), more_probable]
-            for pair, nats, mask_se, _, more_probable in (row.values() for row in self._rows()[:MOST_SHOWN])
+            for pair, nats, mask_se, _, more_probable, *_ in (
+                row.values() for row in self._rows()[:MOST_SHOWN]
+            )
         ]
         title = f"{first} minus {second}, nats per pair"
         title += f"; the first {MOST_SHOWN} of {n:,} pairs" if n > MOST_SHOWN else ""
         notes = dict.fromkeys(note for each in self.estimates for note in each.notes)
+        groups: list[Part] = []
+        if self.groups is not None:
+            groups = [self._table_of_groups(), self._picture_of_groups()]
         return Page(
             f"TextPairs({first} above {second} in {share}, {count(ties, 'tie')} counted half)",
             f"{first} is more probable than {second} in {share}",
             parts=[
                 Table((), rows, words=(0, 1)),
+                *groups,
                 Table(["pair", "difference", "mask error", "more probable"], shown, title, words=(0, 3)),
                 self.picture()[0],
             ],
-            notes=list(notes),
+            notes=[*self.notes, *notes],
         )
+
+    def _table_of_groups(self) -> Table:
+        rows = [
+            [
+                each["group"],
+                f"{100 * each['accuracy']:.1f} %",
+                f"{100 * each['interval_95'][0]:.1f} to {100 * each['interval_95'][1]:.1f} %",
+                f"{each['n_pairs']:,}",
+                f"{each['ties']:,}",
+            ]
+            for each in self.by_group()
+        ]
+        title = f"how often {self.names[0]} is more probable, a tie counts half"
+        return Table(["group", "accuracy", "95 % over pairs", "pairs", "ties"], rows, title, words=(0,))
+
+    def _picture_of_groups(self) -> Strips:
+        strips = [
+            Strip(
+                each["group"],
+                np.array([100 * each["accuracy"]]),
+                np.zeros(1),
+                *(100 * end for end in each["interval_95"]),
+            )
+            for each in self.by_group()
+        ]
+        label = f"{self.names[0]} more probable  (% of pairs)"
+        return Strips(strips, "group of pairs", label, "accuracy", "95 % over pairs")
 
     def picture(self) -> tuple[Histogram, str]:
         """A histogram of the differences."""
@@ -147,12 +195,16 @@ class TextPairs(Shown):
     def columns(self) -> Columns:
         """One row per pair: the difference with its error, and the more probable text or "tie"."""
         names = {1: self.names[0], -1: self.names[1], 0: "tie"}
-        values = {
+        values: dict[str, Any] = {
             "difference": self.difference,
             "mask_se": self.mask_se,
             "mask_df": self.mask_df,
             "more_probable": [names[call] for call in self.call.tolist()],
         }
+        if self.groups is not None:
+            values["group"] = list(self.groups)
+        if self.texts is not None:
+            values |= zip(("first", "second"), map(beginnings, self.texts), strict=True)
         return Columns(values, list(self.labels), "pair")
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,6 +228,7 @@ class TextPairs(Shown):
             "masks": a.masks,
             "seed": a.seed,
             "n_masks": a.n_masks + b.n_masks,
+            "groups": self.by_group(),
             "pairs": self._rows(),
         }
 
@@ -184,6 +237,32 @@ class TextPairs(Shown):
         values, index, _ = self.columns()
         listed = [[None if x != x else x for x in np.asarray(each).tolist()] for each in values.values()]
         return [dict(zip(("pair", *values), row, strict=True)) for row in zip(index, *listed, strict=True)]
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of n pairs.
+
+    Source:
+        Wilson (1927), Probable inference, the law of succession, and statistical inference.
+
+    Example:
+        >>> [round(end, 3) for end in _wilson(0.5, 10)]
+        [0.237, 0.763]
+    """
+    z = student_t_quantile(0.975, math.inf)
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def beginnings(texts: Sequence[str]) -> list[str]:
+    """The first 80 signs of each text, on one line.
+
+    Example:
+        >>> beginnings(["a\\nb", "x" * 99])[0]
+        'a b'
+    """
+    return [" ".join(text[: 2 * _SIGNS].split())[:_SIGNS] for text in texts]
 
 
 def pair_texts(

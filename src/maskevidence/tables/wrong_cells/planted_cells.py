@@ -86,10 +86,17 @@ class Right(NamedTuple):
     may_be_called: Bool[np.ndarray, " D"] | bool = True  # the columns
     tail: Any = None  # of the table's own cells, if no row is trusted
 
+    def sets(self, clues: Clues, rest: float) -> Sets:
+        """The sets of some rows; by a tail, a set is as suspicious as right ones like it are rare."""
+        sets = clues.sets(rest)
+        if self.tail is None:
+            return sets
+        return sets._replace(suspicion=-np.log(np.maximum(self.tail.of_sets(sets), 1e-300)))
+
     def per_row(self, level: Sets, right: Sets) -> Float64[np.ndarray, " n"]:
         """How many sets of a right row are as suspicious as each of these."""
         if self.tail is not None:
-            return self.tail.of_sets(level)
+            return np.exp(-level.suspicion)
         return (_above(right.suspicion, level.suspicion) + level.rank()) / (self.n_rows + 1)
 
 
@@ -112,7 +119,7 @@ def _called(
     rest: float, clues: Clues, n_rows: int, rows: Right, trial: Planted, rate: float
 ) -> tuple[Sets, float]:
     """The called sets, and the estimated share of false ones among those of a single cell."""
-    sets, right, tried = clues.sets(rest), rows.clues.sets(rest), trial.clues.sets(rest)
+    sets, right, tried = (rows.sets(each, rest) for each in (clues, rows.clues, trial.clues))
     sets = sets.take(np.flatnonzero(~(sets.cells & ~np.bool_(rows.may_be_called)).any(1)))
     sets = sets.take(np.argsort(-sets.suspicion, kind="stable"))
     level, n_above = sets.suspicion, np.arange(1, len(sets.row) + 1)

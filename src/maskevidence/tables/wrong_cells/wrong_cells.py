@@ -410,14 +410,10 @@ class _Tail:
         return np.maximum(self.whole(suspicion), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
-        """The number of right cells of a row that are as suspicious as a set; the most suspicious sets first.
-
-        A set of one cell has fewer right ones beside it than a larger set of more suspicion: the count down to
-        a set is at least that of the sets above it.
-        """
+        """The number of right cells of a row that are as suspicious as a set."""
         of_cell = sets.suspicion - np.log(sets.cells.sum(1))
         shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
-        return np.maximum.accumulate(shares.max(axis=1, initial=0.0)) * self.n_cells / self.n_rows
+        return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
 
 
 def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
