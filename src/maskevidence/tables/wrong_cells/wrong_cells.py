@@ -86,6 +86,10 @@ def wrong_cells(
     it is; the calmer half of the rows is planted into. The rate then rests on that tail, which is taken a
     standard error heavier than it looks, and no word or yes/no is called: a rare one need not be wrong.
 
+    The word "mixture-transition" is fitted to all rows, each of which is judged by the counts without it, and
+    words are called without trusted rows: how many right ones look wrong for lack of support shows in those
+    that one or two rows support, as `WordJudge` says. A p-value is then this share of right words.
+
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
             such as "auto", "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold,
