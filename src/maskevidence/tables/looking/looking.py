@@ -187,9 +187,8 @@ def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Search
         minutes = math.ceil((plan.spent + plan.forecast) / 60)
         note = f"one round, in which suspicious cells had a part in the fits: --minutes {minutes} takes two"
         return first, searched, [note]
-    fitted = {
-        word: replace(folds, word=word).fit_all(searched.values, plan, 2) for word in (first.word, *others)
-    }
+    values, words = searched.values, (first.word, *others)
+    fitted = {word: replace(folds, word=word).fit_all(values, plan, 2) for word in words}
     word, notes = first.word, list[str]()
     if others:
         with plan.step("choose", "choosing a model"):
