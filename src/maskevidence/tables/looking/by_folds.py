@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.core.support.files import read_json, write_json
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import Course
 from maskevidence.core.support.spread import with_values
@@ -23,8 +22,10 @@ from maskevidence.tables.wrong_cells.wrong_cells import cells_by_folds
 FOLDS = 5
 MOST_FITTED = 600  # rows of a fit by folds; the last fit takes all
 _JUDGED, _LEAST_JUDGED = 300, 500  # cells to judge in a round, per second of the time; rows
-_CHOSEN = "chosen.json"
 _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
+
+
+Models = tuple[TableModel, ...]
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,6 @@ class Kept:
         """Keep a fitted model."""
         if self.folder is not None:
             model.save(self.folder / name)
-
-    def word(self) -> list[str] | None:
-        """The MODEL word that was chosen before, and why."""
-        if self.folder is None or not (self.folder / _CHOSEN).exists():
-            return None
-        return list(map(str, read_json(self.folder / _CHOSEN)))
-
-    def put_word(self, chosen: list[str]) -> None:
-        """Keep the MODEL word that was chosen, and why."""
-        if self.folder is not None:
-            write_json(self.folder / _CHOSEN, chosen)
 
 
 @dataclass(frozen=True)
@@ -92,18 +82,29 @@ class Folds:
         self.kept.put(name, model)
         return model
 
-    def search(
-        self, values: Float64[np.ndarray, "N D"], course: Course, number: int, budget: tuple[float, int]
-    ) -> "Searched":
-        """Fit a model for each fold to these values, and judge the cells of as many rows as the time allows.
-
-        Args:
-            budget: seconds of the whole look, and the seed.
-        """
-        models, (n_rows, width), (seconds, seed) = [], values.shape, budget
+    def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> Models:
+        """Fit a model for each fold, to the other rows of these values."""
+        models = []
         for k, part in enumerate(self.parts, 1):
             with course.step("fit", f"{self.word}, fit {k} of {len(self.parts)}"):
-                models.append(self.fit(values, f"fit-{number}-{k}", part))
+                models.append(self.fit(values, f"{self.word}-{number}-{k}", part))
+        return tuple(models)
+
+    def search(
+        self,
+        models: Models,
+        values: Float64[np.ndarray, "N D"],
+        course: Course,
+        limits: tuple[float, int],
+    ) -> "Searched":
+        """Judge the cells of as many rows as the time allows.
+
+        Args:
+            models: of `fit_all`.
+            values: that they were fitted to.
+            limits: seconds of the whole look, and the seed.
+        """
+        (n_rows, width), (seconds, seed) = values.shape, limits
         most = n_rows if self.word == COUNTS else max(_LEAST_JUDGED, int(_JUDGED * seconds / width))
         judged = np.sort(np.random.default_rng(seed).permutation(n_rows)[:most])
         place = np.full(n_rows, -1)
@@ -115,7 +116,7 @@ class Folds:
         suspicious = np.zeros(values.shape, dtype=bool)
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
         cleaned = np.where(suspicious, np.nan, self.table.values)
-        return Searched(tuple(models), found, cleaned, len(judged))
+        return Searched(models, found, cleaned, len(judged))
 
 
 @dataclass(frozen=True)
