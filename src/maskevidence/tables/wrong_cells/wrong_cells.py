@@ -140,7 +140,7 @@ def cells_by_folds(
     models: Sequence[TableModel],
     table: Table,
     folds: Sequence[Int64[np.ndarray, " _"]],
-    fitted_to: Float64[np.ndarray, "N D"],
+    known: Sequence[Float64[np.ndarray, "_ D"]],
     *,
     rate: float = 0.1,
     seed: int = 0,
@@ -151,11 +151,10 @@ def cells_by_folds(
         models: one for each fold, of the columns of the table in their order.
         table: the rows, without trusted ones.
         folds: the positions of the rows that each model has not seen.
-        fitted_to: the values that the models were fitted to: the table's, with suspicious ones missing.
+        known: for each fold, rows that its model may have seen, with suspicious cells missing.
     """
     sittings = []
-    for model, places in zip(models, folds, strict=True):
-        train = np.delete(fitted_to, places, axis=0)
+    for model, places, train in zip(models, folds, known, strict=True):
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
     return _found(table, table, sittings, [], rate, seed, without=True)
