@@ -18,7 +18,7 @@ from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import _fill, _possible
-from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
+from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Searched, folds_for
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.looked import Look, Modelled
 from maskevidence.tables.looking.reading import read_for_look
@@ -138,6 +138,9 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
     steps = {"choose": 1, "fit": 2 * n + 1, "cells": 2, "measure": 1, "fill": 1}
     with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
         folds, searched, notes = _searched(folds, plan, budget)
+        if searched.n_judged < len(table):
+            of_all = f"{searched.n_judged:,} of {len(table):,} rows"
+            notes.append(f"cells of {of_all} were judged; a longer --minutes judges more")
         values = searched.values
         cleaned = replace(table, values=values)
         with plan.step("measure", "filling hidden cells"):
@@ -173,7 +176,7 @@ def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Search
     Wrong cells are so improbable that the evidence of all cells would choose the model with the widest tails.
     """
     first = replace(folds, word=KERNELS if budget.word == AUTO else budget.word)
-    searched = first.search(folds.table.values, plan, 1, budget.seed)
+    searched = first.search(folds.table.values, plan, 1, (budget.seconds, budget.seed))
     chosen, notes = first, list[str]()
     if budget.word == AUTO:
         with plan.step("choose", "choosing a model"):
@@ -190,7 +193,7 @@ def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Search
             searched,
             [*notes, f"suspicious cells had a part in the fits: --minutes {minutes} hides them"],
         )
-    return chosen, chosen.search(searched.values, plan, 2, budget.seed), notes
+    return chosen, chosen.search(searched.values, plan, 2, (budget.seconds, budget.seed)), notes
 
 
 def _chosen(folds: Folds, searched: Searched, budget: Budget) -> tuple[str, tuple[str, ...]]:
@@ -198,7 +201,9 @@ def _chosen(folds: Folds, searched: Searched, budget: Budget) -> tuple[str, tupl
     if (before := folds.kept.word()) is not None:
         return before[0], tuple(before[1:])
     network = folds.table.values.size <= _CELLS_OF_NETWORK * budget.seconds
-    word, why = auto_word(replace(folds.table, values=searched.values), network=network, seed=budget.seed)
+    cleaned, n_rows = replace(folds.table, values=searched.values), len(folds.table)
+    some = np.sort(np.random.default_rng(budget.seed).permutation(n_rows)[:MOST_FITTED])
+    word, why = auto_word(cleaned.take(some), network=network, seed=budget.seed)
     folds.kept.put_word([word, *why])
     return word, why
 
