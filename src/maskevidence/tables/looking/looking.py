@@ -17,11 +17,9 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, error_left
-from maskevidence.tables.filling import _fill, _possible
 from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.looked import Look, Modelled
-from maskevidence.tables.looking.reading import read_for_look
 from maskevidence.tables.options import ImputeOptions, TableOptions
 
 MINUTES = 2.0
@@ -104,6 +102,8 @@ def look_at(
     data: object, options: TableOptions, budget: Budget, kept: Kept, limit: int | None = None
 ) -> Look:
     """Look at a file or data frame; see `look`."""
+    from maskevidence.tables.looking.reading import read_for_look  # pydantic, which `import *` spares
+
     start = time.perf_counter()
     raw, table, description, options = read_for_look(data, options)
     if limit is not None:
@@ -133,6 +133,8 @@ def look_at(
 
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
     """Fit by folds, search, measure, fit to all rows and fill, within the time."""
+    from maskevidence.tables.filling import _fill, _possible
+
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * table.values.size
     both = 2 if budget.word == AUTO and table.levels else 1
@@ -192,10 +194,10 @@ def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Search
     word, notes = first.word, list[str]()
     if others:
         with plan.step("choose", "choosing a model"):
-            word, why = _best(folds, fitted, values, budget.seed)
+            word, why = _best(folds, fitted, searched.values, budget.seed)
             notes.append(why)
     chosen = replace(folds, word=word)
-    return chosen, chosen.search(fitted[word], values, plan, limits), notes
+    return chosen, chosen.search(fitted[word], searched.values, plan, limits), notes
 
 
 def _best(
