@@ -120,6 +120,7 @@ def calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         (me.total_correlation, {"model": GAUSSIAN, "data": X, "columns": [0, 1], "given": 2}),
         (me.subtract_sets, {"first": ESTIMATE, "second": ESTIMATE}),
         (me.variants, {"model": text_model(), "wild_type": "AC", "mutants": ["A1C"], "draws": 2}),
+        (me.look, {"table": X, "model": "gaussian"}),
         (me.wrong_cells, {"model": "gaussian", "table": X, "folds": 2}),
         (m.load, {"folder": "model"}),
         (d.describe, {"table": "table.csv"}),
