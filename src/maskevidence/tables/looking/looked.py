@@ -55,7 +55,7 @@ class Modelled:
         return self.table.holes() & ~np.isnan(self.filled)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Looked:
     """The parts of a `Look`, which its page and files show."""
 
