@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 
 USED = hf,sklearn,plots,notebook,lm-eval
-EXTRAS = hf,sklearn,plots,notebook,arviz,ray,lm-eval,dev
+EXTRAS = hf,sklearn,plots,notebook,arviz,ray,lm-eval,xlsx,dev
 
 .PHONY: setup run paper test test-slow lint docs docs-serve package package-test clean
 

@@ -164,8 +164,10 @@ def real(names: list[str]) -> tuple[dict[str, Any], list[Target]]:
             "seconds": seconds,
             "called": n_called,
             "false": 1 - n_true / n_called if n_called else 0.0,
-            "recall": n_true / wrong.sum(),
-            "listed": sum(wrong[cell.row, place[cell.column]] for cell in found.cells) / wrong.sum(),
+            "recall": n_true / int(wrong.sum()),
+            "listed": float(
+                sum(wrong[cell.row, place[cell.column]] for cell in found.cells) / int(wrong.sum())
+            ),
         }
         ours = of_table["ours"]
         said = f"{n_called} called, {ours['false']:.3f} false, recall {ours['recall']:.3f}"
@@ -272,11 +274,11 @@ def rates(sets: int, n_rows: int) -> tuple[dict[str, Any], list[Target]]:
                 false.append((called & ~wrong).sum() / max(1, called.sum()))
                 power.append((called & wrong).sum() / max(1, wrong.sum()))
             name = f"{kind}, {way} {100 * share:g} %"
-            numbers[name] = {"false": false, "power": power}
+            numbers[name] = {"false": list(map(float, false)), "power": list(map(float, power))}
             rows.append((name, mean_and_se(false), mean_and_se(power)))
             if way == "typing" and share:
                 bound = RATE + 2 * float(np.std(false, ddof=1)) / len(false) ** 0.5
-                targets.append(Target(f"false calls, {name}", float(np.mean(false)), high=bound))
+                targets.append(Target(f"false calls, {name}", float(np.mean(false)), high=float(bound)))
     show(f"Drawn tables, {sets} each, a rate of {RATE:g}", ("words, errors", "false", "power"), rows)
     return numbers, targets
 

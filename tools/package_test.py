@@ -32,6 +32,7 @@ PARTS = {
     "arviz": ["tests/core/show/test_arviz.py"],
     "ray": ["tests/bridges/ray/test_ray.py"],
     "lm-eval": ["tests/bridges/lm_eval/test_lm_eval.py"],
+    "xlsx": ["tests/tables/reading/test_layout.py"],
 }
 
 

@@ -8,7 +8,10 @@ import pytest
 
 import maskevidence as me
 from image_models import write_images
+from maskevidence.command.app import _interrupted
 from maskevidence.command.command_words import parse_size
+from maskevidence.command.options import RunOptions
+from maskevidence.command.scoring import check_run
 from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.options import RowReading
 from maskevidence.tables.rows import read
@@ -48,6 +51,33 @@ def test_bad_models(word: str, message: str) -> None:
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(me.InputError, match=r"holds no saved model: config\.json is missing"):
         parse_model(str(tmp_path))
+
+
+def test_a_folder_around_a_model_names_it(tmp_path: Path) -> None:
+    me.models.PPCA(n_features=3, n_components=1).save(tmp_path / "model")
+    with pytest.raises(
+        me.InputError, match=re.escape(f"its model is in {str(tmp_path / 'model')!r}: give that")
+    ):
+        parse_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist", "glue/qnli"])
+def test_a_run_has_no_name_of_a_data_set(name: str) -> None:
+    with pytest.raises(me.InputError, match=f"is the name of a data set.*such as runs/{name}"):
+        check_run(RunOptions(out=Path(name)))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["score", "a", "b", "--out", "runs/a"], "the same command goes on with the scores in 'runs/a'"),
+        (["score", "a", "b", "--out=runs/a"], "the same command goes on with the scores in 'runs/a'"),
+        (["score", "a", "b"], "no score is kept; with --out FOLDER"),
+        (["select", "a", "b"], "interrupted"),
+    ],
+)
+def test_an_interruption_says_how_to_go_on(words: list[str], line: str) -> None:
+    assert line in _interrupted(words)
 
 
 def test_data(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def main() -> None:
         code = app(words, prog_name="maskevidence", standalone_mode=False)
         sys.stdout.flush()  # a full output fails here rather than when Python exits
         if code == 130:  # typer caught Ctrl-C
-            _say("interrupted")
+            _say(_interrupted(words))
     except MaskEvidenceError as error:
         code = _failed(str(error))
     except typer.TyperException as error:  # unknown option or command, or missing argument
@@ -193,7 +193,7 @@ def main() -> None:
             message = f"{message.rstrip('.')}: give {both}."
         code = _failed(f"{message} Try: {command} --help") if message else 2  # typer printed the help
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted")
+        _say(_interrupted(words))
         code = 130
     except BaseException as error:
         cause = error.__context__ if isinstance(error, SystemExit) else error  # typer exits on EPIPE
@@ -203,6 +203,17 @@ def main() -> None:
         else:
             code = _failed_unexpectedly(cause if isinstance(cause, BrokenPipeError) else error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupted(words: list[str]) -> str:
+    """Say after Ctrl-C how to go on."""
+    if words[:1] != ["score"]:
+        return "interrupted"
+    out = next((word for k, word in enumerate(words[1:], 1) if words[k - 1] == "--out"), None)
+    out = next((word.partition("=")[2] for word in words if word.startswith("--out=")), out)
+    if out is None:
+        return "interrupted, and no score is kept; with --out FOLDER, the same command goes on from there"
+    return f"interrupted; the same command goes on with the scores in {out!r}"
 
 
 def _is_of_output(error: BaseException) -> bool:

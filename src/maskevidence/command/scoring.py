@@ -56,6 +56,12 @@ def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bo
 
 def check_run(run: RunOptions) -> None:
     """Raise an InputError for conflicting or meaningless run options, before any fitting or loading."""
+    names = [name for kind in kinds() for name in (*kind.data_sets, *kind.data)]
+    if run.out is not None and str(run.out) in {name.partition(":")[0] for name in names}:
+        raise InputError(
+            f"--out {run.out} is the name of a data set, which DATA would then look for in this folder; give "
+            f"another, such as runs/{run.out}"
+        )
     if run.engine is not None:
         _ray_engine(run.engine)
         if run.out is None:

@@ -29,8 +29,8 @@ def cells(
         str,
         Argument(
             "MODEL",
-            "auto: the table decides; or kernel-gaussian, masked-net, gaussian, ppca:8, fitted by folds; or "
-            "a saved model's folder.",
+            "auto: the table decides; or kernel-gaussian, masked-net, gaussian, ppca:8, fitted by folds; "
+            "mixture-transition, for words; or a saved model's folder.",
         ),
     ],
     data: Annotated[

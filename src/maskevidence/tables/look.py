@@ -31,7 +31,7 @@ def look_command(
     """Look at a table: what its columns are, what stood in its holes, and which cells may be wrong.
 
     The file is read, and what a person has to decide is listed, with what was assumed and the option that
-    decides otherwise. A model is chosen by held-out evidence and fitted; the holes are filled, and the cells
+    decides otherwise. The model that fills hidden cells best is fitted; the holes are filled, and the cells
     that the rest of their row makes unlikely are listed. Nothing else is changed. The folder gets index.html,
     which needs no network, the filled table in the format of the file, the errors of filled values, the cells
     to look at, the columns, and the model for `impute`, `score` and `cells`. The same command resumes an

@@ -48,7 +48,9 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         raise InputError(f"there is no folder {str(path)!r}; give one that a model was saved into")
     for file in ("config.json", "model.safetensors"):
         if not (path / file).is_file():
-            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file")
+            inside = path / "model"
+            remedy = f"; its model is in {str(inside)!r}: give that" if (inside / file).is_file() else ""
+            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file{remedy}")
     config = read_json(path / "config.json", "save the model again")
     try:
         state = load_file(path / "model.safetensors")

@@ -193,8 +193,9 @@ def _tokenizer_of_model(place: str, model: str, options: dict[str, Any]) -> Any:
     """The tokenizer that belongs to a model, by default from the same place."""
     if Path(place).is_dir() and not any((Path(place) / file).is_file() for file in _TOKENIZER_FILES):
         raise InputError(
-            f"the folder {place!r} has no tokenizer; save it there too (tokenizer.save_pretrained), "
-            "or name another with --tokenizer"
+            f"the folder {place!r} has no tokenizer; name one with --tokenizer FOLDER, and with --pattern "
+            "WORD, too, if that folder has only a vocab.txt of words that a pattern cuts, as of molecules; "
+            "or save one there (tokenizer.save_pretrained)"
         )
     try:
         with quiet():

@@ -53,7 +53,7 @@ def score_pairs(
     pairs = scored(scoring)
     if not (drawing.begun or word.named or scoring.key.masks == "shared"):
         pairs = _decided(pairs, scoring, scored)
-    first_texts, second_texts = ([text for (text,) in ready.texts] for ready in both)
+    first_texts, second_texts = ([text for (text,) in ready.texts or ()] for ready in both)
     pairs = replace(pairs, texts=(first_texts, second_texts), groups=groups)
     page = pairs.page()
     page = replace(page, notes=list(dict.fromkeys([*notes, *page.notes])))

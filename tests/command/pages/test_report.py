@@ -475,3 +475,8 @@ def test_categories_of_a_row_are_shown_as_words() -> None:
         ("size", "2.5", -2.0),
         ("shape", "missing", None),
     ]
+
+
+def test_one_hidden_token_draws_no_curve(folder: Path) -> None:
+    assert "Score by mask size" not in render([only(folder / "alone")])
+    assert "Score by mask size" in render([only(folder / "ppca-1")])

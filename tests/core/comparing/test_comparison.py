@@ -18,6 +18,7 @@ from many_estimates import many_estimates
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.standard_errors import t_half_width
 from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.show import Table
 from maskevidence.runs import DataSource, RunDirectory, record_run
 from recorded_runs import make_manifest
 
@@ -565,3 +566,18 @@ def test_few_shared_masks_hardly_widen_the_interval_of_a_difference() -> None:
         rare = sum(each.tails) / 2 * -math.log(0.05)
         shares.append(rare / t_half_width(each.mask_se, each.mask_df, 0.95))
     assert 0 < np.mean(shares) < 0.3
+
+
+@pytest.mark.parametrize(("design", "is_apart"), [(me.RandomSize(8), True), (me.LeaveOneOut(), False)])
+def test_a_paired_difference_that_is_not_that_of_the_numbers_says_so(
+    design: me.MaskDesign, is_apart: bool
+) -> None:
+    x = me.models.PPCA(n_features=12, n_components=3, seed=1).sample(60, seed=0)
+    models = {f"k = {k}": me.models.PPCA(n_features=12, n_components=k).fit(x) for k in (3, 1)}
+    estimates = {name: me.estimate_evidence(model, x[:14], design) for name, model in models.items()}
+    page = me.compare(estimates).page()
+    assert any("and not" in note and "quote the difference" in note for note in page.notes) == is_apart
+    (table,) = (part for part in page.parts if isinstance(part, Table))
+    for name, row in zip(("k = 3", "k = 1"), table.rows, strict=True):
+        error = estimates[name].mask_se
+        assert (f"± {error:.2f}" in str(row[2])) == bool(error), row

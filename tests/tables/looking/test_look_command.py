@@ -157,7 +157,7 @@ def test_an_interruption_says_what_is_kept_and_the_same_command_goes_on(
 
     monkeypatch.setattr(Folds, "fit", counted)
     assert run(*LOOK).code == 0
-    assert fitted[:2] == ["fit-1-4", "fit-1-5"]
+    assert fitted[:2] == ["kernel-gaussian-1-4", "kernel-gaussian-1-5"]
     of_both = [path / "flats-look" / "filled.csv" for path in (file.parent, looked)]
     assert of_both[0].read_bytes() == of_both[1].read_bytes()
     assert not (file.parent / "flats-look" / "unfinished").exists()

@@ -222,10 +222,10 @@ def _meanings(runs: Sequence[ReportedRun], noun: str) -> list[Block]:
 
 
 def _curves(runs: Sequence[ReportedRun], comparison: Comparison | None) -> list[Section]:
-    """The section of curves; [] without an estimate."""
+    """The section of curves; [] without an estimate, or of one hidden token alone."""
     estimates = [run.estimate for run in runs if run.estimate is not None]
-    if not estimates:
-        return []
+    if all(estimate.design["name"] == "leave-one-out" for estimate in estimates):
+        return []  # no curve: a single token is hidden in each mask
     name = common_name(estimates)
     is_area = name != "number" and _AREAS.issuperset(estimate.kind for estimate in estimates)
     words = "How well the model predicts hidden tokens, against how many are hidden."

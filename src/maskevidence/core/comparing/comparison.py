@@ -288,7 +288,22 @@ class Comparison(Shown):
     def all_notes(self) -> list[str]:
         """All notes on the comparison and on its differences, without repetitions."""
         differences = (note for difference in self.behind for note in difference.notes)
-        return list(dict.fromkeys([*self.notes, *differences]))
+        return list(dict.fromkeys([*self.notes, *self._apart(), *differences]))
+
+    def _apart(self) -> list[str]:
+        """A note where a paired difference is visibly not the difference of the two numbers."""
+        unit, digits = 10.0**-self._digits, self._digits
+        for value, each in zip(self.log_evidence[1:], self.behind, strict=True):
+            numbers = value - self.log_evidence[0]
+            numbers = -numbers if each.first == self.names[0] else numbers
+            if abs(numbers - each.difference) > unit:
+                return [
+                    f"{each.first} minus {each.second} is {number(each.difference, digits)} and not "
+                    f"{number(numbers, digits)}, as the two numbers alone give: mask sizes explain a part "
+                    "of each score, which is estimated for the differences by themselves, with less error; "
+                    "quote the difference for which is better, and a number for a model alone"
+                ]
+        return []
 
     def page(self, noun: str | None = None) -> Page:
         """The conclusion, the ranking with the errors of the differences, and a picture of the differences.
@@ -317,6 +332,7 @@ class Comparison(Shown):
                 summary.words,
                 Table([columns[0], "verdict", *columns[1:]], rows, words=(0, 1)),
                 self._distances(noun),
+                "± of a run's own number is the error of its masks, of a difference that of masks and data. "
                 f"Wins: the share of the {noun}s on which the model is higher than the best one.",
             ],
             notes=[*decided, *self.all_notes()],
@@ -675,11 +691,17 @@ def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
 def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
     """The table of a comparison, best model first: headings and rows."""
     name = common_name(comparison.estimates.values())
-    rows = [[comparison.names[0], write(comparison.log_evidence[0], digits), "best", ""]]
+
+    def own(name: str, value: float) -> str:
+        estimate = comparison.estimates[name]
+        same = math.isclose(estimate.log_evidence, value, rel_tol=1e-9)  # and not per byte, or in closed form
+        return plus_minus(value, (estimate.mask_se or None) if same else None, digits, write)
+
+    rows = [[comparison.names[0], own(comparison.names[0], comparison.log_evidence[0]), "best", ""]]
     for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
         behind = plus_minus(difference.difference, difference.standard_error, digits, write)
         wins = f"{write(100 * (1 - difference.win_share), 0)} %"
-        rows.append([difference.second, write(value, digits), behind, wins])
+        rows.append([difference.second, own(difference.second, value), behind, wins])
     columns = ["run", name, "behind best", "wins"]
     if name == "number":  # the kinds differ
         columns.append("which is")

@@ -75,6 +75,17 @@ class Fill(NamedTuple):
     words: bool  # whether the column holds words
 
 
+def error_left(fill: Fill) -> float:
+    """The error of filled values as a share of the error without a model; 1 if that has none.
+
+    Example:
+        >>> error_left(Fill(9, 0.8, 0.6, True)), error_left(Fill(9, 1.0, 4.0, False))
+        (0.5, 0.25)
+    """
+    error, without = (1 - fill.quality, 1 - fill.without) if fill.words else (fill.quality, fill.without)
+    return round(error / without, 12) if without > 0 else 1.0
+
+
 @dataclass(frozen=True, repr=False)
 class Selection(Shown):
     """Candidates ranked by held-out evidence; the first one is chosen.

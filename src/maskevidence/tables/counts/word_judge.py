@@ -305,16 +305,21 @@ class WordJudge(CellJudge):
             if self._near_unique(j):
                 share[there, j] = 1.0
         suspicion = judged.suspicion - np.log(np.maximum(share, _FLOOR))
-        share = _of_all_columns(1 - (1 - share) * _told_apart(judged))
+        share = _of_all_columns(1 - (1 - share) * _told_apart(judged, share))
         return share, suspicion, share <= rate
 
 
-def _told_apart(judged: Judged) -> Rows:
-    """The odds of the best cell of a row among all that would explain its surprise; 0 for others."""
+def _told_apart(judged: Judged, share: Rows) -> Rows:
+    """The odds of the best cell of a row among all that would explain its surprise; 0 for others.
+
+    Cells count by how rarely right ones of their column are as suspicious.
+    """
     clues, found = judged.clues, np.zeros(judged.suspicion.shape)
     if len(clues.row):
         with np.errstate(invalid="ignore"):
-            odds = np.where(clues.suspicion > _LEAST, clues.suspicion, -np.inf)
+            weight = (1 - share[clues.row]) / np.maximum(share[clues.row], _FLOOR)
+            odds = clues.suspicion + np.log(np.maximum(weight, _FLOOR))
+            odds = np.where(clues.suspicion > _LEAST, odds, -np.inf)
         best, highest = odds.argmax(1), odds.max(1)
         there = np.isfinite(highest)
         share = np.exp(highest[there] - np.logaddexp.reduce(odds[there], axis=1))

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.core.support.files import read_json, write_json
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import Course
 from maskevidence.core.support.spread import with_values
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.by_name import COUNTS, parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.saving import load
@@ -21,8 +20,12 @@ from maskevidence.tables.wrong_cells.found_cells import WrongCells
 from maskevidence.tables.wrong_cells.wrong_cells import cells_by_folds
 
 FOLDS = 5
-_CHOSEN = "chosen.json"
+MOST_FITTED = 600  # rows of a fit by folds; the last fit takes all
+_JUDGED, _LEAST_JUDGED = 300, 500  # cells to judge in a round, per second of the time; rows
 _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
+
+
+Models = tuple[TableModel, ...]
 
 
 @dataclass(frozen=True)
@@ -45,17 +48,6 @@ class Kept:
         """Keep a fitted model."""
         if self.folder is not None:
             model.save(self.folder / name)
-
-    def word(self) -> list[str] | None:
-        """The MODEL word that was chosen before, and why."""
-        if self.folder is None or not (self.folder / _CHOSEN).exists():
-            return None
-        return list(map(str, read_json(self.folder / _CHOSEN)))
-
-    def put_word(self, chosen: list[str]) -> None:
-        """Keep the MODEL word that was chosen, and why."""
-        if self.folder is not None:
-            write_json(self.folder / _CHOSEN, chosen)
 
 
 @dataclass(frozen=True)
@@ -82,22 +74,49 @@ class Folds:
         columns = list(self.table.columns)
         model = declared(build(len(columns)), self.table, columns)
         train = np.delete(values, out, axis=0)
-        model.fit(train[with_values(train)])
+        train = train[with_values(train)]
+        if len(out) and len(train) > MOST_FITTED and self.word != COUNTS:
+            some = np.random.default_rng(len(train)).permutation(len(train))[:MOST_FITTED]
+            train = train[np.sort(some)]
+        model.fit(train)
         self.kept.put(name, model)
         return model
 
-    def search(
-        self, values: Float64[np.ndarray, "N D"], course: Course, number: int, seed: int
-    ) -> "Searched":
-        """Fit a model for each fold to these values, and judge all cells of the table."""
+    def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> Models:
+        """Fit a model for each fold, to the other rows of these values."""
         models = []
         for k, part in enumerate(self.parts, 1):
             with course.step("fit", f"{self.word}, fit {k} of {len(self.parts)}"):
-                models.append(self.fit(values, f"fit-{number}-{k}", part))
+                models.append(self.fit(values, f"{self.word}-{number}-{k}", part))
+        return tuple(models)
+
+    def search(
+        self,
+        models: Models,
+        values: Float64[np.ndarray, "N D"],
+        course: Course,
+        limits: tuple[float, int],
+    ) -> "Searched":
+        """Judge the cells of as many rows as the time allows.
+
+        Args:
+            models: of `fit_all`.
+            values: that they were fitted to.
+            limits: seconds of the whole look, and the seed.
+        """
+        (n_rows, width), (seconds, seed) = values.shape, limits
+        most = n_rows if self.word == COUNTS else max(_LEAST_JUDGED, int(_JUDGED * seconds / width))
+        judged = np.sort(np.random.default_rng(seed).permutation(n_rows)[:most])
+        place = np.full(n_rows, -1)
+        place[judged] = np.arange(len(judged))
+        parts = [place[part][place[part] >= 0] for part in self.parts]
         with course.step("cells", "looking for wrong cells"):
-            found = cells_by_folds(models, self.table, self.parts, values, seed=seed)
-        suspicious = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
-        return Searched(tuple(models), found, np.where(suspicious, np.nan, self.table.values))
+            known = [np.delete(values, part, axis=0) for part in self.parts]
+            found = cells_by_folds(models, self.table.take(judged), parts, known, seed=seed)
+        suspicious = np.zeros(values.shape, dtype=bool)
+        suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
+        cleaned = np.where(suspicious, np.nan, self.table.values)
+        return Searched(models, found, cleaned, len(judged))
 
 
 @dataclass(frozen=True)
@@ -108,11 +127,13 @@ class Searched:
         models: one for each fold.
         found: the wrong cells.
         values: the table's without suspicious ones, which no later fit sees.
+        n_judged: the number of rows whose cells were judged.
     """
 
     models: tuple[TableModel, ...]
     found: WrongCells
     values: Float64[np.ndarray, "N D"]
+    n_judged: int
 
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:

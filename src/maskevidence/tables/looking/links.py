@@ -10,7 +10,7 @@ from maskevidence.core.model import MaskedModel
 from maskevidence.core.scores.ask import Asker, MaskedRows
 from maskevidence.core.tokens import Tokens
 
-_MOST_ROWS = 400  # of each fold
+_MOST_ROWS = 120  # of each fold
 
 
 def links_of(

@@ -15,6 +15,7 @@ from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
+from maskevidence.tables.choosing.selection import error_left
 from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.possible_values import decimals_of
 from maskevidence.tables.reading.dates import DateForm
@@ -283,15 +284,10 @@ def _holes(look: "Look", modelled: "Modelled") -> Group:
         if not fill.holes:
             continue
         if fill.words:
-            shown = [f"{100 * fill.quality:.0f} % right", f"{100 * fill.without:.0f} % right"]
-            share = (1 - fill.quality) / (1 - fill.without) if fill.without < 1 else 1.0
+            shown = [f"{100 * share:.0f} % right" for share in (fill.quality, fill.without)]
         else:
-            shown = [
-                f"± {_error_text(look, name, fill.quality)}",
-                f"± {_error_text(look, name, fill.without)}",
-            ]
-            share = fill.quality / fill.without if fill.without else 1.0
-        rows.append([name, f"{fill.holes:,}", *shown, f"{100 * share:.0f} %"])
+            shown = [f"± {_error_text(look, name, error)}" for error in (fill.quality, fill.without)]
+        rows.append([name, f"{fill.holes:,}", *shown, f"{100 * error_left(fill):.0f} %"])
     words = (
         "How good filled values are: known values of rows that the model had not seen were hidden and "
         "filled. Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: "

@@ -13,21 +13,18 @@ from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import join_words, whole_number
 from maskevidence.core.support.progress import Course, course
 from maskevidence.core.table import Table
-from maskevidence.tables.by_name import AUTO, KERNELS, parse_model
-from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
-from maskevidence.tables.choosing.selection import Fill
-from maskevidence.tables.filling import _fill, _possible
+from maskevidence.tables.choosing.selection import Fill, error_left
 from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.looked import Look, Modelled
-from maskevidence.tables.looking.reading import read_for_look
 from maskevidence.tables.options import ImputeOptions, TableOptions
 
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
-_CELLS_OF_NETWORK = 100  # of a table that a network is fitted to ten times, per second of the time
 
 
 class Budget(NamedTuple):
@@ -48,11 +45,12 @@ def look(
 ) -> Look:
     """Look at a table: what its columns are, what stood in its holes, and which cells may be wrong.
 
-    Every column is described, and what needs a person is a finding, not a refusal. A model is chosen by
-    held-out evidence and fitted by folds: each cell is judged given the rest of its row by a model that has
-    not seen the row, as `wrong_cells` does. Suspicious cells are hidden from a second round of fits and from
-    the last fit, to all rows, which fills the holes by their conditional mean, or by the most probable word.
-    The error of filled values is that of known values that are not suspicious, hidden one at a time.
+    Every column is described, and what needs a person is a finding, not a refusal. A model is chosen by how
+    well it fills hidden cells, and fitted by folds: each cell is judged given the rest of its row by a model
+    that has not seen the row, as `wrong_cells` does. Suspicious cells are hidden from a second round of fits
+    and from the last fit, to all rows, which fills the holes by their conditional mean, or by the most
+    probable word. The error of filled values is that of known values that are not suspicious, hidden one at a
+    time.
 
     Args:
         table: a file or address as `me.data.read_table` takes it, a data frame, or a `Table`.
@@ -104,6 +102,8 @@ def look_at(
     data: object, options: TableOptions, budget: Budget, kept: Kept, limit: int | None = None
 ) -> Look:
     """Look at a file or data frame; see `look`."""
+    from maskevidence.tables.looking.reading import read_for_look  # pydantic, which `import *` spares
+
     start = time.perf_counter()
     raw, table, description, options = read_for_look(data, options)
     if limit is not None:
@@ -133,11 +133,17 @@ def look_at(
 
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
     """Fit by folds, search, measure, fit to all rows and fill, within the time."""
+    from maskevidence.tables.filling import _fill, _possible
+
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * table.values.size
-    steps = {"choose": 1, "fit": 2 * n + 1, "cells": 2, "measure": 1, "fill": 1}
+    both = 2 if budget.word == AUTO and table.levels else 1
+    steps = {"choose": both - 1, "fit": (1 + both) * n + 1, "cells": 2, "measure": 1, "fill": 1}
     with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
         folds, searched, notes = _searched(folds, plan, budget)
+        if searched.n_judged < len(table):
+            of_all = f"{searched.n_judged:,} of {len(table):,} rows"
+            notes.append(f"cells of {of_all} were judged; a longer --minutes judges more")
         values = searched.values
         cleaned = replace(table, values=values)
         with plan.step("measure", "filling hidden cells"):
@@ -170,37 +176,49 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
 def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Searched, list[str]]:
     """Search for wrong cells, choose a model without the suspicious ones, and search again with it.
 
-    Wrong cells are so improbable that the evidence of all cells would choose the model with the widest tails.
+    Wrong cells would be filled badly by every model, and bend the ones that are fitted to them.
     """
     first = replace(folds, word=KERNELS if budget.word == AUTO else budget.word)
-    searched = first.search(folds.table.values, plan, 1, budget.seed)
-    chosen, notes = first, list[str]()
-    if budget.word == AUTO:
-        with plan.step("choose", "choosing a model"):
-            word, why = _chosen(first, searched, budget)
-            chosen, notes = replace(folds, word=word), [*why]
-    plan.left["choose"] = 0
+    limits = (budget.seconds, budget.seed)
+    searched = first.search(first.fit_all(folds.table.values, plan, 1), folds.table.values, plan, limits)
     suspicious = (np.isnan(searched.values) & ~np.isnan(folds.table.values)).any()
-    if chosen.word == first.word and not suspicious:
-        return first, searched, notes
-    if chosen.word == first.word and plan.spent + plan.forecast > budget.seconds:
+    others = [COUNTS] if budget.word == AUTO and folds.table.levels else []
+    if not suspicious and not others:
+        return first, searched, []
+    if plan.spent + plan.forecast > budget.seconds:
         minutes = math.ceil((plan.spent + plan.forecast) / 60)
-        return (
-            first,
-            searched,
-            [*notes, f"suspicious cells had a part in the fits: --minutes {minutes} hides them"],
-        )
-    return chosen, chosen.search(searched.values, plan, 2, budget.seed), notes
+        note = f"one round, in which suspicious cells had a part in the fits: --minutes {minutes} takes two"
+        return first, searched, [note]
+    fitted = {
+        word: replace(folds, word=word).fit_all(searched.values, plan, 2) for word in (first.word, *others)
+    }
+    word, notes = first.word, list[str]()
+    if others:
+        with plan.step("choose", "choosing a model"):
+            word, why = _best(folds, fitted, searched.values, budget.seed)
+            notes.append(why)
+    chosen = replace(folds, word=word)
+    return chosen, chosen.search(fitted[word], searched.values, plan, limits), notes
 
 
-def _chosen(folds: Folds, searched: Searched, budget: Budget) -> tuple[str, tuple[str, ...]]:
-    """The MODEL word of highest evidence of the cells that are not suspicious, and why."""
-    if (before := folds.kept.word()) is not None:
-        return before[0], tuple(before[1:])
-    network = folds.table.values.size <= _CELLS_OF_NETWORK * budget.seconds
-    word, why = auto_word(replace(folds.table, values=searched.values), network=network, seed=budget.seed)
-    folds.kept.put_word([word, *why])
-    return word, why
+def _best(
+    folds: Folds, fitted: dict[str, tuple[TableModel, ...]], values: Float64[np.ndarray, "N D"], seed: int
+) -> tuple[str, str]:
+    """The MODEL word that fills hidden cells best, suspicious ones aside, and why.
+
+    Evidence would decide by the exactness of numbers, too, which a filled value does not need.
+    """
+    table, left = replace(folds.table, values=values), dict[str, float]()
+    pairs, every = _pairs(table), range(len(table.columns))
+    for word, models in fitted.items():
+        fills = held_out_fills(models, table, folds.parts, every, seed, pairs)
+        left[word] = float(np.mean([error_left(fill) for fill in fills.values()]))
+    best = min(left, key=lambda word: left[word])
+    shares = ", ".join(f"{word} {100 * share:.0f} %" for word, share in left.items())
+    return (
+        best,
+        f"{AUTO}: {best} fills hidden cells best; errors left, of those of the mean or commonest: {shares}",
+    )
 
 
 def _pairs(table: Table) -> list[str]:

@@ -531,7 +531,7 @@ def _on_writing(
     if read.limits:
         at = _at(cells, [*read.limits])
         verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
-        note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from the fit"
+        note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from fits and scores"
         found.append(finding("limits", name, at, note, "", LOOK))
     if read.n_units:
         with_unit = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]

@@ -252,8 +252,8 @@ class CellJudge:
         seen, answers = ~np.isnan(rows), np.full(rows.shape, np.nan)
         visible = seen & ~hidden
         if isinstance(self.asker.model, HasLeaveOneOut):
-            for part in slices(len(rows), self.asker.batch_size or _ROWS):
-                answers[part] = self._each_alone(self.asker.model, rows[part], visible[part])
+            for some in slices(len(rows), self.asker.batch_size or _ROWS):
+                answers[some] = self._each_alone(self.asker.model, rows[some], visible[some])
             return answers
         column, row = np.nonzero(visible.T)  # rows with equal masks are neighbours
 

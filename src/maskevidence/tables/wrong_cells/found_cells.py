@@ -29,8 +29,8 @@ class WrongCell:
         expected: of a number, the median of what the model expects given the rest of the row.
         low, high: the ends of the 90 % interval.
         likelier: of other cells, the likelier values and their probabilities, by 100 draws.
-        suspicion: log q(value) - log p(value | the rest of the row), nats; 100 for a value that the column
-            cannot hold.
+        suspicion: log q(value) - log p(value | the rest of the row), nats; of a word that other rows lack,
+            by how many words occur once, or by `mixture-transition` by how it is written.
         p_value: the share of clean cells that are as suspicious.
         called: whether it is called wrong, it alone.
         one_of: of a cell of a call that names several, their columns, of which one is wrong; "" for others.

@@ -86,6 +86,10 @@ def wrong_cells(
     it is; the calmer half of the rows is planted into. The rate then rests on that tail, which is taken a
     standard error heavier than it looks, and no word or yes/no is called: a rare one need not be wrong.
 
+    The word "mixture-transition" is fitted to all rows, each of which is judged by the counts without it, and
+    words are called without trusted rows: how many right ones look wrong for lack of support shows in those
+    that one or two rows support, as `WordJudge` says. A p-value is then this share of right words.
+
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
             such as "auto", "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold,
@@ -136,7 +140,7 @@ def cells_by_folds(
     models: Sequence[TableModel],
     table: Table,
     folds: Sequence[Int64[np.ndarray, " _"]],
-    fitted_to: Float64[np.ndarray, "N D"],
+    known: Sequence[Float64[np.ndarray, "_ D"]],
     *,
     rate: float = 0.1,
     seed: int = 0,
@@ -147,11 +151,10 @@ def cells_by_folds(
         models: one for each fold, of the columns of the table in their order.
         table: the rows, without trusted ones.
         folds: the positions of the rows that each model has not seen.
-        fitted_to: the values that the models were fitted to: the table's, with suspicious ones missing.
+        known: for each fold, rows that its model may have seen, with suspicious cells missing.
     """
     sittings = []
-    for model, places in zip(models, folds, strict=True):
-        train = np.delete(fitted_to, places, axis=0)
+    for model, places, train in zip(models, folds, known, strict=True):
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
     return _found(table, table, sittings, [], rate, seed, without=True)
