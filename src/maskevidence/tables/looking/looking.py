@@ -4,13 +4,14 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.support.checks import join_words, whole_number
+from maskevidence.core.support.checks import in_short, join_words, whole_number
 from maskevidence.core.support.progress import Course, course
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
@@ -70,8 +71,8 @@ def look(
         >>> seen.cells[0].column, seen.to_frame()["a"].isna().sum().item()
         ('b', 0)
     """
-    if not minutes > 0:
-        raise InputError(f"minutes={minutes}; give a number above 0, such as 2")
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
+        raise InputError(f"minutes={in_short(minutes)}; give a number above 0, such as 2")
     check_word(model)
     known = {field.name for field in fields(TableOptions)}
     for name in reading:
@@ -79,11 +80,14 @@ def look(
             raise InputError(f"{name}= is no option of a table; give {', '.join(sorted(known))}")
     words = {name: _joined(value) for name, value in reading.items()}
     budget = Budget(model, 60.0 * minutes, whole_number("seed", seed, 0))
-    return look_at(table, TableOptions(**words), budget, Kept())
+    data = str(table) if isinstance(table, Path) else table
+    return look_at(data, TableOptions(**words), budget, Kept())
 
 
 def check_word(word: str) -> None:
     """Refuse an unknown MODEL word, and a saved model."""
+    if not isinstance(word, str):
+        raise InputError(f"model={in_short(word)}; give a MODEL word, such as kernel-gaussian")
     if word != AUTO and parse_model(word)[0] is None:
         raise InputError(
             f"the model {word!r} is a saved one, which cannot judge rows that it has seen; give a word, such "
@@ -189,9 +193,8 @@ def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Search
         minutes = math.ceil((plan.spent + plan.forecast) / 60)
         note = f"one round, in which suspicious cells had a part in the fits: --minutes {minutes} takes two"
         return first, searched, [note]
-    fitted = {
-        word: replace(folds, word=word).fit_all(searched.values, plan, 2) for word in (first.word, *others)
-    }
+    values, words = searched.values, (first.word, *others)
+    fitted = {word: replace(folds, word=word).fit_all(values, plan, 2) for word in words}
     word, notes = first.word, list[str]()
     if others:
         with plan.step("choose", "choosing a model"):
