@@ -1,6 +1,7 @@
 """maskevidence score --against: pairs of sentences, as in BLiMP."""
 
 import csv
+import itertools
 import json
 import math
 import random
@@ -199,9 +200,9 @@ def test_more_masks_decide_ties_by_default(run: CommandLine, tmp_path: Path) -> 
             parameter.mul_(4)
     network.save_pretrained(model)
     tokenizer.save_pretrained(model)
-    pairs, words = tmp_path / "near.csv", "the cat and a dog sleep on it".split()
+    pairs, words = tmp_path / "near.csv", ["the", "cat", "and", "a", "dog", "sleep", "on", "it"]
     swapped = [" ".join([*words[k:], *words[:k]]) for k in range(len(words))]
-    lines = (f"{a},{b}\n" for a, b in zip(swapped, swapped[1:], strict=False))
+    lines = (f"{a},{b}\n" for a, b in itertools.pairwise(swapped))
     pairs.write_text("sentence_good,sentence_bad\n" + "".join(lines))
     words = ("score", model, pairs, *COLUMNS, "--out", tmp_path / "run")
     few = json.loads(run("score", model, pairs, *COLUMNS, "--design", "random-size:8", "--json", "-").out)

@@ -173,7 +173,7 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         found=searched.found,
         links=links,
         folds=n,
-        notes=(*notes, *filling.notes),
+        notes=(*notes, *(each.replace("a column NAME_mean", "filled_sd.csv") for each in filling.notes)),
     )
 
 
