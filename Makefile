@@ -72,10 +72,9 @@ package-test:
 clean:
 	rm -rf .venv runs dist site
 
-# Update the pictures in README and CONTRIBUTING.
+# Update the pictures in README, CONTRIBUTING and the gallery.
 .PHONY: pictures
 pictures: setup
-	$(BIN)/maskevidence score ppca:48 digits --design every-size:64 --out runs/picture --overwrite
-	cp runs/picture/curve.png docs/images/digits_curve.png
 	$(BIN)/python tools/layers.py
 	$(BIN)/python tools/two_axes.py
+	cd docs/images/gallery && for script in $(CURDIR)/examples/gallery/*.py; do $(CURDIR)/$(BIN)/python $$script || exit 1; done

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r"\A# .+?<!-- include (\S+) -->\n", re.S)
 COMMANDS = "<!-- commands -->"
 API = re.compile(r"<!-- api (\S+)(?: (\S+))? -->")
-PUBLIC = re.compile(r"^from (\.+)([\w.]*) import (\w+) as \3$", re.M)
+PUBLIC = re.compile(r"^from (\.*)([\w.]*) import (\w+) as \3$", re.M)
+EXAMPLE = re.compile(r"<!-- example (\w+) -->")
 VERSION = re.compile(r'^version = "(.+)"$', re.M)
 
 
@@ -43,11 +44,12 @@ def formula(source: str, language: str, css_class: str, options: Any, md: Any, *
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywords: Any) -> str:
-    """Put a file, names of a package, or all commands where a page asks; link to the pages of notebooks."""
+    """Put a file, names, an example or all commands where a page asks; link to the pages of notebooks."""
     if included := INCLUDE.match(markdown):
         markdown = (ROOT / included[1]).read_text().replace("](docs/", "](") + markdown[included.end() :]
     markdown = re.sub(r"(\]\(tutorials/\w+)\.ipynb\)", r"\1.md)", markdown)
-    markdown = API.sub(lambda match: public_names(match[1], match[2]), markdown)
+    markdown = API.sub(lambda match: public_names(match[1], match[2], markdown), markdown)
+    markdown = EXAMPLE.sub(lambda match: example(match[1]), markdown)
     if COMMANDS not in markdown:
         return markdown
     sys.path.insert(0, str(ROOT / "src"))
@@ -58,15 +60,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     return markdown.replace(COMMANDS, "\n".join(described("maskevidence", typer.main.get_command(app))))
 
 
-def public_names(package: str, shown: str | None) -> str:
+def example(name: str) -> str:
+    """A script of the gallery as a block of code."""
+    return f"```python\n{(ROOT / 'examples' / 'gallery' / f'{name}.py').read_text()}```\n"
+
+
+def public_names(package: str, shown: str | None, page: str) -> str:
     """The names that a package's `__init__.pyi` declares, each to be filled in from its docstring.
 
+    Those that the page names in code come first, in its order.
     Modules that are declared there, such as `me.models`, have pages of their own.
     """
     folder = ROOT / "src" / Path(*package.split("."))
+    first = {name: place for place, name in enumerate(dict.fromkeys(re.findall(r"`(\w+)`", page)))}
+    declared = PUBLIC.findall((folder / "__init__.pyi").read_text())
     blocks = []
-    for dots, module, name in PUBLIC.findall((folder / "__init__.pyi").read_text()):
-        parent = package.split(".")[: len(package.split(".")) - len(dots) + 1]
+    for dots, module, name in sorted(declared, key=lambda each: first.get(each[2], len(first))):
+        parent = package.split(".")[: len(package.split(".")) - len(dots) + 1] if dots else []
         path = ".".join([*parent, *filter(None, [module])])
         if (ROOT / "src" / Path(*path.split("."), name)).is_dir():
             continue

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import maskevidence as me
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page
@@ -64,3 +66,14 @@ def test_every_page_has_one_place_in_the_site() -> None:
     written = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")]
     written += [f"tutorials/{path.stem}.md" for path in (ROOT / "docs" / "tutorials").glob("*.ipynb")]
     assert sorted(listed) == sorted(written), "list every page of docs/ in the nav of mkdocs.yml"
+
+
+def test_names_by_job_are_public_and_the_main_ones_come_first() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    by_job = page[page.index("## Names by job") : page.index("## Each name")]
+    named = re.findall(r"`(\w+)`", by_job.replace("(`esm2`)", ""))
+    assert set(named) <= set(vars(me)) | set(dir(me))
+    main = ["estimate_evidence", "select", "impute", "wrong_cells"]
+    assert [name for name in named if name in main][:4] == main
+    for word in ("missing values", "typos", "esm2", "Bayes factor", "perplexity"):
+        assert word in by_job

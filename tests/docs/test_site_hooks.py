@@ -1,0 +1,56 @@
+"""The site's hook: the reference has every public name, the main ones first, and the gallery its code."""
+
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import maskevidence as me
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def hooks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hook, with an empty latex2mathml, which only the environment of the site has."""
+    converter = types.ModuleType("latex2mathml.converter")
+    converter.convert = str  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "latex2mathml", types.ModuleType("latex2mathml"))
+    monkeypatch.setitem(sys.modules, "latex2mathml.converter", converter)
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.delitem(sys.modules, "site_hooks", raising=False)
+    import site_hooks
+
+    return site_hooks
+
+
+def shown(hooks: Any, page: str) -> list[str]:
+    """The headings of the names that a page's text asks for."""
+    text = hooks.on_page_markdown((ROOT / "docs" / page).read_text(), None, None, None)
+    return re.findall(r"^      heading: (\S+)$", text, re.M)
+
+
+def test_the_reference_has_every_public_name_and_the_main_ones_first(hooks: Any) -> None:
+    names = [
+        name.removeprefix("me.") for name in shown(hooks, "reference/python.md") if name.startswith("me.")
+    ]
+    public = {name for name in me.__all__ if not isinstance(getattr(me, name), types.ModuleType)}
+    assert public - {"__version__"} == set(names) - {"errors", "model"}  # modules that have no page
+    assert names[0] == "estimate_evidence"
+    main = ("estimate_evidence", "select", "impute", "wrong_cells", "CheckReport")
+    places = [names.index(name) for name in main]
+    assert places == sorted(places)
+
+
+def test_other_packages_have_theirs(hooks: Any) -> None:
+    assert "MaskedImputer" in shown(hooks, "reference/integrations.md")
+    assert "me.models.PPCA" in shown(hooks, "reference/models.md")
+
+
+def test_the_gallery_has_its_scripts(hooks: Any) -> None:
+    text = hooks.on_page_markdown((ROOT / "docs" / "gallery.md").read_text(), None, None, None)
+    assert "<!-- example" not in text
+    assert 'me.impute("kernel-gaussian", holes)' in text
