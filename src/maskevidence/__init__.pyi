@@ -68,7 +68,7 @@ from maskevidence.tables.information.information import total_correlation as tot
 from maskevidence.tables.information.matrix import InformationMatrix as InformationMatrix
 from maskevidence.tables.information.matrix import information_matrix as information_matrix
 from maskevidence.tables.information.result import Information as Information
-from maskevidence.tables.looking.looked import Look as Look
+from maskevidence.tables.looking.look_result import Look as Look
 from maskevidence.tables.looking.looking import look as look
 from maskevidence.tables.wrong_cells.found_cells import WrongCells as WrongCells
 from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells as wrong_cells

@@ -137,7 +137,7 @@ def test_beside_a_network_a_gaussian_is_below_the_truth() -> None:
     assert abs(network.log_evidence - truth(x)) < 0.2
     assert me.models.Gaussian(n_features=5).fit(x).score_samples(x).mean() > truth(x) + 1
     assert (
-        "every candidate is scored by the mass of each cell over its step, as masked-net is"
+        "every candidate is scored by the mass of each cell over its step, as masked-net:8x1 is"
         in selection.notes
     )
 

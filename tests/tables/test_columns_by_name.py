@@ -109,7 +109,16 @@ BY_CELL: dict[str, Callable[..., Any]] = {
 }
 # functions of other data than tables, and those with a test of their own below
 OTHERS = {"decode", "variants", "order_mixture", "pool", "compare", "evidence_of_rows", "shared_masks"}
-BELOW = {"fit", "select", "save_run"}
+BELOW = {
+    "fit",
+    "select",
+    "save_run",
+    "look",
+    "information",
+    "information_matrix",
+    "total_correlation",
+    "o_information",
+}
 
 
 def test_every_public_function_of_a_table_is_here() -> None:
@@ -257,3 +266,23 @@ def test_a_run_takes_arrays_and_words_that_the_table_lacks(tmp_path: Path) -> No
     me.save_run(estimate, tmp_path / "array", data=array, model=gaussian)
     with pytest.raises(me.InputError, match="is not of the rows of 'the data'; give those rows"):
         me.save_run(estimate, tmp_path / "other", data=array[:, ::-1], model=gaussian)
+
+
+def test_information_is_that_of_the_named_columns() -> None:
+    model = me.models.Gaussian(n_features=3).fit(WHOLE)
+    for ask in (
+        lambda data: me.information(model, data, "age", "zeta", given="height").nats,
+        lambda data: me.total_correlation(model, data, ["age", "height"]).nats,
+        lambda data: me.o_information(model, data, ["age", "height", "zeta"]).nats,
+    ):
+        assert ask(permuted(HOLED)) == pytest.approx(ask(HOLED), abs=1e-9)
+    straight, other = (me.information_matrix(model, data) for data in (HOLED, permuted(HOLED)))
+    order = [other.names.index(name) for name in straight.names]
+    np.testing.assert_allclose(other.nats[np.ix_(order, order)], straight.nats, atol=1e-9)
+
+
+def test_a_look_fills_by_names() -> None:
+    other = HOLED[HOLED.columns[::-1]]
+    straight, turned = (me.look(data, model="gaussian", minutes=0.05).to_frame() for data in (HOLED, other))
+    assert list(turned) == list(other)
+    np.testing.assert_allclose(turned[list(HOLED)], straight, atol=0.05)

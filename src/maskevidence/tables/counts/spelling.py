@@ -40,7 +40,7 @@ def log_new(words: Words, counts: Ints) -> Floats:
     Example:
         >>> words = [f"AB-{k}" for k in range(100, 150)]
         >>> known, strange = log_new([*words, "AB-777", "xyz!"], np.array([2] * 50 + [0, 0]))[50:]
-        >>> bool(known > strange + 10)
+        >>> bool(known > strange + 1)
         True
     """
     share = _trust(counts)

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,10 @@ from maskevidence.core.support.checks import join_words
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.tables.filling import filled_cells, with_rows_apart
-from maskevidence.tables.looking.look_page import value_text
+from maskevidence.tables.looking.look_page import page_of_look, value_text
+from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.table_files import is_text, write_table
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
-
-if TYPE_CHECKING:
-    from maskevidence.tables.looking.looked import Look
 
 SD, CELLS, COLUMNS, MODEL, TABLE, PAGE = (
     "filled_sd.csv",
@@ -41,13 +39,13 @@ _COLUMNS = (
 )
 
 
-def name_of_filled(look: "Look") -> str:
+def name_of_filled(look: Looked) -> str:
     """The name of the filled table, in the format of the given one."""
     suffix = Path(look.raw.name).suffix.lower()
     return f"filled{suffix}" if suffix in (".parquet", ".feather", ".tsv") else "filled.csv"
 
 
-def write_look(look: "Look", folder: Path) -> None:
+def write_look(look: Looked, folder: Path) -> None:
     """Write the filled table, its errors, the cells, the columns, the model and the page."""
     from maskevidence.command.pages.page import write_report
 
@@ -63,10 +61,10 @@ def write_look(look: "Look", folder: Path) -> None:
     write_atomic(folder / COLUMNS, csv_text(*lines_of_columns(look)))
     if look.modelled is not None:
         look.modelled.model.save(folder / MODEL)
-    write_report(look.page(), folder / PAGE)
+    write_report(page_of_look(look), folder / PAGE)
 
 
-def _errors(look: "Look") -> tuple[list[str], list[list[object]]]:
+def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:
     """Of each filled cell its mean, standard deviation or probability, one a line."""
     names = ["row", "line", "column", "filled", "mean", "sd", "probability"]
     if look.modelled is None:
@@ -82,7 +80,7 @@ def _errors(look: "Look") -> tuple[list[str], list[list[object]]]:
     return names, rows
 
 
-def _filled(look: "Look", *, as_text: bool) -> Any:
+def _filled(look: Looked, *, as_text: bool) -> Any:
     """The file's columns with their holes filled."""
     if (of := look.modelled) is None:
         return look.raw.columns
@@ -90,13 +88,13 @@ def _filled(look: "Look", *, as_text: bool) -> Any:
     return filled_cells(look.raw, of.table, of.filled, of.holes, as_text, pairs)
 
 
-def _cells(look: "Look") -> tuple[list[str], list[tuple[object, ...]]]:
+def _cells(look: Looked) -> tuple[list[str], list[tuple[object, ...]]]:
     """The cells to look at, the most suspicious first."""
     names = [field.name for field in fields(WrongCell)]
     return names, [tuple(getattr(cell, name) for name in names) for cell in look.cells]
 
 
-def lines_of_columns(look: "Look") -> tuple[list[str], list[list[object]]]:
+def lines_of_columns(look: Looked) -> tuple[list[str], list[list[object]]]:
     """The columns of the table with their kinds, holes and errors."""
     rows = list[list[object]]()
     for each in look.description.columns:
@@ -119,7 +117,7 @@ def lines_of_columns(look: "Look") -> tuple[list[str], list[list[object]]]:
     return list(_COLUMNS), rows
 
 
-def _note(look: "Look", name: str) -> str:
+def _note(look: Looked, name: str) -> str:
     """What filled values are, where they are not the means."""
     assert look.modelled is not None
     of = look.modelled
@@ -134,7 +132,7 @@ def _note(look: "Look", name: str) -> str:
     return f"filled as the column is written; the means are in {SD}"
 
 
-def content_of(look: "Look") -> dict[str, Any]:
+def content_of(look: Looked) -> dict[str, Any]:
     """The content of table.json."""
     described = look.description.to_dict()
     options = {name: value for name, value in vars(look.options).items() if value is not None}

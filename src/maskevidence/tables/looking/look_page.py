@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -16,6 +16,7 @@ from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
+from maskevidence.tables.looking.looked import Looked, Modelled
 from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.possible_values import decimals_of
 from maskevidence.tables.reading.dates import DateForm
@@ -23,9 +24,6 @@ from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.table_files import names_of
 from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
-
-if TYPE_CHECKING:
-    from maskevidence.tables.looking.looked import Look, Modelled
 
 STATES = ("as given", "filled", "left empty", "to look at")
 _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
@@ -36,7 +34,7 @@ _MOST_IN_TERMINAL = 10
 _NAMES = {"codes": "a code?", "id": "names of rows", "odd cells": "no numbers", "text": "free text"}
 
 
-def page_of_look(look: "Look") -> Page:
+def page_of_look(look: Looked) -> Page:
     """The whole page."""
     groups = [
         Group("Decisions", [_findings(look)]),
@@ -57,7 +55,7 @@ def page_of_look(look: "Look") -> Page:
     return Page(line, _headline(look), "", parts, look.notes, made, about)
 
 
-def short_page(look: "Look") -> Page:
+def short_page(look: Looked) -> Page:
     """The page for a terminal: the answers, what a person may decide, and the first cells to look at."""
     parts: list[Part] = [Answers(_answers(look))]
     findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
@@ -74,12 +72,12 @@ def _of_all(listed: Sequence[object]) -> str:
     return f" (the page has {more:,} more)" if more > 0 else ""
 
 
-def _headline(look: "Look") -> str:
+def _headline(look: Looked) -> str:
     n_rows, n_columns = look.description.n_rows, len(look.description.columns)
     return f"{count(n_rows, 'row')}, {count(n_columns, 'column')}"
 
 
-def _answers(look: "Look") -> list[tuple[str, str, str]]:
+def _answers(look: Looked) -> list[tuple[str, str, str]]:
     """The numbers of the first screen."""
     decide = {each.column for each in look.description.findings if each.weight >= DECIDE}
     n_empty = int(sum(each.n_missing for each in look.description.columns)) - look.n_filled
@@ -105,7 +103,7 @@ def _is_slip(cell: WrongCell) -> bool:
     return cell.fault == NO_NUMBER or (cell.suspicion > _SLIP and (shifted or other))
 
 
-def _typical_error(modelled: "Modelled") -> float | None:
+def _typical_error(modelled: Modelled) -> float | None:
     """The error of filled numbers in standard deviations: the median over columns, by their holes."""
     shares = [
         (fill.quality / fill.without, fill.holes)
@@ -118,7 +116,7 @@ def _typical_error(modelled: "Modelled") -> float | None:
     return float(values[np.searchsorted(np.cumsum(holes), holes.sum() / 2)])
 
 
-def listed_cells(look: "Look") -> list[WrongCell]:
+def listed_cells(look: Looked) -> list[WrongCell]:
     """The cells to look at: no numbers among numbers, and suspicious ones that are no other spelling."""
     if look.modelled is None:
         return []
@@ -136,7 +134,7 @@ def listed_cells(look: "Look") -> list[WrongCell]:
     ]
 
 
-def _findings(look: "Look") -> Table:
+def _findings(look: Looked) -> Table:
     """What a person may decide, the worst first."""
     listed = [each for each in look.description.findings if each.weight >= LOOK]
     rows = [
@@ -155,7 +153,7 @@ def _findings(look: "Look") -> Table:
     return Table(headings, rows, words=(0, 1, 3, 4, 5), bold=bold, marked=bold, sortable=True)
 
 
-def map_of_cells(look: "Look") -> CellMap:
+def map_of_cells(look: Looked) -> CellMap:
     """The state of every cell."""
     names = names_of(look.raw)
     states = np.zeros((look.raw.columns.num_rows, len(names)), dtype=np.int8)
@@ -180,7 +178,7 @@ def _blank(column: Any) -> Bool[np.ndarray, " N"]:
     return np.array([cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells])
 
 
-def _columns(look: "Look") -> Table:
+def _columns(look: Looked) -> Table:
     rows = []
     for each in look.description.columns:
         bars, values = _distribution(look, each.name)
@@ -198,7 +196,7 @@ def _columns(look: "Look") -> Table:
     return Table(headings, rows, words=(0, 1, 2, 3, 5), sortable=True)
 
 
-def _distribution(look: "Look", name: str) -> tuple[str, str]:
+def _distribution(look: Looked, name: str) -> tuple[str, str]:
     """A small histogram of a column and its range, or its commonest words."""
     if name not in look.table.columns:
         return "", ""
@@ -218,7 +216,7 @@ def _distribution(look: "Look", name: str) -> tuple[str, str]:
     return Bars(counts.tolist()), f"{shown[0]} to {shown[2]}, median {shown[1]}"
 
 
-def value_text(look: "Look", name: str, value: float) -> str:
+def value_text(look: Looked, name: str, value: float) -> str:
     """A value of a column as the column writes it."""
     table = look.table
     if name in table.levels:
@@ -234,13 +232,13 @@ def value_text(look: "Look", name: str, value: float) -> str:
     return f"{value:.{min(decimals, 4)}f}".replace("-", MINUS)
 
 
-def _as_it_stands(look: "Look", cell: WrongCell) -> str:
+def _as_it_stands(look: Looked, cell: WrongCell) -> str:
     """The text of a cell in the file."""
     column = look.raw.columns.column(names_of(look.raw).index(cell.column))
     return str(column[cell.row].as_py())
 
 
-def _cells(look: "Look") -> Group:
+def _cells(look: Looked) -> Group:
     assert look.modelled is not None
     table = _table_of_cells(look)
     words = (
@@ -254,7 +252,7 @@ def _cells(look: "Look") -> Group:
     return Group("Cells to look at", parts if table.rows else [table])
 
 
-def _table_of_cells(look: "Look") -> Table:
+def _table_of_cells(look: Looked) -> Table:
     rows = []
     for cell in listed_cells(look)[:_MOST_CELLS]:
         likely = cell.likelier
@@ -278,7 +276,7 @@ def _why(cell: WrongCell) -> str:
     )
 
 
-def _holes(look: "Look", modelled: "Modelled") -> Group:
+def _holes(look: Looked, modelled: Modelled) -> Group:
     rows = []
     for name, fill in modelled.fills.items():
         if not fill.holes:
@@ -298,11 +296,11 @@ def _holes(look: "Look", modelled: "Modelled") -> Group:
     return Group("Holes", [words, table] if rows else [table])
 
 
-def _error_text(look: "Look", name: str, error: float) -> str:
+def _error_text(look: Looked, name: str, error: float) -> str:
     return f"{error:.3g}" + (" days" if isinstance(look.table.forms.get(name), DateForm) else "")
 
 
-def _links(modelled: "Modelled") -> Group:
+def _links(modelled: Modelled) -> Group:
     """A matrix of the links of columns, the most linked ones if there are many."""
     strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
     if len(strength) < 2:

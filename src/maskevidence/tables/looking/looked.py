@@ -1,4 +1,4 @@
-"""What a look at a table found, as a result."""
+"""What a model says of a table, and the parts of a look at it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.core.show.parts import Page, Picture
-from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
-from maskevidence.tables.imputation import filled_column
 from maskevidence.tables.options import TableOptions
 from maskevidence.tables.reading.description import TableDescription
-from maskevidence.tables.table_files import RawTable, names_of
+from maskevidence.tables.table_files import RawTable
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells
 
 
@@ -59,19 +56,8 @@ class Modelled:
 
 
 @dataclass(frozen=True, repr=False)
-class Look(Shown):
-    """What a table is, what stood in its holes, and what in it may be wrong; see `look`.
-
-    Attributes:
-        description: of the columns, with the findings that a person has to decide or should see.
-        raw: the columns as they were given.
-        table: the columns and rows that models can take.
-        given: the data frame; None for a file.
-        modelled: what the model says; None without one, of which a note tells.
-        options: how the table was read.
-        seconds: that it took.
-        notes: what a reader needs to know, one sentence each.
-    """
+class Looked:
+    """The parts of a `Look`, which its page and files show."""
 
     description: TableDescription
     raw: RawTable
@@ -91,49 +77,3 @@ class Look(Shown):
     def n_filled(self) -> int:
         """The number of holes that were filled."""
         return 0 if self.modelled is None else int(self.modelled.holes.sum())
-
-    def page(self) -> Page:
-        """The whole page."""
-        from maskevidence.tables.looking.look_page import page_of_look
-
-        return page_of_look(self)
-
-    def picture(self) -> tuple[Picture, str]:
-        """The table as a picture: holes, filled and suspicious cells."""
-        from maskevidence.tables.looking.look_page import map_of_cells
-
-        return map_of_cells(self), self.page().headline
-
-    def columns(self) -> Columns:
-        """The columns of the table with their kinds and errors, one a row."""
-        from maskevidence.tables.looking.look_files import lines_of_columns
-
-        names, rows = lines_of_columns(self)
-        return Columns(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
-
-    def to_frame(self) -> Any:
-        """The filled table as a data frame, with the order, index and dtypes of the given one."""
-        import pandas
-
-        frame = self.raw.columns.to_pandas() if self.given is None else pandas.DataFrame(self.given).copy()
-        if self.modelled is None:
-            return frame
-        table, filled = self.modelled.table, self.modelled.filled
-        places = {name: k for k, name in enumerate(names_of(self.raw))}
-        for j, name in enumerate(table.columns):
-            column = frame.iloc[:, places[name]]
-            holes, values = np.zeros(len(frame), dtype=bool), np.zeros(len(frame))
-            holes[table.ids], values[table.ids] = self.modelled.holes[:, j], filled[:, j]
-            if self.given is None and name not in table.levels:  # a file's numbers are text
-                values[table.ids] = filled[:, j]
-                frame.isetitem(places[name], pandas.Series(values, frame.index))
-            elif holes.any():
-                words = table.levels.get(name)
-                frame.isetitem(places[name], filled_column(column, values, holes, words))
-        return frame
-
-    def to_dict(self) -> dict[str, Any]:
-        """The description, the options and what was found, as JSON values; `table.json` holds them."""
-        from maskevidence.tables.looking.look_files import content_of
-
-        return content_of(self)

@@ -20,7 +20,8 @@ from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, error_left
 from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
 from maskevidence.tables.looking.links import links_of
-from maskevidence.tables.looking.looked import Look, Modelled
+from maskevidence.tables.looking.look_result import Look
+from maskevidence.tables.looking.looked import Modelled
 from maskevidence.tables.options import ImputeOptions, TableOptions
 
 MINUTES = 2.0
