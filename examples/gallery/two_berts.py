@@ -18,9 +18,7 @@ for name, design in {"15 %": me.FixedRate(0.15), "random sizes": me.RandomSize(1
     held_out = model.tokens(last, block_size=64)[:60]
     estimates[name] = me.estimate_evidence(model, held_out, me.Rates((0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)))
     area = f"{estimates[name].log_evidence:.0f}".replace("-", "−")
-    estimates[name].plot(ax, label=f"trained with {name}: {area} nats per block")
+    estimates[name].plot(ax, label=f"{name}: {area} nats")
 behind = me.compare(estimates).behind[0]
-ax.set(
-    title=f"{behind.first} is ahead by {behind.difference:.1f} ± {behind.standard_error:.1f} nats per block"
-)
+ax.set(title=f"{behind.first}: ahead by {behind.difference:.1f} ± {behind.standard_error:.1f} nats per block")
 figure.savefig("two_berts.png", dpi=110)

@@ -46,7 +46,7 @@ def test_it_is_short_and_in_its_order() -> None:
         assert job in first
     names = ("Install", "A table of yours", "Two BERTs", "Your own model", "Five numbers", "Where to go on")
     assert tuple(PARTS) == names
-    places = [README.index(each) for each in ("look.png", "masking_rates.png", "\nmake run", "\nmake test")]
+    places = [README.index(each) for each in ("look.png", "two_berts.png", "\nmake run", "\nmake test")]
     assert places == sorted(places)
     assert len(re.findall(r"^\| (?!what|---)", PARTS["Five numbers"], re.M)) == 5
     assert len(re.findall(r"^- ", PARTS["Where to go on"], re.M)) == 5
