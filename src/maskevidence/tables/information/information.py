@@ -11,6 +11,7 @@ from maskevidence.core.model import HasValuesOf
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains
 from maskevidence.tables.information.result import (
+    GIVEN_OTHERS,
     MUTUAL,
     NOT_CAUSE,
     Errors,
@@ -196,7 +197,7 @@ def _estimated(
         groups=tuple(tuple(fit.table.columns[j] for j in group) for group in fit.groups),
         n_rows=len(np.unique(np.concatenate([fold.out for fold in fit.folds]))),
         model=fit.name,
-        notes=(*fit.notes, *_notes(errors, nats, zero, bound)),
+        notes=(*fit.notes, *_notes(errors, nats, zero, bound), *([GIVEN_OTHERS] if given else [])),
     )
 
 

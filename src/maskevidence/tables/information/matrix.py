@@ -20,7 +20,7 @@ from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
-from maskevidence.tables.information.result import NOT_CAUSE, p_values, variance_of_fits
+from maskevidence.tables.information.result import GIVEN_OTHERS, NOT_CAUSE, p_values, variance_of_fits
 
 RATE = 0.05
 ALONE, GIVEN = "alone", "given all others"
@@ -187,7 +187,7 @@ def information_matrix(
         rate=rate,
         n_rows=len(fit.table),
         model=fit.name,
-        notes=(*fit.notes, NOT_CAUSE),
+        notes=(*fit.notes, NOT_CAUSE, *([] if t is None else [GIVEN_OTHERS])),
     )
 
 

@@ -215,6 +215,7 @@ class Information(Shown):
 
 MUTUAL = "mutual information"
 NOT_CAUSE = "information says how well columns predict each other, not that one causes the other"
+GIVEN_OTHERS = "given others: what the model misses of them counts for a column that repeats it"
 
 
 def share_present(present: Any, groups: Sequence[Sequence[int]], rows: Int64[np.ndarray, " n"]) -> float:
