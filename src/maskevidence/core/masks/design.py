@@ -385,7 +385,7 @@ def n_masks_by_length(design: MaskDesign, lengths: Integers, repeats: range | No
     return counts
 
 
-def lengths_of(n_tokens: Integers) -> tuple[Integers, Integers]:
+def lengths_of(n_tokens: Integers) -> tuple[Integer[np.ndarray, " L"], Integer[np.ndarray, " L"]]:
     """The numbers of tokens that observations have, ascending, and how many have each."""
     n_rows = np.bincount(n_tokens)
     lengths = np.flatnonzero(n_rows)
