@@ -378,7 +378,9 @@ def n_masks(design: MaskDesign, n_tokens: Integers, repeats: range | None = None
     return n_masks_by_length(design, lengths_of(n_tokens)[0], repeats)[n_tokens]
 
 
-def n_masks_by_length(design: MaskDesign, lengths: Integers, repeats: range | None = None) -> Integers:
+def n_masks_by_length(
+    design: MaskDesign, lengths: Integers, repeats: range | None = None
+) -> Int64[np.ndarray, " most"]:
     """Number of masks of an observation with each number of tokens 0, 1, ...; 0 for others than `lengths`."""
     counts = np.zeros(int(lengths.max(initial=0)) + 1, dtype=np.int64)
     counts[lengths] = [len(all_pairs(design, lengths[k : k + 1], repeats)[0]) for k in range(len(lengths))]
