@@ -25,6 +25,7 @@ from maskevidence.tables.table_files import read_table
 
 N_COMPONENTS, EPOCHS, LEARNING_RATE = 4, 600, 0.02
 TABLES = (("horse-colic", ("c2",)), ("winequality-red", ()))
+CODES = {"horse-colic": ("c24", "c25", "c26")}  # with leading zeros, taken as numbers
 MODELS: dict[str, Callable[..., me.models.PPCA | me.models.FactorAnalysis]] = {
     "PPCA": me.models.PPCA,
     "FactorAnalysis": me.models.FactorAnalysis,
@@ -58,7 +59,7 @@ def main() -> int:
     n_splits, epochs = (2, 2) if options.quick else (5, EPOCHS)
     lines, numbers = [], {}
     for name, dropped in TABLES:
-        table = read_table(data("tabular", f"{name}.csv"))
+        table = read_table(data("tabular", f"{name}.csv"), numbers=CODES.get(name, ()))
         table = table.select([column for column in table.columns if column not in dropped])
         parts = [split(table, seed) for seed in range(n_splits)]
         for model_name, build in MODELS.items():

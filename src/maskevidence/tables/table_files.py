@@ -257,6 +257,8 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
         return RawTable(name, table.to_arrow())
     else:
         try:
+            if np.iscomplexobj(table):
+                raise TypeError("complex numbers")
             values = np.asarray(table, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(
