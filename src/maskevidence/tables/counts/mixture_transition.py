@@ -13,17 +13,16 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
 from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.table import as_table
-from maskevidence.core.tokens import Tokens, column_names
-from maskevidence.tables.base import TableModel, keeping_dtype
+from maskevidence.core.tokens import Tokens
+from maskevidence.tables.base import keeping_dtype
 from maskevidence.tables.counts.counted import TINY, WAYS, Batch, Counted, Own, Part, Rows
+from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.network.columns import (
     Column,
     base_measure,
     column_settings,
     columns_from,
     columns_of,
-    declared_columns,
 )
 
 _ROWS_OF_FIT = 20_000  # that the weights are fitted to
@@ -31,7 +30,7 @@ _SWEEPS = 40
 _LEAST = 1e-4  # a smaller share of the weights is left out
 
 
-class MixtureTransition(TableModel):
+class MixtureTransition(DescribedTableModel):
     """A mixture of conditionals by counts, for columns of words, near-unique text and numbers.
 
     p(b | visible) = s p_new(b) + (1 - s) [w_0 p(b) + Σ_A w_A p(b | a)] / (w_0 + Σ_A w_A),
@@ -69,7 +68,6 @@ class MixtureTransition(TableModel):
     """
 
     conditionals: Conditionals = "learned"
-    takes_words = True
     refits = True
     rows: Tensor
     seen: Tensor
@@ -82,10 +80,8 @@ class MixtureTransition(TableModel):
         columns: Sequence[Mapping[str, Any]] | None = None,
         levels: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        super().__init__(n_features)
+        super().__init__(n_features, levels)
         n_rows = whole_number("n_rows", n_rows, 1)
-        self.levels = {name: list(words) for name, words in (levels or {}).items()}
-        self._declared: list[Column] | None = None
         self.described = None if columns is None else tuple(columns_from(columns))
         if columns is not None and len(columns) != n_features:
             raise InputError(f"{len(columns)} columns are described, the model has {n_features} features")
@@ -197,22 +193,6 @@ class MixtureTransition(TableModel):
 
     # Fit
 
-    def declare(self, x: object, kinds: Mapping[Any, str] | None = None) -> None:
-        """Determine every column's kind and words from all rows, before a fit to some of them.
-
-        Args:
-            x: shape (N, D), as for `fit`; a `Table` may name kinds itself.
-            kinds: of some columns, by name or position.
-
-        Raises:
-            InputError: a column without a value, a kind that does not suit its values, or an unknown column.
-        """
-        self.columns = column_names(x) or self.columns
-        rows = x if column_names(x) is None else as_table(x)
-        self.levels = {name: list(words) for name, words in getattr(rows, "levels", {}).items()}
-        self._declared = declared_columns(rows, self._table(rows), kinds, self.columns)
-        self.base_measure = base_measure(self._declared)
-
     def fit(self, x: object, *, kinds: Mapping[Any, str] | None = None, seed: int = 0) -> "MixtureTransition":
         """Count the rows, and fit the weights of each column to at most 20,000 of them by EM, in place.
 
@@ -226,12 +206,9 @@ class MixtureTransition(TableModel):
         Raises:
             InputError: a table that cannot be fitted.
         """
-        if kinds is not None or self._declared is None:
-            self.declare(x, kinds)
-        table = self._table(self._own_columns(x))
+        table, columns = self._rows_to_fit(x, kinds)
         self._remember(x, self.tokens(x))
-        self._fit_rows(table, columns_of(table, self._declared), seed)
-        self._declared = None
+        self._fit_rows(table, columns, seed)
         return self
 
     def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:

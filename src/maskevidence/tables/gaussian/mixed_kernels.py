@@ -13,9 +13,8 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
 from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.spread import varies
-from maskevidence.core.table import as_table
-from maskevidence.core.tokens import Tokens, column_names
-from maskevidence.tables.base import TableModel
+from maskevidence.core.tokens import Tokens
+from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.network.cell_coding import picked
 from maskevidence.tables.network.columns import (
@@ -23,8 +22,6 @@ from maskevidence.tables.network.columns import (
     base_measure,
     column_settings,
     columns_from,
-    columns_of,
-    declared_columns,
     notes_on_unseen,
     third_value,
 )
@@ -36,7 +33,7 @@ _MIXING_ROWS = 500  # whose cells are predicted to find the shares of the margin
 _MIXING_STEPS = 30
 
 
-class MixedKernelGaussian(TableModel):
+class MixedKernelGaussian(DescribedTableModel):
     """A `KernelGaussian` of numbers and of indicators of words, read as a distribution for every hidden cell.
 
     Each frequent word is a column of 0 and 1, and so is a yes/no column. With m_v the conditional mean of the
@@ -78,7 +75,6 @@ class MixedKernelGaussian(TableModel):
     """
 
     conditionals: Conditionals = "learned"
-    takes_words = True
     share: Tensor  # of each value of the discrete columns in training
     mixing: Tensor  # ε of each column
     _of_input: Tensor  # the column of each input
@@ -96,9 +92,8 @@ class MixedKernelGaussian(TableModel):
         inputs: Sequence[Sequence[Any]] | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        super().__init__(n_features)
-        self.levels = {name: list(words) for name, words in (levels or {}).items()}
-        self.fitted, self._declared = columns is not None, list[Column]()
+        super().__init__(n_features, levels)
+        self.fitted = columns is not None
         cells = [Column()] * n_features if columns is None else columns_from(columns)
         if len(cells) != n_features:
             raise InputError(f"{len(cells)} columns are described, the model has {n_features} features")
@@ -137,14 +132,6 @@ class MixedKernelGaussian(TableModel):
 
     # Fit
 
-    def declare(self, x: object, kinds: Mapping[Any, str] | None = None) -> None:
-        """Determine every column's kind and words from all rows; see `MaskedNetwork.declare`."""
-        self.columns = column_names(x) or self.columns
-        rows = x if column_names(x) is None else as_table(x)
-        self.levels = {name: list(words) for name, words in getattr(rows, "levels", {}).items()}
-        self._declared = declared_columns(rows, self._table(rows), kinds, self.columns)
-        self.base_measure = base_measure(self._declared)
-
     def fit(
         self, x: object, *, kinds: Mapping[Any, str] | None = None, seed: int = 0
     ) -> "MixedKernelGaussian":
@@ -160,11 +147,8 @@ class MixedKernelGaussian(TableModel):
         Raises:
             InputError: a table that cannot be fitted.
         """
-        if kinds is not None or not self._declared:
-            self.declare(x, kinds)
-        table = self._table(self._own_columns(x))
-        columns, self._declared, self.fitted = columns_of(table, self._declared), [], True
-        like = self._like()
+        table, columns = self._rows_to_fit(x, kinds)
+        like, self.fitted = self._like(), True
         self._build(columns, _inputs(table, columns))
         counts = [(table[:, [k]] == np.array(of.values)).sum(0) for k, of in enumerate(columns) if of.values]
         shares = [(count + 1e-3) / (count + 1e-3).sum() for count in counts]
@@ -317,11 +301,6 @@ class MixedKernelGaussian(TableModel):
         if self.described[column].kind == "category":
             values.append(max(values) + 1)
         return torch.tensor(values, dtype=torch.float64, device=self.share.device) if values else None
-
-    def _values(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float64[Tensor, "B D"]:
-        """Check the cells that are read and set the others to 0."""
-        self.refuse_strange_cells(tokens, read)
-        return torch.where(read, tokens.values.double(), 0.0)
 
     def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
         values = tokens.values.double()

@@ -19,21 +19,18 @@ from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
 from maskevidence.core.support.threads import seeded
-from maskevidence.core.table import as_table
-from maskevidence.core.tokens import Tokens, column_names
+from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
 from maskevidence.core.training.objectives import MaskedObjective, Objective
 from maskevidence.core.training.pace import Pace
-from maskevidence.tables.base import TableModel
+from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.network.cell_coding import ColumnHeads
 from maskevidence.tables.network.columns import (
     Column,
     base_measure,
     column_settings,
     columns_from,
-    columns_of,
-    declared_columns,
     notes_on_unseen,
     third_value,
 )
@@ -53,7 +50,7 @@ _WARM_UP = 0.05  # share of the training
 _SHRINKAGE = 0.5  # per step, times the square root of a batch's share of the rows
 
 
-class MaskedNetwork(TableModel):
+class MaskedNetwork(DescribedTableModel):
     """A network that predicts a distribution for every hidden cell from the visible cells of its row.
 
     The columns may be numbers, counts, yes/no and categories. Missing cells are treated as hidden. `Column`
@@ -101,7 +98,6 @@ class MaskedNetwork(TableModel):
     """
 
     conditionals: Conditionals = "learned"
-    takes_words = True
     learning_rate = 2e-3
 
     def __init__(
@@ -121,14 +117,12 @@ class MaskedNetwork(TableModel):
         n_features, width, layers = (whole_number(name, count, 1) for name, count in counts.items())
         if not (dropout is None or 0 <= dropout < 1):
             raise InputError(f"dropout={dropout}; give a share in [0, 1)")
-        super().__init__(n_features)
+        super().__init__(n_features, levels)
         self.width, self.layers, self.dropout, self.with_gaussian = width, layers, dropout, gaussian
         self.seed = whole_number("seed", seed)
-        self.levels = {name: list(words) for name, words in (levels or {}).items()}
         self.history: History | None = None
         self._dtype = dtype
         self.fitted = columns is not None
-        self._declared: list[Column] | None = None
         self._build([Column()] * n_features if columns is None else columns_from(columns))
         if columns is not None and len(columns) != n_features:
             raise InputError(f"{len(columns)} columns are described, the model has {n_features} features")
@@ -178,11 +172,6 @@ class MaskedNetwork(TableModel):
         values = self._values(tokens, masked | visible)
         answer = self._answer(values, visible, tokens.ids)
         return torch.where(masked, self.cells.log_density(answer, values), 0.0)
-
-    def _values(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float64[Tensor, "B D"]:
-        """Check the cells that are read and set the others to 0."""
-        self.refuse_strange_cells(tokens, read)
-        return torch.where(read, tokens.values.double(), 0.0)
 
     def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
         found = self.cells.third_value(tokens.values.double(), read)
@@ -389,22 +378,6 @@ class MaskedNetwork(TableModel):
                 best, highest = best + step, value
         self.cells.widening.fill_(best)
 
-    def declare(self, x: object, kinds: Mapping[Any, str] | None = None) -> None:
-        """Determine every column's kind and words from all rows, before a fit to some of them.
-
-        Args:
-            x: shape (N, D), as for `fit`; a `Table` may name kinds itself.
-            kinds: of some columns, by name or position.
-
-        Raises:
-            InputError: a column without a value, a kind that does not suit its values, or an unknown column.
-        """
-        self.columns = column_names(x) or self.columns
-        rows = x if column_names(x) is None else as_table(x)
-        self.levels = {name: list(words) for name, words in getattr(rows, "levels", {}).items()}
-        self._declared = declared_columns(rows, self._table(rows), kinds, self.columns)
-        self.base_measure = base_measure(self._declared)
-
     def set_units(self, x: object) -> None:
         """Set the columns' scales and categories from rows, and build a new network for them.
 
@@ -416,12 +389,8 @@ class MaskedNetwork(TableModel):
         Raises:
             InputError: a table that cannot be fitted.
         """
-        if self._declared is None:
-            self.declare(x)
-        assert self._declared is not None
-        table = self._table(self._own_columns(x))
-        columns = columns_of(table, self._declared)
-        like, self._declared, self.fitted = self._like(), None, True
+        table, columns = self._rows_to_fit(x)
+        like, self.fitted = self._like(), True
         self._build(columns, len(table))
         self.network.bias.data.copy_(self.cells.marginals(table))
         self.to(like.device, like.dtype)
