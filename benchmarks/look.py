@@ -49,7 +49,7 @@ class Spec:
     encoding: str = "utf-8"
     escape: str | None = None
     missing: tuple[str, ...] = ("", "NA", "?", "N/A", "empty")
-    refused: str = ""  # what the line says if the file is no table of rows
+    refused: str = ""  # the expected message if the file is refused
 
 
 def kinds(**of_kind: str) -> dict[str, str]:

@@ -90,4 +90,4 @@ def test_what_cannot_be_scored_by_row_groups(folder: Path, run: CommandLine) -> 
     frame["b"] = frame["b"].astype(str)  # read at once, which says what does not fit
     frame.loc[100, "b"] = "x"
     frame.to_parquet("t.parquet", row_group_size=23)
-    assert "column 'b': 1 cell is no number" in " ".join(run(*SCORE, "odd").out.split())
+    assert "column 'b': 1 cell is not a number" in " ".join(run(*SCORE, "odd").out.split())

@@ -87,4 +87,4 @@ def test_nothing_is_typed_twice(run: CommandLine, tmp_path: Path) -> None:
     assert run("score", model, table, "--out", tmp_path / "run").code == 0
     assert read_run(tmp_path / "run").estimate.names[3] == "s3"
     said = " ".join(run("score", model, table, "--missing", "zero").out.split())
-    assert "column 'a': 1 cell is no number: kept as it is, hidden from the model (line 5: 'gap')" in said
+    assert "column 'a': 1 cell is not a number: kept as it is, hidden from the model (line 5: 'gap')" in said

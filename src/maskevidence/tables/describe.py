@@ -27,8 +27,8 @@ def describe(table: object, **options: Any) -> TableDescription:
         >>> found = describe(path)
         >>> found["area"].kind, found["area"].writing, str(found["area"].odd[0])
         ('number', 'decimal comma, unit m²', "line 32: '5o,5'")
-        >>> found.findings[0].sentence()[:70]
-        "column 'area': 1 cell is no number: kept as it is, hidden from the mod"
+        >>> found.findings[0].sentence()[:73]
+        "column 'area': 1 cell is not a number: kept as it is, hidden from the mod"
     """
     choices, selection = said(**options | {"words": True})
     return described_file(raw_of(table, choices), selection)

@@ -160,7 +160,7 @@ def holes_to_fill(raw: RawTable, table: Table, *, odd: bool = False) -> Bool[np.
     """Which cells of a table are filled: its holes, but none of rows without any value.
 
     Args:
-        odd: whether cells that are no numbers among numbers are filled, too.
+        odd: whether cells that are not numbers among numbers are filled, too.
     """
     holes = np.isnan(table.values) if odd else table.holes()
     if raw.columns.num_columns > 1:

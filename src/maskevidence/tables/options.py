@@ -159,7 +159,7 @@ class ImputeOptions:
         Option("Replace wrong cells by what the model fills, or wrong words as cells.csv suggests."),
     ] = "model"
     fill_odd: Annotated[
-        bool, Option("Fill cells that are no numbers among numbers, too; by default they stay.")
+        bool, Option("Fill cells that are not numbers among numbers, too; by default they stay.")
     ] = False
     overwrite: OverwriteFiles = False
     table: TableOptions = field(default_factory=TableOptions)

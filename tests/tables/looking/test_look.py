@@ -127,7 +127,7 @@ def test_common_words_are_no_misspelling_of_each_other() -> None:
 def test_bad_input_is_one_line() -> None:
     for how, words in (
         ({"minutes": 0}, "give a number above 0"),
-        ({"colour": "red"}, "is no option of a table"),
+        ({"colour": "red"}, "is not an option of a table"),
         ({"model": "no-such"}, "no-such"),
     ):
         with pytest.raises(me.InputError, match=words):

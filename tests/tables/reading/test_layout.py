@@ -181,5 +181,5 @@ def _written(path: Path, content: bytes) -> Path:
 def test_many_columns_of_few_names_are_no_table(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("n,A,B,A,B,A\n" + "x,1,2,3,4,5\n" * 4)
-    with pytest.raises(me.InputError, match="is no table of rows: 5 columns share 2 names, such as 'A'"):
+    with pytest.raises(me.InputError, match="is not a table of rows: 5 columns share 2 names, such as 'A'"):
         read_table(path)

@@ -37,7 +37,7 @@ def test_saved_models_meet_them_the_same_way(folder: Path, run: CommandLine) -> 
     for words in (("score", "chosen", "right.csv"), ("cells", "chosen", "right.csv")):
         said = run(*words)
         assert said.code == 0, said.err
-        assert "1 cell is no number: kept as it is, hidden from the model (line 42: 'l80')" in " ".join(
+        assert "1 cell is not a number: kept as it is, hidden from the model (line 42: 'l80')" in " ".join(
             said.out.split()
         )
     Path("short.csv").write_text(

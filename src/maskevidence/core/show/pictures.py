@@ -111,7 +111,7 @@ class CellMap(Picture):
     names: Sequence[str]
 
     def lines(self, at_most: int) -> Int8[np.ndarray, "n_lines n_columns"]:
-        """The states of at most so many lines: of the first of its rows, and the last state of any of them.
+        """The states of at most this many lines: of a line's first row, or the last state of any of its rows.
 
         Example:
             >>> picture = CellMap(np.array([[1], [0], [0], [2]], dtype=np.int8), ["a"], ["", "hole", "wrong"])

@@ -208,7 +208,8 @@ def check_distinct(file: str | Path, names: Sequence[str]) -> None:
     if len(shared) > 1:
         n, first = sum(shared.values()), max(shared, key=lambda name: shared[name])
         raise InputError(
-            f"{str(file)!r} is no table of rows: {n:,} columns share {len(shared)} names, such as {first!r} "
+            f"{str(file)!r} is not a table of rows: {n:,} columns share {len(shared)} names, such as "
+            f"{first!r} "
             f"({shared[first]:,} times); give each column its own name"
         )
     for name, count in shared.items():

@@ -207,7 +207,6 @@ class MixtureTransition(DescribedTableModel):
             InputError: a table that cannot be fitted.
         """
         table, columns = self._rows_to_fit(x, kinds)
-        self._remember(x, self.tokens(x))
         self._fit_rows(table, columns, seed)
         return self
 

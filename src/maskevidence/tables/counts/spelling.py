@@ -86,7 +86,7 @@ def _log_ngrams(words: Words, share: Floats) -> Floats:
     for order in range(_ORDER):
         if order:
             before = np.where(place >= order, code[np.arange(len(text)) - order] + 1, 0)
-            # all earlier signs and this one, numbered anew
+            # contexts, with this character added, are numbered again
             _, context = np.unique(context * (n_signs + 1) + before, return_inverse=True)
             n_context = int(context.max(initial=0)) + 1
         joint = context * n_signs + code

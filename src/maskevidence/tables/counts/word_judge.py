@@ -210,7 +210,7 @@ class WordJudge(CellJudge):
         return found
 
     def _near_unique(self, j: int) -> bool:
-        """Whether so many words of a column occur once that right and wrong ones cannot be told apart."""
+        """Whether too many words of a column occur once to tell right words from wrong ones."""
         spelling = self.words[j]
         return spelling is not None and (spelling.counts == 1).sum() > _NEAR_UNIQUE * spelling.counts.sum()
 

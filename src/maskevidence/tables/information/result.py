@@ -99,7 +99,7 @@ class Information(Shown):
         seen: the same mean for rows that the models were fitted to; None for a model that came fitted. By a
             well-specified model it is as much above the truth as `nats` is below it, which widens the
             interval upwards.
-        zero: what the same model, fitted anew, gives for rows whose columns were made independent: shuffled,
+        zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
             or, where columns are given, drawn given these alone; None for a model that came fitted.
         zero_se: its standard error, in a single fold.
         lower_bound: E log q(a | b) + H(a), if a is a single column of words, categories or yes/no and

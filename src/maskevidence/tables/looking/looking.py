@@ -78,7 +78,7 @@ def look(
     known = {field.name for field in fields(TableOptions)}
     for name in reading:
         if name not in known:
-            raise InputError(f"{name}= is no option of a table; give {', '.join(sorted(known))}")
+            raise InputError(f"{name}= is not an option of a table; give {', '.join(sorted(known))}")
     words = {name: _joined(value) for name, value in reading.items()}
     budget = Budget(model, 60.0 * minutes, whole_number("seed", seed, 0))
     data = str(table) if isinstance(table, Path) else table

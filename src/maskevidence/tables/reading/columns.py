@@ -176,7 +176,7 @@ def read_columns(
             continue
         cells = _different(column, lines, choices)
         later[name] = cells
-        found = _signs(cells)
+        found = _signs(cells, [cell_of(text) for text in cells.texts])
         if name not in choices.words:
             signs = Signs(signs.point + found.point, signs.comma + found.comma)
     file: Choice | None = choices.decimal
@@ -378,11 +378,10 @@ def _is_marked(text: str, missing: Sequence[str]) -> bool:
     return plain(text) and any(plain(mark) and float(mark) == float(text) for mark in missing)
 
 
-def _signs(cells: _Cells) -> Signs:
-    """What the marks of the numbers of a column say."""
+def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
+    """What the marks of the numbers of a column say; `taken` are its texts, taken apart."""
     bodies = Counter[str]()
-    for text, n in zip(cells.texts, cells.counts, strict=True):
-        cell = cell_of(text)
+    for cell, n in zip(taken, cells.counts, strict=True):
         if cell is not None:
             bodies[cell.body] += n
     return signs_of(bodies)
@@ -426,7 +425,7 @@ def _at(cells: _Cells, places: Collection[int]) -> list[CellAt]:
 
 
 class _Others(NamedTuple):
-    """The different cells of a column that are no numbers or dates."""
+    """The different cells of a column that are not numbers or dates."""
 
     holes: list[int]  # words for "missing"
     codes: list[int]  # repeated words among numbers
@@ -469,11 +468,7 @@ def _as_numbers(
     may_be = [cell is not None or plain(text) for cell, text in zip(taken, cells.texts, strict=True)]
     if _others(cells, may_be, said) is None:
         return None
-    bodies = Counter[str]()
-    for cell, n in zip(taken, cells.counts, strict=True):
-        if cell is not None:
-            bodies[cell.body] += n
-    signs = signs_of(bodies)
+    signs = _signs(cells, taken)
     decimal = choices.decimal or _without(choices.thousands) or decimal_of(signs, file, delimiter)
     if decimal is None:
         return replace(_refused(base), refusal=_two_readings(cells, taken, signs))
@@ -631,7 +626,7 @@ def _findings(described: ColumnDescription, cells: _Cells, others: _Others) -> l
     noun = "number" if described.kind == "number" else "date"
     if others.odd:
         at = list(described.odd)
-        is_none = f"is no {noun}" if len(at) == 1 else f"are no {noun}s"
+        is_none = f"is not a {noun}" if len(at) == 1 else f"are not {noun}s"
         if all(cell_of(cell.text.strip()) for cell in at):
             is_none = f"{'has' if len(at) == 1 else 'have'} another unit or sign than the others"
         they = "it is" if len(at) == 1 else "they are"

@@ -122,8 +122,8 @@ def finding(
     """A finding with the first of its cells.
 
     Example:
-        >>> finding("odd cells", "a", [CellAt(0, 2, "x")], "1 cell is no number").sentence()
-        "column 'a': 1 cell is no number (line 2: 'x')"
+        >>> finding("odd cells", "a", [CellAt(0, 2, "x")], "1 cell is not a number").sentence()
+        "column 'a': 1 cell is not a number (line 2: 'x')"
     """
     number = len(cells) if n_cells is None else n_cells
     return Finding(what, column, number, tuple(cells[:_FIRST]), assumed, option, weight)

@@ -131,7 +131,7 @@ class Numbers:
 
 
 def cell_of(text: str) -> Cell | None:
-    """Take a cell apart; None if it is no number in any writing.
+    """Take a cell apart; None if it is not a number in any writing.
 
     Example:
         >>> cell_of("<\u22121.417,5 kg"), cell_of("17o.2"), cell_of("4th of 5")
@@ -274,7 +274,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
         if cell and cell.suffix[:1].isalpha() and cell.unit == unit
     )
     if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
-        unit = ""  # 334793870x is no number of x
+        unit = ""  # 334793870x is not a number of x
     with_others = _may_stand_beside_none(unit)
     values, limits, others, form_of = [], {}, set(), Counter[tuple[str, str, str, str]]()
     most_common = with_others or units[unit] >= units[""]
