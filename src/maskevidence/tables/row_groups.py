@@ -1,4 +1,4 @@
-"""Rows of a Parquet file for a saved model, read by row groups where memory does not hold all of them."""
+"""Rows of a Parquet file for a saved model, read by row groups where memory is too small for all."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> Prepared
 
 
 class _RowGroups:
-    """The row groups of a Parquet file, of which the last one that was read is kept."""
+    """The row groups of a Parquet file; the last one read is cached."""
 
     def __init__(self, model: TableModel, data: str, selection: ColumnSelection) -> None:
         from pyarrow import parquet
@@ -102,7 +102,7 @@ class _RowGroups:
         return self.last[1]
 
     def read(self, start: int, stop: int) -> Tokens:
-        """The tokens of the rows from a position to another."""
+        """The tokens of a range of rows."""
         values, ids = list[np.ndarray](), np.arange(start, stop)
         while start < stop:
             group = bisect_right(self.ends.tolist(), start) - 1
@@ -146,7 +146,7 @@ class _RowGroups:
 
 
 def _refuse_empty_rows(table: Table) -> None:
-    """Rows keep their positions in the file, so that none can be left out."""
+    """Refuse options that leave out rows: positions are those of the file."""
     empty = np.flatnonzero(np.isnan(table.values).all(axis=1))
     if len(empty):
         raise InputError(f"{table.name!r} has no value in {table.place(int(empty[0]))}; leave such rows out")

@@ -208,7 +208,7 @@ def _is_discrete(fit: Fitted, column: int) -> bool:
 
 
 def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float] | None:
-    """What a fit to rows with independent blocks of columns gives in the first fold, and its error."""
+    """The estimate and its error for independent blocks of columns, from the first fold."""
     fold, values, rng = fit.folds[0], fit.table.values.copy(), np.random.default_rng(fit.seed)
     given = fit.groups[-1]
     assert fold.again is not None
@@ -227,7 +227,7 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
 
 
 def _notes(errors: Errors, nats: float, zero: tuple[float, float] | None, bound: float | None) -> list[str]:
-    """What a reader needs to know besides the numbers."""
+    """Notes on the numbers."""
     notes = [NOT_CAUSE]
     if nats < 0:
         notes.append(

@@ -1,4 +1,4 @@
-"""Models of a table by folds, which judge rows that they have not seen."""
+"""Models fitted by folds: each row is judged by a model that has not seen it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ Models = tuple[TableModel, ...]
 
 @dataclass(frozen=True)
 class Kept:
-    """A folder that keeps fitted models, so that the same work goes on after an interruption.
+    """A folder of fitted models, from which an interrupted command resumes.
 
     Attributes:
         folder: None keeps nothing.
@@ -39,13 +39,13 @@ class Kept:
     folder: Path | None = None
 
     def get(self, name: str) -> TableModel | None:
-        """A model that was kept under this name."""
+        """The model stored under a name."""
         if self.folder is None or not (self.folder / name / "config.json").exists():
             return None
         return load(self.folder / name)
 
     def put(self, name: str, model: TableModel) -> None:
-        """Keep a fitted model."""
+        """Store a fitted model."""
         if self.folder is not None:
             model.save(self.folder / name)
 
@@ -66,7 +66,7 @@ class Folds:
     kept: Kept = field(default_factory=Kept)
 
     def fit(self, values: Float64[np.ndarray, "N D"], name: str, out: Int64[np.ndarray, " n"]) -> TableModel:
-        """Fit the model to rows of these values, without those of a fold."""
+        """Fit the model to all rows but a fold's, with these values."""
         if (before := self.kept.get(name)) is not None:
             return before
         build, _ = parse_model(self.word)
@@ -83,7 +83,7 @@ class Folds:
         return model
 
     def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> Models:
-        """Fit a model for each fold, to the other rows of these values."""
+        """Fit a model for each fold to the other rows, with these values."""
         models = []
         for k, part in enumerate(self.parts, 1):
             with course.step("fit", f"{self.word}, fit {k} of {len(self.parts)}"):
@@ -121,7 +121,7 @@ class Folds:
 
 @dataclass(frozen=True)
 class Searched:
-    """The wrong cells of a table, by models of the other folds.
+    """The wrong cells of a table, judged by models of the other folds.
 
     Attributes:
         models: one for each fold.
@@ -137,7 +137,7 @@ class Searched:
 
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:
-    """Divide the rows of a table, without columns that do not vary in every fold; None if few are left."""
+    """Divide the rows into folds and drop columns that are constant in a fold; None if too few are left."""
     n = min(FOLDS, len(table) // 2)
     if n < 2:
         return None

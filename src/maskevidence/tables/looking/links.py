@@ -49,7 +49,7 @@ def links_of(
 
 
 def _answers(model: MaskedModel, rows: Float64[np.ndarray, "n D"], visible: int | None) -> np.ndarray:
-    """log p of every cell given that of one column, or none; NaN for holes and rows without that cell."""
+    """log p of every cell given one other cell of its row, or none; NaN where either is missing."""
     seen = ~np.isnan(rows)
     masks = seen.copy()
     if visible is not None:
