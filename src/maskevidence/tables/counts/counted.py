@@ -35,7 +35,7 @@ class Own(NamedTuple):
     )
 
     def take(self, rows: Places) -> "Own":
-        """Some of them."""
+        """Select rows."""
         return Own(self.cells[rows], self.copies[rows])
 
 
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     copies: Ints
 
     def take(self, rows: Places) -> "Batch":
-        """Some of them."""
+        """Select rows."""
         parts = (self.cells[rows], self.visible[rows], self.codes[:, rows])
         return Batch(*parts, self.own[:, rows], self.copies[rows])
 

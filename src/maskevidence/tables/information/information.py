@@ -144,7 +144,7 @@ def o_information(
 
 
 def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> Information:
-    """The sum of the joint, lonely and full conditional log-probabilities of columns, with weights."""
+    """The weighted sum of joint, marginal and full conditional log-probabilities of columns."""
     if len(fit.groups[0]) < 2:
         raise InputError(f"{quantity} of {len(fit.groups[0])} column; give two or more")
     asked, known = map(fit.mask, fit.groups)
