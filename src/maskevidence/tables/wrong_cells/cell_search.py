@@ -95,7 +95,7 @@ class Clues(NamedTuple):
     suspicion: Float64[np.ndarray, "n D"]  # nats; NaN for cells that are out of the question
 
     def sets(self, rest: float) -> "Sets":
-        """The smallest set per row that leaves others at most this share of the odds: two cells, or half the row.
+        """The smallest set per row that leaves others at most this share of the odds; at most half the row.
 
         T_S = log Σ_S exp T_l - log(1 + π Σ_{l not in S} exp T_l). Of the sets of a row that share a cell,
         the most suspicious one is kept; those of less than a nat, mostly what a call leaves over, are out.
