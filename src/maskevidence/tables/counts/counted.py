@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.support.folds import first_copies
 from maskevidence.tables.counts.column_codes import cells_of, codes_of, log_far
 from maskevidence.tables.counts.pair_counts import PRIOR, PairCounts
-from maskevidence.tables.counts.spelling import log_new
+from maskevidence.tables.counts.spelling import Near, log_new, neighbours
 from maskevidence.tables.network.columns import Column
 
 Rows = Float64[np.ndarray, "B D"]
@@ -87,6 +87,7 @@ class Counted:
         self.log_unit = np.where(density, np.log(unit), 0.0)
         self.words = list[list[str] | None]()
         self.listed, self.n_each = list[np.ndarray](), list[np.ndarray]()
+        self.near: dict[int, Near] = {}  # of the columns of words
         self._new, self._unseen = list[np.ndarray](), list[float]()  # log p_new of each; of all without a row
         for j, (column, listed) in enumerate(zip(columns, words, strict=True)):
             values, counts = np.unique(self.rows[~np.isnan(self.rows[:, j]), j], return_counts=True)
@@ -108,7 +109,8 @@ class Counted:
         words = self.words[j]
         if words is None:
             return np.full(len(self.listed[j]) + 1, -math.log(len(self.listed[j])))
-        found = log_new(words, self.n_each[j])
+        near = self.near[j] = neighbours(words, self.n_each[j])
+        found = log_new(words, self.n_each[j], near)
         found = found - max(0.0, float(np.logaddexp.reduce(found)) - math.log(0.999))
         return np.append(found, math.log1p(-np.exp(found).sum()))
 

@@ -15,7 +15,7 @@ from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import keeping_dtype
-from maskevidence.tables.counts.counted import TINY, WAYS, Batch, Counted, Own, Part, Rows
+from maskevidence.tables.counts.counted import TINY, WAYS, Batch, Cells, Counted, Own, Part, Rows
 from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.network.columns import (
     Column,
@@ -149,6 +149,20 @@ class MixtureTransition(DescribedTableModel):
             log_p = self._log_column(j, batch.take(rows), spelled)
             result[torch.from_numpy(rows).to(result.device), j] = log_p
         return result
+
+    def log_each(self, rows: Rows, asked: Cells, visible: Cells, own: Own | None) -> Rows:
+        """log p of each cell asked for given the visible others, an unseen word by its own string.
+
+        Args:
+            own: the training rows that these are, which are not counted; None for none.
+        """
+        answer, batch = np.full(rows.shape, np.nan), self.counted.batch(rows, visible, own)
+        with torch.no_grad():
+            for j in np.flatnonzero(asked.any(0)).tolist():  # no part reads the column that it predicts
+                there = np.flatnonzero(asked[:, j])
+                of_rows = batch if len(there) == len(rows) else batch.take(there)
+                answer[there, j] = self._log_column(j, of_rows, True).cpu().double().numpy()
+        return answer
 
     def _log_column(self, j: int, batch: Batch, spelled: bool) -> Float[Tensor, " B"]:
         """log p of the cells of a column given the visible ones."""

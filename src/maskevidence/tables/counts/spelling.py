@@ -25,7 +25,7 @@ _FEWEST = 20  # repeated words, by which the parts are weighed
 _KINDS = {"a": 26, "A": 26, "9": 10}  # how many signs a letter of a format stands for
 
 
-def log_new(words: Words, counts: Ints) -> Floats:
+def log_new(words: Words, counts: Ints, near: "Near") -> Floats:
     """log p_new of each word: how probable it is as a word that its column has not shown yet, nats.
 
     p_new is a mixture of four distributions over strings, weighed by EM: interpolated n-grams of signs; the
@@ -36,16 +36,18 @@ def log_new(words: Words, counts: Ints) -> Floats:
     Args:
         words: the different words of a column.
         counts: how many cells hold each; 0 for words that are known without a cell.
+        near: their `neighbours`.
 
     Example:
-        >>> words = [f"AB-{k}" for k in range(100, 150)]
-        >>> known, strange = log_new([*words, "AB-777", "xyz!"], np.array([2] * 50 + [0, 0]))[50:]
+        >>> words = [*(f"AB-{k}" for k in range(100, 150)), "AB-777", "xyz!"]
+        >>> counts = np.array([2] * 50 + [0, 0])
+        >>> known, strange = log_new(words, counts, neighbours(words, counts))[50:]
         >>> bool(known > strange + 1)
         True
     """
     share = _trust(counts)
-    near = neighbours(words, counts).log_mistyped(counts)
-    parts = np.stack([_log_ngrams(words, share), _log_formats(words, share), near, log_any(words)])
+    mistyped = near.log_mistyped(counts)
+    parts = np.stack([_log_ngrams(words, share), _log_formats(words, share), mistyped, log_any(words)])
     judges = counts > 1 if (counts > 1).sum() >= _FEWEST else counts > 0
     log_weights = np.log(np.full((len(parts), 1), 1 / len(parts)))
     for _ in range(_SWEEPS if judges.any() else 0):

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from maskevidence.core.model import Conditionals
+from maskevidence.core.scores.ask import slices
 from maskevidence.core.support.checks import some_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
-from maskevidence.tables.counts.spelling import Near, log_any, neighbours, rough_shape
-from maskevidence.tables.wrong_cells.cell_search import CellJudge, Facts, Judged
+from maskevidence.tables.counts.spelling import Near, log_any, rough_shape
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Cells, Facts, Judged
 
 Rows = Float64[np.ndarray, "N D"]
 Ints = Int64[np.ndarray, " n"]
@@ -27,6 +27,7 @@ _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
 _DISTRIBUTIONS = 3  # of a wrong word
 _FLOOR = 1e-3  # the least share of wrong cells
+_ROWS = 8192  # that are judged at once
 
 
 class LeftOut:
@@ -87,7 +88,7 @@ class WordJudge(CellJudge):
         others = np.bincount(which, counts)[which] - counts
         share = (others + 0.5) / (counts.sum() - counts + 0.5 * (len(shapes) + 1))
         rare = -np.log(share) - np.log(len(shapes) + 1)
-        return _Spelling(neighbours(words, counts), log_any(words), rare, counts)
+        return _Spelling(self.counted.near[j], log_any(words), rare, counts)
 
     def log_wrong(self, rows: Rows, everywhere: bool = True) -> Rows:
         """log q of each cell, nats.
@@ -97,7 +98,7 @@ class WordJudge(CellJudge):
         """
         seen, visible = ~np.isnan(rows), np.zeros(rows.shape, dtype=bool)
         places = np.arange(len(rows))
-        marginal = self._masked(rows, seen)
+        marginal = self._marginal(rows)
         given = self._alone(rows, visible, places)
         wrong, own = np.full(rows.shape, np.nan), self.left_out.own
         for j, spelling in enumerate(self.words):
@@ -123,11 +124,25 @@ class WordJudge(CellJudge):
             wrong[there, j] = known
         return wrong
 
-    def _masked(self, rows: Rows, masks: Bool[np.ndarray, "N D"]) -> Rows:
+    def _alone(self, rows: Rows, hidden: Cells, places: Ints | None = None) -> Rows:
+        """log p of each cell that is not hidden, given the others that are not; NaN elsewhere."""
+        visible = ~np.isnan(rows) & ~hidden
+        return self._log_each(rows, visible, visible, np.arange(len(rows)) if places is None else places)
+
+    def _log_each(self, rows: Rows, asked: Cells, visible: Cells, places: Ints) -> Rows:
+        """log p of the cells asked for given the visible ones."""
+        answer, advance = np.full(rows.shape, np.nan), self.asker.advance
+        for some in slices(len(rows), _ROWS):
+            own = self._own(places[some])
+            answer[some] = self.model.log_each(rows[some], asked[some], visible[some], own)
+            if advance is not None:
+                advance(int(asked[some].sum()))
+        return answer
+
+    def _marginal(self, rows: Rows) -> Rows:
         """log p of all cells of a row without any other."""
-        tokens = Tokens.from_array(rows, empty_rows=True)
-        with torch.no_grad():
-            return self.left_out.log_conditionals(tokens, torch.from_numpy(masks)).cpu().double().numpy()
+        nothing = np.zeros(rows.shape, dtype=bool)
+        return self._log_each(rows, ~np.isnan(rows), nothing, np.arange(len(rows)))
 
     def _log_strange(
         self, j: int, rows: Rows, row: Ints, place: Ints, *, typed: bool = False
@@ -182,11 +197,9 @@ class WordJudge(CellJudge):
 
     def _one_column(self, rows: Rows, j: int, places: Ints) -> Float64[np.ndarray, " n"]:
         """log p of a column's cells given the rest of their rows."""
-        tokens = Tokens.from_array(rows, places, empty_rows=True)
-        masks = torch.zeros_like(tokens.maskable)
-        masks[:, j] = True
-        with torch.no_grad():
-            return self.left_out.log_conditionals(tokens, masks)[:, j].cpu().double().numpy()
+        visible = ~np.isnan(rows)
+        asked = visible & (np.arange(rows.shape[1]) == j)
+        return self._log_each(rows, asked, visible, places)[:, j]
 
     def _without_word(self, rows: Rows, row: Ints, j: int) -> Float64[np.ndarray, " n"]:
         """log p of words by the counts without all rows that have them."""
@@ -199,9 +212,9 @@ class WordJudge(CellJudge):
         self.left_out.own = own
         return answer
 
-    def _ordinary(self, rows: Rows, given: Rows) -> Bool[np.ndarray, "N D"]:
+    def _ordinary(self, rows: Rows, given: Rows) -> Cells:
         """Words of more than three cells that their row makes no less probable: rare is not wrong."""
-        found = given > self._masked(rows, ~np.isnan(rows)) - 1.0
+        found = given > self._marginal(rows) - 1.0
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(rows[:, j]))
             if spelling is not None:
@@ -229,7 +242,7 @@ class WordJudge(CellJudge):
         return found
 
     def suggested(
-        self, rows: Rows, row: Ints, column: Ints, hidden: Bool[np.ndarray, "n D"]
+        self, rows: Rows, row: Ints, column: Ints, hidden: Cells
     ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
         """The most probable right word of some cells, and its probability, if the cell is wrong.
 
@@ -270,7 +283,7 @@ class WordJudge(CellJudge):
                 p[these[which[k]]] = np.exp(min(joint[k] - total[which[k]], 0.0))
         return best, p
 
-    def called(self, rows: Rows, judged: Judged, rate: float) -> tuple[Rows, Rows, Bool[np.ndarray, "N D"]]:
+    def called(self, rows: Rows, judged: Judged, rate: float) -> tuple[Rows, Rows, Cells]:
         """The share of right cells among those of their column that are as suspicious, and what is called.
 
         A right cell that no other row supports is suspicious. How many there are is not known, but how many
