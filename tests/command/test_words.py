@@ -13,8 +13,8 @@ from maskevidence.command.command_words import parse_size
 from maskevidence.command.options import RunOptions
 from maskevidence.command.scoring import check_run
 from maskevidence.tables.by_name import parse_model
-from maskevidence.tables.options import RowReading
 from maskevidence.tables.rows import read
+from maskevidence.tables.table_options import RowReading
 
 
 def test_models(tmp_path: Path) -> None:

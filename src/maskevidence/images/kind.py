@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.images.options import ImageOptions
+from maskevidence.images.image_options import ImageOptions
 
 
 class ImageKind(Kind):

@@ -13,8 +13,8 @@ from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.table import held_out_rows
 from maskevidence.images.image_files import Images, read_images
+from maskevidence.images.image_options import ImageOptions
 from maskevidence.images.masked_image import MaskedImage
-from maskevidence.images.options import ImageOptions
 from maskevidence.images.pixel_density import PixelDensity
 from maskevidence.images.reconstruction import DENSITY, N_PIXELS
 from maskevidence.runs import DataSource, RunDirectory

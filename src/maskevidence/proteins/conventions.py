@@ -26,7 +26,7 @@ from jaxtyping import Float64, Int64
 from maskevidence import MaskKey, RandomSize, order_mixture
 from maskevidence.core.scores import Reads
 from maskevidence.core.support.keyed_random import keyed_bits
-from maskevidence.proteins.options import Convention
+from maskevidence.proteins.mutant_options import Convention
 
 _Letters = Int64[np.ndarray, " n"]
 Answers = Float64[np.ndarray, " n_reads"]

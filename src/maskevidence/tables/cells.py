@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.digest import digest
-from maskevidence.tables.options import CellOptions, RowDevice, RowReading
+from maskevidence.core.support.provenance import digest
+from maskevidence.tables.table_options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,11 +23,11 @@ from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.data_set import EvidenceOfRows
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.evidence.result import MASKS_ALONE
-from maskevidence.core.masks.by_name import as_design
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.model import DENSITY, MASS, Conditionals, base_measure_of
-from maskevidence.core.scores.score import check_first_batch
+from maskevidence.core.scores.score_masks import check_first_batch
 from maskevidence.core.tokens import Tokens, called, column_names, without_mask
 
 _Rows = Any  # the x of a maker: an array, a list or a data frame of N rows, or None

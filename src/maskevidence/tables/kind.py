@@ -6,7 +6,7 @@ from typing import Any
 
 from maskevidence.command.command_words import own_file
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.tables.options import RowOptions, RowTraining, ScoredRowOptions
+from maskevidence.tables.table_options import RowOptions, RowTraining, ScoredRowOptions
 
 
 class Rows(Kind):
@@ -38,7 +38,7 @@ class Rows(Kind):
         "select": "maskevidence.tables.select:select_command",
         "impute": "maskevidence.tables.impute:impute_command",
         "cells": "maskevidence.tables.cells:cells",
-        "information": "maskevidence.tables.information.command:information_command",
+        "information": "maskevidence.tables.information.information_command:information_command",
     }
     folders: Mapping[str, tuple[str, str]] = {
         "selection.json": ("selection", "maskevidence.tables.selection_page:read_selection"),

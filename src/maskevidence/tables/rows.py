@@ -20,13 +20,13 @@ from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
 from maskevidence.core.support.files import read_json
 from maskevidence.core.support.sources import is_remote
-from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
     Table,
     are_pixels,
     binarise,
     column_of,
     place_of,
+    spreads,
     with_columns_of,
     with_levels_of,
 )
@@ -38,8 +38,7 @@ from maskevidence.tables.by_name import AUTO, parse_model
 from maskevidence.tables.cell_mass import CellMass, check_cells
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.fitting import fit_table
-from maskevidence.tables.network.columns import columns_of, declared_columns
-from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
+from maskevidence.tables.network.network_columns import columns_of, declared_columns
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
 from maskevidence.tables.reading.description import TableDescription
 from maskevidence.tables.row_groups import by_row_groups
@@ -61,6 +60,7 @@ from maskevidence.tables.table_files import (
     read_raw,
     to_table,
 )
+from maskevidence.tables.table_options import RowDevice, RowOptions, RowReading, TableOptions
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # PPCA gets a note if the columns' largest spread is this many times the smallest
@@ -229,7 +229,8 @@ def reading_from(options: Mapping[str, Any]) -> RowReading:
 
 def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] | None, Any]:
     """Build or load the model of a MODEL word, on a device and in a dtype."""
-    choose_device(device.device or "cpu", float64=True)  # refused before any data are read
+    if device.device is not None:
+        choose_device(device.device, float64=True)  # refused before any data are read
     _check_dtype(device)
     if own_file(word) is not None and not Path(word).is_dir():
         raise InputError(f"{word!r} is code of yours, which check and score run; give another model")

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import MissingExtraError
 from maskevidence.tables.by_name import parse_components, takes_words
 from maskevidence.tables.kind import rows
-from maskevidence.tables.options import SelectOptions
+from maskevidence.tables.table_options import SelectOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
@@ -46,7 +46,7 @@ def select_command(
         maskevidence impute runs/chosen/model table.csv --out filled.csv
     """
     rows.check_words(None, data)
-    from maskevidence.core.masks.by_name import as_design
+    from maskevidence.core.masks.design_words import as_design
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.choosing.choosing import candidates, select

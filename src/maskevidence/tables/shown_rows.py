@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Integer
 
-from maskevidence.command.pages.reading import Content, Contents, ImageContent, RowContent
+from maskevidence.command.pages.reported_runs import Content, Contents, ImageContent, RowContent
 from maskevidence.core.table import PIXEL, Table, are_pixels
 from maskevidence.runs import Manifest
 from maskevidence.tables.rows import reopen

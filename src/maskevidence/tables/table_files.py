@@ -49,7 +49,7 @@ from maskevidence.tables.reading.columns import (
     read_columns,
     texts,
 )
-from maskevidence.tables.reading.contents import SHEETS, inner_name, sheet_text, text_of, unzipped
+from maskevidence.tables.reading.contents import SHEETS, sheet_text, text_of, unzipped
 from maskevidence.tables.reading.dates import Order
 from maskevidence.tables.reading.describing import described
 from maskevidence.tables.reading.description import (
@@ -354,7 +354,8 @@ def kind_of_file(name: str) -> str:
         >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
         ('.csv', '.parquet', '.gz')
     """
-    path = PurePosixPath(inner_name(name.lower()))
+    path = PurePosixPath(name.lower())
+    path = PurePosixPath(path.stem) if path.suffix == ".zip" else path
     inner = PurePosixPath(path.stem).suffix
     return (
         inner

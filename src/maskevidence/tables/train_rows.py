@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.command.training_folder import (
     HISTORY,
     check_training_folder,
@@ -16,7 +16,7 @@ from maskevidence.command.training_folder import (
 )
 from maskevidence.core.errors import InputError
 from maskevidence.core.fingerprints import marks_of
-from maskevidence.core.masks.by_name import parse_design
+from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.model import HasLogEvidence
 from maskevidence.core.show import parts
 from maskevidence.core.show.parts import Page
@@ -33,8 +33,8 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network
 from maskevidence.tables.fitting import new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
-from maskevidence.tables.options import RowDevice, RowTraining
 from maskevidence.tables.rows import TEST_FRACTION, model_on, read, read_with
+from maskevidence.tables.table_options import RowDevice, RowTraining
 
 EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5

@@ -6,7 +6,7 @@ from typing import Any
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.texts.options import ScoredTextOptions, TextOptions
+from maskevidence.texts.text_options import ScoredTextOptions, TextOptions
 
 _IN_BFLOAT16 = 0.05  # relative to 1 + |answer|
 

@@ -10,15 +10,15 @@ import torch
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import FEWEST
-from maskevidence.core.masks.by_name import DesignWord, parse_design
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import DesignWord, parse_design
 from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.hub import check_revision
 from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.table import place_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import DataSource
@@ -26,10 +26,10 @@ from maskevidence.runs.prepared import Prepared, recorded
 from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, PackedTexts, pack_texts
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.masked_lm import MaskedLM
-from maskevidence.texts.options import CheckpointOptions, ScoredTextOptions, TextOptions
 from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
+from maskevidence.texts.text_options import CheckpointOptions, ScoredTextOptions, TextOptions
 from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
 
 PACKED_FROM = 2**17  # texts, from which on their tokens lie in a file

@@ -1,6 +1,6 @@
 """Read the texts of a run again for a report."""
 
-from maskevidence.command.pages.reading import Content, Contents, Reason, TextContent
+from maskevidence.command.pages.reported_runs import Content, Contents, Reason, TextContent
 from maskevidence.runs import Manifest
 from maskevidence.texts.prepared_texts import reopen
 

@@ -15,9 +15,9 @@ from maskevidence.core.masks.design import MaskKey, drawn_masks
 from maskevidence.tables import base
 from maskevidence.tables.network import masked_network
 from maskevidence.tables.network.cell_coding import ColumnHeads
-from maskevidence.tables.network.columns import MIXED, Column, column_from
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 from maskevidence.tables.network.masked_network import MaskedNetwork, _Complements
+from maskevidence.tables.network.network_columns import MIXED, Column, column_from
 from maskevidence.tables.rows import prepare
 
 N_ROWS = 300

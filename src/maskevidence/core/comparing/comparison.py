@@ -12,9 +12,9 @@ from maskevidence.core.comparing.along_rates import notes_on_rates, turns, with_
 from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens, same_data
 from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.conditional_gains import ORDERS_DIFFER
 from maskevidence.core.evidence.curve import Curve, curve_lines
 from maskevidence.core.evidence.data_set import EvidenceOfRows
-from maskevidence.core.evidence.gains import ORDERS_DIFFER
 from maskevidence.core.evidence.result import EvidenceEstimate, Kind
 from maskevidence.core.evidence.standard_errors import (
     Tails,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.tables.network.columns import Column
+from maskevidence.tables.network.network_columns import Column
 
 Floats = Float64[np.ndarray, " n"]
 

@@ -11,7 +11,7 @@ from maskevidence.core.support.folds import first_copies
 from maskevidence.tables.counts.column_codes import cells_of, codes_of, log_far
 from maskevidence.tables.counts.pair_counts import PRIOR, PairCounts
 from maskevidence.tables.counts.spelling import log_new
-from maskevidence.tables.network.columns import Column
+from maskevidence.tables.network.network_columns import Column
 
 Rows = Float64[np.ndarray, "B D"]
 Cells = Bool[np.ndarray, "B D"]

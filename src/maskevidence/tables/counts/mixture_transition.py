@@ -17,7 +17,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import keeping_dtype
 from maskevidence.tables.counts.counted import TINY, WAYS, Batch, Counted, Own, Part, Rows
 from maskevidence.tables.described import DescribedTableModel
-from maskevidence.tables.network.columns import (
+from maskevidence.tables.network.network_columns import (
     Column,
     base_measure,
     column_settings,

@@ -24,8 +24,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import progress
-from maskevidence.core.support.spread import varies, with_values
-from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, parse_model

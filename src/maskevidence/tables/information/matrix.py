@@ -20,7 +20,12 @@ from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
-from maskevidence.tables.information.result import GIVEN_OTHERS, NOT_CAUSE, p_values, variance_of_fits
+from maskevidence.tables.information.information_result import (
+    GIVEN_OTHERS,
+    NOT_CAUSE,
+    p_values,
+    variance_of_fits,
+)
 
 RATE = 0.05
 ALONE, GIVEN = "alone", "given all others"

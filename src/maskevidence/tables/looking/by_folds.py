@@ -9,8 +9,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import Course
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table
+from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import COUNTS, parse_model
 from maskevidence.tables.choosing.choosing import varying_columns

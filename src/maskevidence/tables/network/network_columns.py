@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import CELLS, MASS
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import Tokens, called, column_names
 
 ColumnKind = Literal["yes/no", "category", "number"]

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, Option, kind_of_model
-from maskevidence.command.options import Limit
-from maskevidence.command.result import Result
+from maskevidence.command.options import Limit, Result
 from maskevidence.core.errors import InputError, MissingExtraError
-from maskevidence.tables.options import RowDevice, RowReading, TableOptions
+from maskevidence.tables.table_options import RowDevice, RowReading, TableOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
