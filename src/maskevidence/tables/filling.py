@@ -56,7 +56,7 @@ from maskevidence.tables.rows import (
     note_on_pairs,
     note_on_units,
     raw_table,
-    read,
+    read_rows,
     reading_for,
     selection_of,
     takes_words,
@@ -188,7 +188,7 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
     else:
         import pyarrow as pa
 
-        table = read(data, reading)
+        table = read_rows(data, reading)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
     if options.limit is not None:
         table, raw = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.command.command_words import Argument
 from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
+from maskevidence.tables.cells import ASKED
 from maskevidence.tables.kind import rows
 from maskevidence.tables.table_options import LookOptions
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 TABLE, PAGE, MODEL, UNFINISHED = "table.json", "index.html", "model", "unfinished"
 FILES = ("filled.*", "filled_sd.csv", "cells.csv", "columns.csv", PAGE, MODEL, TABLE)
-ASKED = "asked"  # key of the hash of file and settings
 _REMEDY = "look again with --overwrite"
 
 

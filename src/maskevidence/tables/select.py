@@ -50,7 +50,7 @@ def select_command(
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.choosing.choosing import candidates, select
-    from maskevidence.tables.rows import note_on_units, read, reading_options, with_decisions
+    from maskevidence.tables.rows import note_on_units, read_rows, reading_options, with_decisions
     from maskevidence.tables.rows import read_with as kept_reading
 
     components = parse_components(options.components)
@@ -63,7 +63,7 @@ def select_command(
         folder.refuse(overwrite=options.overwrite)
     reading = replace(options.reading, table=with_decisions(options.reading.table))
     words = any(takes_words(word.family) for word in among)
-    table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
+    table = read_rows(data, reading, limit=options.limit, seed=options.seed, words=words)
     selection = select(
         table,
         families,

@@ -33,7 +33,7 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network
 from maskevidence.tables.fitting import new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
-from maskevidence.tables.rows import TEST_FRACTION, model_on, read, read_with
+from maskevidence.tables.rows import TEST_FRACTION, model_on, read_rows, read_with
 from maskevidence.tables.table_options import RowDevice, RowTraining
 
 EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
@@ -105,7 +105,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:
     """The training rows, the held-out rows or None, and all rows."""
-    table = read(data, options.reading, limit=options.limit, seed=options.seed, words=words)
+    table = read_rows(data, options.reading, limit=options.limit, seed=options.seed, words=words)
     test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if test_fraction != 0:
         return *table.split(test_fraction, options.seed), table

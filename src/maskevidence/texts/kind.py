@@ -53,9 +53,9 @@ class TextKind(Kind):
         return RECIPES[options.recipe].design
 
     def prepare(self, model: str, data: str, design: Any, options: Any, out: Path | None) -> Any:
-        from maskevidence.texts.prepared_texts import prepare
+        from maskevidence.texts.prepared_texts import prepare_texts
 
-        return prepare(model, data, design, options)
+        return prepare_texts(model, data, design, options)
 
     def score(self, model: str, data: str, design: Any, options: Any, run: Any) -> Any:
         if getattr(options, "against", None) is None:

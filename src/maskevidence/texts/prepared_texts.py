@@ -35,7 +35,7 @@ from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeW
 PACKED_FROM = 2**17  # texts, from which on their tokens lie in a file
 
 
-def prepare(
+def prepare_texts(
     model: str,
     data: str,
     design: MaskDesign,
@@ -54,7 +54,7 @@ def prepare(
     """
     options = _with_recipe(options)
     _check(model, design, options)
-    texts, scored = read(data, options)
+    texts, scored = read_texts_of(data, options)
     loaded = load_text_model(model, options.checkpoint)
     prepared = _encoded(model, data, loaded, texts, scored, options)
     for note in _recipe_notes(options, design):
@@ -68,7 +68,7 @@ def prepare_pairs(
     """Prepare the first and the second texts of pairs; both have the same ids."""
     _check(model, design, options)
     required = [str(options.text), str(options.against)]
-    both = [read(data, replace(options, text=column), required) for column in required]
+    both = [read_texts_of(data, replace(options, text=column), required) for column in required]
     for texts, (column,) in both:
         for row, text in enumerate(texts[column]):
             if not text.strip():
@@ -236,7 +236,7 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Observations) -> str:
     return digest("\x1f".join(columns), tokens.ids, tokens.values, tokens.maskable, tokens.context)
 
 
-def read(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple[Texts, list[str]]:
+def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple[Texts, list[str]]:
     """Read the texts; return them with the one or two columns to score.
 
     With --skip-empty, rows without text in a required column are left out, by default in a scored one.
@@ -262,7 +262,7 @@ def read(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple
     return texts, scored
 
 
-def reopen(source: DataSource) -> Texts:
+def reopen_texts(source: DataSource) -> Texts:
     """Read a run's texts again, with the name and options in run.json."""
     limit, skipped = (source.options.get(name) for name in ("limit", "skip_empty"))
     assert not isinstance(limit, str)

@@ -20,7 +20,7 @@ from maskevidence.core.comparing.comparison import (
 )
 from maskevidence.core.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, Kind, summarize_scores
+from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.sizes import EverySize
@@ -507,10 +507,12 @@ def _note_on_failures(failed: Mapping[_Word, str]) -> str:
     return f"could not be fitted, and left out: {shown} ({reason})"
 
 
-def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Mapping[str, Kind]]:
+def _ranked(
+    plan: _Plan, scores: Mapping[_Word, _Scores]
+) -> tuple[tuple[Candidate, ...], Mapping[str, EstimateKind]]:
     """Candidates with their comparisons, highest evidence first, and the kind of each number."""
     between: Callable[[str, str], Difference]
-    kinds: dict[str, Kind]
+    kinds: dict[str, EstimateKind]
     behind: tuple[Difference, ...] = ()
     if plan.design is not None:
         estimates = {str(word): _pooled(plan, word, score.estimates) for word, score in scores.items()}

@@ -67,8 +67,9 @@ def information_command(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.by_name import takes_words
     from maskevidence.tables.information.matrix import information_matrix
-    from maskevidence.tables.rows import model_on, read, reading_for, takes_words
+    from maskevidence.tables.rows import model_on, read_rows, reading_for
 
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is not a model of rows; give one, such as masked-net")
@@ -80,7 +81,7 @@ def information_command(
     reading, notes = RowReading(table=options.table), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
-    table = read(data, reading, limit=options.limit, words=takes_words(model, saved))
+    table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))
     found = information_matrix(
         model if build is not None else saved,
         table,
