@@ -30,6 +30,7 @@ from maskevidence.core.table import (
 )
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import takes_words
 from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.gaussian.ppca import PPCA
@@ -59,7 +60,6 @@ from maskevidence.tables.rows import (
     read_rows,
     reading_for,
     selection_of,
-    takes_words,
     with_decisions,
 )
 from maskevidence.tables.table_files import (

@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from maskevidence import __version__
-
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
 
@@ -24,6 +22,8 @@ def versions() -> dict[str, str]:
         >>> sorted(versions())[:2]
         ['maskevidence', 'numpy']
     """
+    from maskevidence import __version__
+
     return {"python": platform.python_version(), "maskevidence": __version__, **_of_other_packages()}
 
 
