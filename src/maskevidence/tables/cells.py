@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.digest import digest
-from maskevidence.tables.options import CellOptions, RowDevice, RowReading
+from maskevidence.core.support.provenance import digest
+from maskevidence.tables.table_options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maskevidence.tables.wrong_cells.found_cells import WrongCells
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
-ASKED = "asked"  # key of the hash of settings, model and tables
+ASKED = "asked"  # key of the hash of what a folder was asked for
 SHOWN = "page"  # key of the page's tables in cells.json
 REMEDY = "find the cells again with --overwrite"
 
@@ -55,12 +55,12 @@ def cells(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder, read_sealed
+    from maskevidence.tables.by_name import takes_words
     from maskevidence.tables.rows import (
         model_on,
-        read,
+        read_rows,
         reading_for,
         reading_like,
-        takes_words,
         with_decisions,
     )
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
@@ -78,11 +78,11 @@ def cells(
     if build is None:
         reading, notes = reading_for(saved, data, reading)
     words = takes_words(model, saved)
-    table = read(data, reading, limit=options.limit, words=words)
+    table = read_rows(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
     known = None
     if trusted is not None:
-        known = replace(read(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
+        known = replace(read_rows(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
     asked = _asked(settings, saved, [table, known])
     if folder is not None and not options.overwrite and (folder.path / RESULT).exists():

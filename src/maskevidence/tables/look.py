@@ -7,17 +7,17 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
+from maskevidence.tables.cells import ASKED
 from maskevidence.tables.kind import rows
-from maskevidence.tables.options import LookOptions
+from maskevidence.tables.table_options import LookOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
 
 TABLE, PAGE, MODEL, UNFINISHED = "table.json", "index.html", "model", "unfinished"
 FILES = ("filled.*", "filled_sd.csv", "cells.csv", "columns.csv", PAGE, MODEL, TABLE)
-ASKED = "asked"  # key of the hash of file and settings
 _REMEDY = "look again with --overwrite"
 
 
@@ -110,7 +110,7 @@ def _locked(folder: "ResultFolder", asked: str, read_json: Any, write_json: Any)
 def _asked(data: str, options: LookOptions) -> str:
     """Hash the file, the settings and the version: everything that determines the result."""
     from maskevidence import __version__
-    from maskevidence.core.support.digest import digest
+    from maskevidence.core.support.provenance import digest
     from maskevidence.core.support.sources import is_remote
     from maskevidence.runs.folder import seal
 

@@ -24,8 +24,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import progress
-from maskevidence.core.support.spread import varies, with_values
-from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, parse_model
@@ -40,16 +39,16 @@ _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
 _FEWEST = 3  # rows of a fold
 
-Rows = Float64[np.ndarray, "N D"]
-Columns = Bool[np.ndarray, " D"]
+TableRows = Float64[np.ndarray, "N D"]
+_Columns = Bool[np.ndarray, " D"]
 
 
 class Term(NamedTuple):
     """weight × E log p(asked | visible): jointly, each column alone, or each given the rest of the asked."""
 
     weight: float
-    asked: Columns
-    visible: Columns
+    asked: _Columns
+    visible: _Columns
     how: Literal["joint", "alone", "given the rest"] = "joint"
 
     def log_probs(self, model: Any, tokens: Tokens, seed: int) -> Float64[np.ndarray, "R N"]:
@@ -83,7 +82,9 @@ class Gains(NamedTuple):
         return np.tensordot(np.asarray(weights), self.terms, axes=1)
 
 
-def gains(model: Any, values: Rows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int) -> Gains:
+def gains(
+    model: Any, values: TableRows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int
+) -> Gains:
     """The terms of some rows; missing cells of the columns in question are drawn five times by the model.
 
     Rows without any cell in these columns are left out.
@@ -112,7 +113,7 @@ class Fold(NamedTuple):
     model: Any
     out: Int64[np.ndarray, " n"]
     other: Any | None  # None for a model that came fitted
-    again: Callable[[Rows], Any] | None  # fits a new model in the same way to other values of the rows
+    again: Callable[[TableRows], Any] | None  # fits a new model in the same way to other values of the rows
 
 
 class Fitted(NamedTuple):
@@ -125,7 +126,7 @@ class Fitted(NamedTuple):
     notes: tuple[str, ...]
     seed: int
 
-    def mask(self, group: Sequence[int]) -> Columns:
+    def mask(self, group: Sequence[int]) -> _Columns:
         """A group as booleans."""
         return np.isin(np.arange(len(self.table.columns)), np.asarray(group, dtype=np.int64))
 
@@ -222,7 +223,7 @@ def _by_word(
             name = table.columns[int(np.argmin(other))]
             raise InputError(f"column {name!r} has one value in all rows of a fit; leave it out")
 
-    def fit(rows: Int64[np.ndarray, " n"], number: int, values: Rows) -> Any:
+    def fit(rows: Int64[np.ndarray, " n"], number: int, values: TableRows) -> Any:
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
         train = values[rows][with_values(values[rows])]
         if isinstance(model, MaskedNetwork):

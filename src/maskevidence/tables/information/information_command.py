@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, Option, kind_of_model
-from maskevidence.command.options import Limit
-from maskevidence.command.result import Result
+from maskevidence.command.options import Limit, Result
 from maskevidence.core.errors import InputError, MissingExtraError
-from maskevidence.tables.options import RowDevice, RowReading, TableOptions
+from maskevidence.tables.table_options import RowDevice, RowReading, TableOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
@@ -68,8 +67,9 @@ def information_command(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.by_name import takes_words
     from maskevidence.tables.information.matrix import information_matrix
-    from maskevidence.tables.rows import model_on, read, reading_for, takes_words
+    from maskevidence.tables.rows import model_on, read_rows, reading_for
 
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is not a model of rows; give one, such as masked-net")
@@ -81,7 +81,7 @@ def information_command(
     reading, notes = RowReading(table=options.table), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
-    table = read(data, reading, limit=options.limit, words=takes_words(model, saved))
+    table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))
     found = information_matrix(
         model if build is not None else saved,
         table,
