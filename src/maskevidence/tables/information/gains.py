@@ -128,10 +128,16 @@ class Fitted(NamedTuple):
     folds: list[Fold]
     notes: tuple[str, ...]
     seed: int
+    half: Any | None = None  # a model of the first folds alone, about half as many as the others have
+    ranked: Columns | None = None  # the columns whose ranks stand for them
 
     def mask(self, group: Sequence[int]) -> Columns:
         """A group as booleans."""
         return np.isin(np.arange(len(self.table.columns)), np.asarray(group, dtype=np.int64))
+
+    def is_ranked(self, group: Sequence[int]) -> bool:
+        """Whether a group has a column whose ranks stand for it."""
+        return self.ranked is not None and bool(self.ranked[list(group)].any())
 
     @property
     def symmetric(self) -> bool:
@@ -211,7 +217,7 @@ def _by_word(
 ) -> Fitted:
     """New models, each fitted to all rows but those of a fold."""
     folds, seed = folding
-    table = _normal_scores(table.take(np.flatnonzero(with_values(table.values))))
+    table, ranked = _normal_scores(table.take(np.flatnonzero(with_values(table.values))))
     if len(table) < folds * _FEWEST:
         n = folds * _FEWEST
         raise InputError(f"{count(len(table), 'row')} for {folds} folds; give {n} or more, or fewer folds")
@@ -230,30 +236,51 @@ def _by_word(
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
         train = values[rows][with_values(values[rows])]
         if isinstance(model, MaskedNetwork):
-            model.seed = folds * seed + number
+            model.seed = (folds + 1) * seed + number
             return model.fit(train, seed=model.seed)
         model.fit(train)
         return _sharpened(model, train) if isinstance(model, KernelGaussian) else model
 
     made = []
-    with progress("fits", folds, parts=True) as advance:
+    with progress("fits", folds + 1, parts=True) as advance:
+        half = fit(np.sort(np.concatenate(parts[: n_half(folds)])), folds, table.values)
+        advance(1)
         for number, part in enumerate(parts):
             again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
             made.append(Fold(again(table.values), part, None, again))
             advance(1)
     made = [fold._replace(other=made[number - 1].model) for number, fold in enumerate(made)]
-    return Fitted(word, table, groups, made, table.notes, seed)
+    return Fitted(word, table, groups, made, table.notes, seed, half, ranked)
 
 
-def _normal_scores(table: Table) -> Table:
+def n_half(folds: int) -> int:
+    """The folds that the half model sees; each of the others sees all but one."""
+    return (folds - 1) // 2
+
+
+def _normal_scores(table: Table) -> tuple[Table, Columns]:
     """Numbers of more than 20 values as normal quantiles of their ranks, which keeps their information."""
-    values = table.values.copy()
-    for column in values.T:
+    values, ranked, seen_as = (
+        table.values.copy(),
+        np.zeros(len(table.columns), dtype=bool),
+        dict[bytes, str](),
+    )
+    for j, column in enumerate(values.T):
         seen = ~np.isnan(column)
         _, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
-        if len(n_each) > _FEW_VALUES:
-            column[seen] = ndtri((np.cumsum(n_each) - n_each / 2) / seen.sum())[place]
-    return replace(table, values=values)
+        if len(n_each) <= _FEW_VALUES:
+            continue
+        ranked[j], name = True, table.columns[j]
+        column[seen] = ndtri((np.cumsum(n_each) - n_each / 2) / seen.sum())[place]
+        same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
+        first = seen_as.get(same, seen_as.get(opposite))
+        if first is not None:
+            raise InputError(
+                f"column {name!r} is {first!r} by another name or unit: two copies of a number have infinite "
+                "information on each other; leave one out"
+            )
+        seen_as[same] = name
+    return replace(table, values=values), ranked
 
 
 def _sharpened(model: KernelGaussian, train: Rows) -> KernelGaussian:
