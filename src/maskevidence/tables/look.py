@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.command.command_words import Argument
 from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
-from maskevidence.tables.cells import ASKED
+from maskevidence.tables.finished import ASKED
 from maskevidence.tables.kind import rows
 from maskevidence.tables.table_options import LookOptions
 

@@ -99,12 +99,16 @@ class Information(Shown):
         seen: the same mean for rows that the models were fitted to; None for a model that came fitted. By a
             well-specified model it is as much above the truth as `nats` is below it, which widens the
             interval upwards.
+        with_more_rows: what `nats` tends to with more rows, if what it lacks falls with the square root of
+            their number: it extends the step from a fit to half the rows, and widens the interval upwards;
+            None for a model that came fitted.
         zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
             or, where columns are given, drawn given these alone; None for a model that came fitted.
         zero_se: its standard error, in a single fold.
-        lower_bound: E log q(a | b) + H(a), if a is a single column of words, categories or yes/no and
-            nothing is given; H(a) is that of the shares of its values, on average a little too low. It is
-            below the truth, whatever the model. Else None: the model's own log q(a) can be wrong, too.
+        lower_bound: E log q(a | b) + H(a), if a or b is a single column and nothing is given, which is below
+            the truth, whatever the model. H(a) of numbers is that of the normal scores of their ranks, and of
+            words, categories or yes/no that of the shares of the values, on average a little too low. Else
+            None: the model's own log q(a) can be wrong, too.
         symmetric_uncertainty: 2 I / (H(a) + H(b)), 0 to 1, for two such columns; else None.
         groups: the names of the columns, group by group, those that are given last.
         n_rows: the number of rows.
@@ -116,6 +120,7 @@ class Information(Shown):
     nats: float
     errors: Errors
     seen: float | None
+    with_more_rows: float | None
     zero: float | None
     zero_se: float | None
     lower_bound: float | None
@@ -151,9 +156,13 @@ class Information(Shown):
         return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval around `nats`, from below it by a `zero` above 0, to above `seen`."""
+        """Student's t interval around `nats`, from below it by a `zero` above 0, to above `seen` and
+        `with_more_rows`.
+        """
         width = t_half_width(self.standard_error, self.errors.df, level)
-        return self.nats - self._excess - width, max(self.nats, self.seen or -math.inf) + width
+        return self.nats - self._excess - width, max(
+            self.nats, *filter(None, (self.seen, self.with_more_rows)), self.nats
+        ) + width
 
     def page(self) -> Page:
         """A page with the number, its errors and its other forms."""
@@ -164,7 +173,8 @@ class Information(Shown):
         rows = [["error of the masks", standard_error(self.errors.mask_se, digits, typeset)]]
         rows.append(["error of the rows", standard_error(self.errors.data_se, digits, typeset)])
         rows.append(["error of the fits", standard_error(self.errors.fit_se, digits, typeset)])
-        named = {"rows that the models have seen": self.seen, "lower bound": self.lower_bound}
+        named = {"rows that the models have seen": self.seen, "with more rows": self.with_more_rows}
+        named["lower bound"] = self.lower_bound
         named |= {"symmetric uncertainty": self.symmetric_uncertainty}
         if self.quantity == MUTUAL:
             named["as a correlation"] = self.correlation

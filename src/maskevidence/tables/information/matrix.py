@@ -1,7 +1,7 @@
 """What every column tells about every other one, or about a target, by the same models and masks."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from maskevidence.tables.information.information_result import (
 
 RATE = 0.05
 ALONE, GIVEN = "alone", "given all others"
+_ARRAYS = ("nats", "standard_error", "p_values", "found")
 _NUMBERS = 2**22  # of a batch of rows
 _MOST_LISTED = 20  # pairs on a page
 
@@ -70,7 +71,7 @@ class InformationMatrix(Shown):
         firsts = self.names if self.target is None else (ALONE, GIVEN)
         named: dict[str, Any] = {"column": [self.names[k] for k in column]}
         named["other" if self.target is None else "given"] = [firsts[k] for k in row]
-        for name in ("nats", "standard_error", "p_values", "found"):
+        for name in _ARRAYS:
             named[name] = getattr(self, name)[row, column].tolist()
         return Columns(named)
 
@@ -121,12 +122,19 @@ class InformationMatrix(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        arrays = ("nats", "standard_error", "p_values", "found")
-        known = {name: getattr(self, name) for name in ("target", "rate", "n_rows", "model")}
-        lists = {name: list(getattr(self, name)) for name in ("names", "notes")}
-        blank = np.isnan(self.nats)
-        none = {name: np.where(blank, np.array(None), getattr(self, name)).tolist() for name in arrays}
-        return known | lists | none
+        blank, known = np.isnan(self.nats), dict[str, Any]()
+        for name, value in vars(self).items():
+            array = np.where(blank, np.array(None), value).tolist() if name in _ARRAYS else value
+            known[name] = list(value) if isinstance(value, tuple) else array
+        return known
+
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> "InformationMatrix":
+        """The result that `to_dict` gave."""
+        made = {each.name: known[each.name] for each in fields(cls)}
+        made |= {name: np.array(made[name], dtype=np.float64) for name in _ARRAYS}
+        made["found"] = made["found"] == 1
+        return cls(**made | {name: tuple(made[name]) for name in ("names", "notes")})
 
 
 def information_matrix(
