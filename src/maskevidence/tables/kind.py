@@ -43,7 +43,10 @@ class RowKind(Kind):
     folders: Mapping[str, tuple[str, str]] = {
         "selection.json": ("selection", "maskevidence.tables.selection_page:read_selection"),
         "cells.json": ("table of wrong cells", "maskevidence.tables.cells:read_page"),
-        "information.json": ("table of information", "maskevidence.tables.information.information_command:read_page"),
+        "information.json": (
+            "table of information",
+            "maskevidence.tables.information.information_command:read_page",
+        ),
     }
 
     def claims(self, word: ModelWord) -> bool:

@@ -101,7 +101,7 @@ def prepare_rows(
     if saved is not None and not cells and not code and all(value is None for value in plain):
         stored = by_row_groups(saved, data, selection_of(reading.table, words=words))
         if stored is not None:
-            return stored.read_with(data, reading_options(reading, limit=None, words=words))
+            return stored.prepared().read_with(data, reading_options(reading, limit=None, words=words))
     table = read_rows(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
