@@ -5,8 +5,8 @@
 groups: five columns about five, bent, with holes; a category and a count; a fork; a parity.
 pairs: the root mean square error over data sets, beside mutual_info_regression and KSG.
 fork: a weak information that no straight line shows, 10,000 rows. matrix: CPU seconds of 30 x 30 columns.
-zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms and by a model that
-learns (--learned 200 --network kernel-gaussian).
+zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms and by a model
+that learns (--learned 200 --network kernel-gaussian).
 """
 
 import argparse

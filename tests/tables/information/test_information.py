@@ -244,7 +244,7 @@ def test_a_column_of_numbers_gives_a_bound_from_below() -> None:
 
 
 def test_the_interval_reaches_what_more_rows_would_find() -> None:
-    """A fit to two of five folds has half the rows of the others: what it lacks more is 1 - √½ of the rest."""
+    """A fit to two of five folds has half the others' rows: what it lacks more is 1 - √½ of the rest."""
     x = square(200, 2)
     found, fit = me.information("kernel-gaussian", x, 0, 1), fitted("kernel-gaussian", x, [0, 1], 5, 0)
     rise = [

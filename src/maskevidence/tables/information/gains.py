@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
-from scipy.special import ndtri
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.estimate import estimate_evidence
@@ -272,7 +271,8 @@ def _normal_scores(table: Table) -> tuple[Table, _Columns]:
         if len(n_each) <= _FEW_VALUES:
             continue
         ranked[j], name = True, table.columns[j]
-        column[seen] = ndtri((np.cumsum(n_each) - n_each / 2) / seen.sum())[place]
+        share = torch.from_numpy((np.cumsum(n_each) - n_each / 2) / seen.sum())
+        column[seen] = torch.special.ndtri(share).numpy()[place]
         same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
         first = seen_as.get(same, seen_as.get(opposite))
         if first is not None:

@@ -52,8 +52,9 @@ def information(
     is low rather than high: the upper end is that of rows that the models have seen, or of `with_more_rows`.
     The lower end is lower by `zero`, if that is above 0: what the same fit finds in independent columns.
 
-    Numbers of more than 20 values stand for a MODEL word as the normal quantiles of their ranks: no increasing
-    map of a column changes the information. Kernels have the bandwidth of the highest held-out density.
+    Numbers of more than 20 values stand for a MODEL word as the normal quantiles of their ranks: no
+    increasing map of a column changes the information. Kernels have the bandwidth of the highest held-out
+    density.
 
     Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
     counts as the share of its cells in the error.
