@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
-from maskevidence.tables.options import CellOptions, RowDevice, RowReading
+from maskevidence.tables.table_options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
     from maskevidence.core.show.parts import Page
@@ -50,13 +50,13 @@ def cells(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.by_name import takes_words
     from maskevidence.tables.finished import ASKED, finished, hash_of
     from maskevidence.tables.rows import (
         model_on,
-        read,
+        read_rows,
         reading_for,
         reading_like,
-        takes_words,
         with_decisions,
     )
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
@@ -74,11 +74,11 @@ def cells(
     if build is None:
         reading, notes = reading_for(saved, data, reading)
     words = takes_words(model, saved)
-    table = read(data, reading, limit=options.limit, words=words)
+    table = read_rows(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
     known = None
     if trusted is not None:
-        known = replace(read(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
+        known = replace(read_rows(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
     asked = hash_of(settings, saved, [table, known])
     content = finished(folder, asked, REMEDY, overwrite=options.overwrite)

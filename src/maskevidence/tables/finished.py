@@ -5,7 +5,7 @@ from typing import Any
 
 from maskevidence import __version__
 from maskevidence.core.fingerprints import fingerprint
-from maskevidence.core.support.digest import digest
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.table import Table
 from maskevidence.runs.folder import ResultFolder, read_sealed, seal
 

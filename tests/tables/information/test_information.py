@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.tables.information.gains import fitted
-from maskevidence.tables.information.result import errors_of
+from maskevidence.tables.information.information_result import errors_of
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(9, 3))

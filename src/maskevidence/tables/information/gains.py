@@ -25,8 +25,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import progress
-from maskevidence.core.support.spread import varies, with_values
-from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
@@ -42,24 +41,20 @@ _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
 _FEWEST = 3  # rows of a fold
 _FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
-_BY_CATEGORIES = (
-    AUTO,
-    KERNELS,
-    COUNTS,
-)  # whose models take few values for categories; a network knows counts
+_BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 400
 _FEWEST_SHARPENED = 50
 
-Rows = Float64[np.ndarray, "N D"]
-Columns = Bool[np.ndarray, " D"]
+TableRows = Float64[np.ndarray, "N D"]
+_Columns = Bool[np.ndarray, " D"]
 
 
 class Term(NamedTuple):
     """weight × E log p(asked | visible): jointly, each column alone, or each given the rest of the asked."""
 
     weight: float
-    asked: Columns
-    visible: Columns
+    asked: _Columns
+    visible: _Columns
     how: Literal["joint", "alone", "given the rest"] = "joint"
 
     def log_probs(self, model: Any, tokens: Tokens, seed: int) -> Float64[np.ndarray, "R N"]:
@@ -93,7 +88,9 @@ class Gains(NamedTuple):
         return np.tensordot(np.asarray(weights), self.terms, axes=1)
 
 
-def gains(model: Any, values: Rows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int) -> Gains:
+def gains(
+    model: Any, values: TableRows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int
+) -> Gains:
     """The terms of some rows; missing cells of the columns in question are drawn five times by the model.
 
     Rows without any cell in these columns are left out.
@@ -122,7 +119,7 @@ class Fold(NamedTuple):
     model: Any
     out: Int64[np.ndarray, " n"]
     other: Any | None  # None for a model that came fitted
-    again: Callable[[Rows], Any] | None  # fits a new model in the same way to other values of the rows
+    again: Callable[[TableRows], Any] | None  # fits a new model in the same way to other values of the rows
 
 
 class Fitted(NamedTuple):
@@ -135,9 +132,9 @@ class Fitted(NamedTuple):
     notes: tuple[str, ...]
     seed: int
     half: Any | None = None  # a model of the first folds alone, about half as many as the others have
-    ranked: Columns | None = None  # the columns whose ranks stand for them
+    ranked: _Columns | None = None  # the columns whose ranks stand for them
 
-    def mask(self, group: Sequence[int]) -> Columns:
+    def mask(self, group: Sequence[int]) -> _Columns:
         """A group as booleans."""
         return np.isin(np.arange(len(self.table.columns)), np.asarray(group, dtype=np.int64))
 
@@ -169,8 +166,8 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
             own = [list(range(start, end)) for start, end in ends]
             table = table.take(np.flatnonzero(with_values(table.values)))
             if len(table) < (few := folds * _FEWEST):
-                rows = count(len(table), "row")
-                raise InputError(f"{rows} for {folds} folds; give {few} or more, or fewer folds")
+                given = count(len(table), "row")
+                raise InputError(f"{given} for {folds} folds; give {few} or more, or fewer folds")
             table, ranked = _restated(model, table)
             if model == AUTO:
                 model, of_auto = auto_word(table, seed=seed)
@@ -239,7 +236,7 @@ def _by_word(
             name = table.columns[int(np.argmin(other))]
             raise InputError(f"column {name!r} has one value or none in all rows of a fit; leave it out")
 
-    def fit(rows: Int64[np.ndarray, " n"], number: int, values: Rows) -> Any:
+    def fit(rows: Int64[np.ndarray, " n"], number: int, values: TableRows) -> Any:
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
         train = values[rows][with_values(values[rows])]
         if isinstance(model, MaskedNetwork):
@@ -265,7 +262,7 @@ def n_half(folds: int) -> int:
     return (folds - 1) // 2
 
 
-def _restated(word: str, table: Table) -> tuple[Table, Columns]:
+def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
     """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
 
     Returns:
@@ -295,7 +292,7 @@ def _restated(word: str, table: Table) -> tuple[Table, Columns]:
     return replace(table, values=values, levels=levels), ranked
 
 
-def _sharpened(model: KernelGaussian, train: Rows) -> KernelGaussian:
+def _sharpened(model: KernelGaussian, train: TableRows) -> KernelGaussian:
     """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error."""
     if len(train) < _FEWEST_SHARPENED:
         return model

@@ -10,7 +10,7 @@ from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
-from maskevidence.tables.information.result import (
+from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
     MUTUAL,
     NOT_CAUSE,

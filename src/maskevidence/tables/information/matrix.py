@@ -12,15 +12,20 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import as_tokens
 from maskevidence.core.scores.ask import Asker, MaskedRows
-from maskevidence.core.show.parts import Page, Table, Value, Values
+from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import count, digits_for, typeset
 from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
-from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
-from maskevidence.tables.information.result import GIVEN_OTHERS, NOT_CAUSE, p_values, variance_of_fits
+from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted, places_of
+from maskevidence.tables.information.information_result import (
+    GIVEN_OTHERS,
+    NOT_CAUSE,
+    p_values,
+    variance_of_fits,
+)
 
 RATE = 0.05
 ALONE, GIVEN = "alone", "given all others"
@@ -49,9 +54,9 @@ class InformationMatrix(Shown):
 
     names: tuple[str, ...]
     target: str | None
-    nats: Rows
-    standard_error: Rows
-    p_values: Rows
+    nats: TableRows
+    standard_error: TableRows
+    p_values: TableRows
     found: Bool[np.ndarray, "n D"]
     rate: float
     n_rows: int
@@ -93,7 +98,7 @@ class InformationMatrix(Shown):
         rate = f"false discovery rate {100 * self.rate:g} % (Benjamini-Hochberg); the others are not above 0"
         return Page(f"InformationMatrix({headline})", headline, "", parts, (rate, *self.notes))
 
-    def picture(self) -> tuple[ColourGrid | Values, str]:
+    def picture(self) -> tuple[ColourGrid | ValueRows, str]:
         """The matrix, where cells that are not above 0 are white; with a target, numbers with intervals."""
         if self.target is None:
             kept = np.where(self.found, self.nats, np.nan)
@@ -108,7 +113,7 @@ class InformationMatrix(Shown):
                     ends = (nats - width, nats + width)
                     values.append(Value(self.names[k], nats, ends, group=group, number=row))
         label = f"information on {self.target}  (nats)"
-        return Values(values, label, zero=True), f"What tells about {self.target}"
+        return ValueRows(values, label, zero=True), f"What tells about {self.target}"
 
     def to_csv(self) -> str:
         """The lines of `columns`."""
@@ -199,7 +204,7 @@ def information_matrix(
     )
 
 
-def _once(nats: Rows, target: Any) -> Bool[np.ndarray, "n D"]:
+def _once(nats: TableRows, target: Any) -> Bool[np.ndarray, "n D"]:
     """The places of the numbers, each pair once."""
     known = ~np.isnan(nats)
     return np.triu(known, 1) if target is None else known
@@ -216,7 +221,7 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
     return p <= (np.sort(p)[np.flatnonzero(below)[-1]] if below.any() else -1.0)
 
 
-def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[Rows, Rows, Rows]:
+def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[TableRows, TableRows, TableRows]:
     """What each column adds on a target to known columns: I(target; j | known), its error and p-value.
 
     Returns:
@@ -228,7 +233,7 @@ def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[Rows, Rows,
 
 
 def _added(
-    model: Any, rows: Rows, target: int, known: Bool[np.ndarray, " D"]
+    model: Any, rows: TableRows, target: int, known: Bool[np.ndarray, " D"]
 ) -> Iterator[Float64[np.ndarray, "n 1 D"]]:
     """log p(target | known, j) - log p(target | known) of each row; NaN where a cell is missing."""
     seen, place = ~np.isnan(rows), np.arange(rows.shape[1])
@@ -240,8 +245,8 @@ def _added(
 
 
 def _numbers(
-    fit: Fitted, values: Callable[[Any, Rows], Iterator[Float64[np.ndarray, "n m D"]]]
-) -> tuple[Rows, Rows, Rows]:
+    fit: Fitted, values: Callable[[Any, TableRows], Iterator[Float64[np.ndarray, "n m D"]]]
+) -> tuple[TableRows, TableRows, TableRows]:
     """Means of rows seen and not seen in the fits, their standard errors, and p-values of rows not seen."""
     of_folds, gaps = [], []
     for fold in fit.folds:
@@ -268,7 +273,7 @@ def _numbers(
     return nats, *(np.where(total > 1, each, np.nan) for each in (error, p))
 
 
-def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Rows, Rows, Rows]:
+def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[TableRows, TableRows, TableRows]:
     """The number, mean and variance of values over rows, without NaN."""
     n = sum((~np.isnan(part)).sum(0) for part in parts)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -276,7 +281,7 @@ def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Rows, Rows, Row
         return n, mean, sum(np.nansum((part - mean) ** 2, axis=0) for part in parts) / n
 
 
-def _values(model: Any, rows: Rows, target: int | None) -> Iterator[Float64[np.ndarray, "n m D"]]:
+def _values(model: Any, rows: TableRows, target: int | None) -> Iterator[Float64[np.ndarray, "n m D"]]:
     """The numbers of each row, some rows at a time; NaN where a cell is missing."""
     width, place = rows.shape[1], np.arange(rows.shape[1])
     for some in np.array_split(rows, 1 + len(rows) * width**2 // _NUMBERS):
@@ -293,7 +298,7 @@ def _values(model: Any, rows: Rows, target: int | None) -> Iterator[Float64[np.n
         yield np.stack([told[:, :, target], given], axis=1)
 
 
-def _asked(model: Any, rows: Rows, hidden: Bool[np.ndarray, "n D"]) -> Rows:
+def _asked(model: Any, rows: TableRows, hidden: Bool[np.ndarray, "n D"]) -> TableRows:
     """log p of the hidden cells of each row given its others, nats; NaN elsewhere."""
     answers, row = np.full(rows.shape, np.nan), np.flatnonzero(hidden.any(1))
     if len(row):

@@ -16,8 +16,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, Option, kind_of_model
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError, MissingExtraError
-from maskevidence.tables.options import FoldOptions, RowDevice, RowReading
+from maskevidence.tables.table_options import FoldOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
     from maskevidence.core.show.parts import Page
@@ -63,9 +63,10 @@ def information_command(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.by_name import takes_words
     from maskevidence.tables.finished import ASKED, finished, hash_of
     from maskevidence.tables.information.matrix import InformationMatrix, information_matrix
-    from maskevidence.tables.rows import model_on, read, reading_for, takes_words
+    from maskevidence.tables.rows import model_on, read_rows, reading_for
 
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is not a model of rows; give one, such as masked-net")
@@ -77,7 +78,7 @@ def information_command(
     reading, notes = RowReading(table=options.table), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
-    table = read(data, reading, limit=options.limit, words=takes_words(model, saved))
+    table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))
     asked = hash_of([data, model, options.target, options.rate, options.folds, options.seed], saved, [table])
     content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.evidence.standard_errors import df_of_sum, t_half_width
-from maskevidence.core.show.parts import Page, Table, Value, Values
+from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import digits_for, interval_95, standard_error, typeset
 
-Floats = Float64[np.ndarray, " n"]
+_Floats = Float64[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -196,13 +196,13 @@ class Information(Shown):
         *asked, given = (", ".join(names) for names in self.groups)
         return f"{self.quantity} of {' and '.join(asked)}" + (f", given {given}" if given else "")
 
-    def picture(self) -> tuple[Values, str]:
+    def picture(self) -> tuple[ValueRows, str]:
         """The number and its interval, beside that of independent columns."""
         values = [Value(self.model, self.nats, self.interval())]
         if self.zero is not None and self.zero_se is not None:
             ends = (self.zero - 1.96 * self.zero_se, self.zero + 1.96 * self.zero_se)
             values.append(Value("independent columns", self.zero, ends, number=1))
-        return Values(values, f"{self.quantity}  (nats)", zero=True), self._of()
+        return ValueRows(values, f"{self.quantity}  (nats)", zero=True), self._of()
 
     def columns(self) -> Columns:
         """One row with all numbers."""

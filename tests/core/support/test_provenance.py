@@ -14,8 +14,8 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.loop import _fingerprint
 from maskevidence.images.image_files import Images
 from maskevidence.lm_eval.values import key_of_texts
+from maskevidence.runs.blocks import _checksum
 from maskevidence.runs.folder import seal, seal_of_files
-from maskevidence.runs.parts import _checksum
 from maskevidence.tables.cells import _asked
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.own_model import fingerprint_of_code

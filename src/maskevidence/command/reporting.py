@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import kinds, named
 from maskevidence.core.show.parts import Page
@@ -41,7 +41,7 @@ def report(
         maskevidence report runs/chosen
     """
     from maskevidence.command.pages.page import check_report_file, write_report
-    from maskevidence.command.pages.reading import read_runs
+    from maskevidence.command.pages.reported_runs import read_runs
 
     check_report_file(out)
     about, reported = count(len(runs), "run"), None
