@@ -5,8 +5,8 @@
 groups: five columns about five, bent, with holes; a category and a count; a fork; a parity.
 pairs: the root mean square error over data sets, beside mutual_info_regression and KSG.
 fork: a weak information that no straight line shows, 10,000 rows. matrix: CPU seconds of 30 x 30 columns.
-zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms and by a model
-that learns (--learned 200 --network kernel-gaussian).
+zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms, and by a
+model that learns (--learned 200 --network kernel-gaussian).
 """
 
 import argparse
@@ -31,6 +31,7 @@ PARTS = ("groups", "pairs", "fork", "matrix", "zero", "coverage")
 N = 2_000
 A, B = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
 Rng = np.random.Generator
+Settings = dict[str, tuple[str, Callable[[], Any], list, list, list, float]]  # word, table, groups, truth
 
 
 def ksg(x: np.ndarray, y: np.ndarray, k: int = 3) -> float:
@@ -183,6 +184,8 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     n, runs = (300, 1) if options.quick else (N, options.runs)
     net = "gaussian" if options.quick else options.network
     for name, shape in SHAPES.items():
+        if options.only not in name:
+            continue
         truth, errors = of_shape(shape), []
         for seed in range(runs):
             rng = np.random.default_rng(seed)
@@ -258,7 +261,7 @@ def of_words() -> float:
     return float(np.log(3) + (shares * np.log(shares)).sum())
 
 
-def settings(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], list, list, list, float]]:
+def settings(rng: Rng, n: int) -> Settings:
     """Models, tables, groups and truths."""
     s = ten_columns(np.random.default_rng(5))
     x = lambda: rng.multivariate_normal(np.zeros(10), s, n)  # noqa: E731
@@ -274,9 +277,7 @@ def settings(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], list, 
     }
 
 
-def by_learning(
-    rng: Rng, n: int, word: str
-) -> dict[str, tuple[str, Callable[[], Any], list, list, list, float]]:
+def by_learning(rng: Rng, n: int, word: str) -> Settings:
     """The same for a model that learns the shape of a dependence, such as a network."""
     s = ten_columns(np.random.default_rng(5))
 
@@ -351,7 +352,9 @@ def main() -> int:
     parser.add_argument("--matrix-network", default="masked-net:64x1", help="that of the matrix")
     parser.add_argument("--runs", type=int, default=5, help="data sets of each pair")
     parser.add_argument(
-        "--only", default="", help="tasks of groups whose names have this part, or a setting of coverage"
+        "--only",
+        default="",
+        help="tasks of groups and pairs whose names have this part, or a setting of coverage",
     )
     parser.add_argument("--rows", type=int, default=400, help="rows of the coverage")
     parser.add_argument(

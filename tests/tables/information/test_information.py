@@ -244,7 +244,7 @@ def test_a_column_of_numbers_gives_a_bound_from_below() -> None:
 
 
 def test_the_interval_reaches_what_more_rows_would_find() -> None:
-    """A fit to two of five folds has half the others' rows: what it lacks more is 1 - √½ of the rest."""
+    """A fit to two of five folds has half the rows of the others: it lacks √2 times as much."""
     x = square(200, 2)
     found, fit = me.information("kernel-gaussian", x, 0, 1), fitted("kernel-gaussian", x, [0, 1], 5, 0)
     rise = [
@@ -252,9 +252,11 @@ def test_the_interval_reaches_what_more_rows_would_find() -> None:
         for fold in fit.folds[2:]
         for model, sign in ((fold.model, 1), (fit.half, -1))
     ]
-    expected = found.nats + max(0.0, sum(rise) / 120) / (2**0.5 - 1)
+    expected = found.held_out + max(0.0, sum(rise) / 120) / (2**0.5 - 1)
     assert found.with_more_rows == pytest.approx(expected, abs=1e-9)
-    assert found.with_more_rows > found.nats + 0.02
+    assert found.with_more_rows > found.held_out + 0.02
+    assert found.seen is not None
+    assert found.nats == pytest.approx((found.held_out + found.seen) / 2)
     assert found.interval()[1] > found.with_more_rows
     half = set(np.concatenate([fold.out for fold in fit.folds[2:]]).tolist())
     assert len(half) == 120  # which the half model has not seen
@@ -276,7 +278,7 @@ WORDS = pd.DataFrame({"a": ["x", "y"] * 60, "b": X[:, 0], "c": 1.0})
         (lambda: me.information("gaussian", X[:12], 0, 1), "12 rows for 5 folds; give 15 or more"),
         (lambda: me.information("gaussian", X, 0, 1, folds=2), "folds=2; give a whole number of 3 or more"),
         (lambda: me.information("gaussian", WORDS, "a", "b"), "holds words, which gaussian cannot take"),
-        (lambda: me.information("gaussian", WORDS, "b", "c"), "column 'c' has one value in all rows"),
+        (lambda: me.information("gaussian", WORDS, "b", "c"), "column 'c' has one value or none in all rows"),
         (lambda: me.information("gaussain", X, 0, 1), "gaussain"),
         (lambda: me.information("gaussian", COPIES, "a", "b"), "column 'b' is 'a' by another name or unit"),
         (lambda: me.information_matrix("masked-net", COPIES), "two copies of a number have infinite"),

@@ -27,7 +27,7 @@ from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
@@ -39,8 +39,10 @@ REPLICATES, _MASKS = 8, 4  # independent sets of masks for groups of more than s
 _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
 _FEWEST = 3  # rows of a fold
-_FEW_VALUES = 20  # a column of more is a number that its ranks stand for
+_FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
+_BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 400
+_FEWEST_SHARPENED = 50
 
 TableRows = Float64[np.ndarray, "N D"]
 _Columns = Bool[np.ndarray, " D"]
@@ -161,10 +163,15 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
             table = table.select([table.columns[j] for group in places for j in group])
             ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
             own = [list(range(start, end)) for start, end in ends]
+            table = table.take(np.flatnonzero(with_values(table.values)))
+            if len(table) < (few := folds * _FEWEST):
+                given = count(len(table), "row")
+                raise InputError(f"{given} for {folds} folds; give {few} or more, or fewer folds")
+            table, ranked = _restated(model, table)
             if model == AUTO:
                 model, of_auto = auto_word(table, seed=seed)
                 build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
-            return _by_word(model, build, table, own, (folds, seed))
+            return _by_word(model, build, table, own, (folds, seed))._replace(ranked=ranked)
         model = saved
     check_conditionals(model)
     table, notes = _read(model, data), list[str]()
@@ -217,10 +224,6 @@ def _by_word(
 ) -> Fitted:
     """New models, each fitted to all rows but those of a fold."""
     folds, seed = folding
-    table, ranked = _normal_scores(table.take(np.flatnonzero(with_values(table.values))))
-    if len(table) < folds * _FEWEST:
-        n = folds * _FEWEST
-        raise InputError(f"{count(len(table), 'row')} for {folds} folds; give {n} or more, or fewer folds")
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         raise InputError(
             f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net or "
@@ -230,7 +233,7 @@ def _by_word(
     for part in parts:
         if not (other := varies(np.delete(table.values, part, axis=0))).all():
             name = table.columns[int(np.argmin(other))]
-            raise InputError(f"column {name!r} has one value in all rows of a fit; leave it out")
+            raise InputError(f"column {name!r} has one value or none in all rows of a fit; leave it out")
 
     def fit(rows: Int64[np.ndarray, " n"], number: int, values: TableRows) -> Any:
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
@@ -250,7 +253,7 @@ def _by_word(
             made.append(Fold(again(table.values), part, None, again))
             advance(1)
     made = [fold._replace(other=made[number - 1].model) for number, fold in enumerate(made)]
-    return Fitted(word, table, groups, made, table.notes, seed, half, ranked)
+    return Fitted(word, table, groups, made, table.notes, seed, half)
 
 
 def n_half(folds: int) -> int:
@@ -258,39 +261,50 @@ def n_half(folds: int) -> int:
     return (folds - 1) // 2
 
 
-def _normal_scores(table: Table) -> tuple[Table, _Columns]:
-    """Numbers of more than 20 values as normal quantiles of their ranks, which keeps their information."""
-    values, ranked, seen_as = (
-        table.values.copy(),
-        np.zeros(len(table.columns), dtype=bool),
-        dict[bytes, str](),
-    )
-    for j, column in enumerate(values.T):
+def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
+    """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
+
+    Returns:
+        The table, and which columns are ranks.
+    """
+    values, ranked = table.values.copy(), np.zeros(len(table.columns), dtype=bool)
+    levels, names = dict(table.levels), dict[bytes, str]()
+    for j, (name, column) in enumerate(zip(table.columns, values.T, strict=True)):
         seen = ~np.isnan(column)
-        _, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
-        if len(n_each) <= _FEW_VALUES:
+        each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
+        if name in levels or len(each) < 2:
             continue
-        ranked[j], name = True, table.columns[j]
+        if len(each) <= min(_FEW_VALUES, seen.sum() * _FEW_SHARE):
+            if word in _BY_CATEGORIES and name not in table.kinds:
+                column[seen], levels[name] = place, tuple(map(str, each.tolist()))
+            continue
+        ranked[j] = True
         share = torch.from_numpy((np.cumsum(n_each) - n_each / 2) / seen.sum())
         column[seen] = torch.special.ndtri(share).numpy()[place]
         same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
-        first = seen_as.get(same, seen_as.get(opposite))
+        first = names.get(same, names.get(opposite))
         if first is not None:
             raise InputError(
                 f"column {name!r} is {first!r} by another name or unit: two copies of a number have infinite "
                 "information on each other; leave one out"
             )
-        seen_as[same] = name
-    return replace(table, values=values), ranked
+        names[same] = name
+    return replace(table, values=values, levels=levels), ranked
 
 
 def _sharpened(model: KernelGaussian, train: TableRows) -> KernelGaussian:
     """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error."""
-    held_out = folds_of(train, FOLDS, np.random.default_rng(0))[0][:_HELD_OUT]
-    left, out = np.delete(train, held_out, axis=0), train[held_out]
-    fit = partial(copy.deepcopy(model).fit, shrinkage=model.shrinkage)
-    best = max(_BANDWIDTHS, key=lambda h: fit(left, bandwidth=h).score_samples(out).mean())
-    return model.fit(train, shrinkage=model.shrinkage, bandwidth=best)
+    if len(train) < _FEWEST_SHARPENED:
+        return model
+    held_out, bandwidths = np.zeros(len(_BANDWIDTHS)), torch.logit(torch.tensor(_BANDWIDTHS).double())
+    for n, part in enumerate(folds_of(train, FOLDS, np.random.default_rng(0)), 1):
+        model.fit(np.delete(train, part, axis=0), shrinkage=model.shrinkage, bandwidth=0.5)
+        for k, bandwidth in enumerate(bandwidths):
+            model.bandwidth_logit.data.copy_(bandwidth)
+            held_out[k] += model.score_samples(train[part]).sum()
+        if n * len(part) >= _HELD_OUT:
+            break
+    return model.fit(train, shrinkage=model.shrinkage, bandwidth=_BANDWIDTHS[int(held_out.argmax())])
 
 
 def places_of(table: Table, group: Any) -> list[int]:

@@ -48,13 +48,13 @@ def information(
     where τ² is the variance of the fits, from two of them that answer for the same rows. Groups of more than
     six columns without a closed form are asked by 8 sets of random masks, whose spread is `mask_se`.
 
-    The interval is Student's t. A model that learns from n rows misses a part of a dependence, so the number
-    is low rather than high: the upper end is that of rows that the models have seen, or of `with_more_rows`.
-    The lower end is lower by `zero`, if that is above 0: what the same fit finds in independent columns.
+    A model that learns from n rows misses a part of a dependence, so this number is too low. Of rows that it
+    has seen it is, to first order, as much too high: `nats` is the mean of both. The interval is Student's t,
+    its lower end from rows not seen, less `zero` (what the same fit finds in independent columns) if that is
+    above 0, its upper end from rows seen, or from `with_more_rows` if this is higher.
 
-    Numbers of more than 20 values stand for a MODEL word as the normal quantiles of their ranks: no
-    increasing map of a column changes the information. Kernels have the bandwidth of the highest held-out
-    density.
+    For a MODEL word, numbers of more than 20 values become normal quantiles of their ranks: no increasing map
+    of a column changes the information. Kernels have the bandwidth of the highest held-out density.
 
     Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
     counts as the share of its cells in the error.
@@ -180,7 +180,9 @@ def _estimated(
     if not sums or sum(shares) < 2:
         raise InputError("fewer than two rows have values in each group of columns; give more rows")
     errors = errors_of(sums, seen, shares)
-    nats = float(np.concatenate(sums, axis=1).mean())
+    held_out = float(np.concatenate(sums, axis=1).mean())
+    of_seen = float(np.concatenate(seen, axis=1).mean()) if seen else None
+    nats = held_out if of_seen is None else (held_out + of_seen) / 2
     if not math.isfinite(nats):
         raise NumericalError(f"the {quantity} is {nats}: the model gives a row the probability 0")
     zero = None if fit.folds[0].again is None else _zero(fit, terms, blocks)
@@ -199,8 +201,9 @@ def _estimated(
         quantity=quantity,
         nats=nats,
         errors=errors,
-        seen=float(np.concatenate(seen, axis=1).mean()) if seen else None,
-        with_more_rows=nats + _missed(fit, more) if more else None,
+        held_out=held_out,
+        seen=of_seen,
+        with_more_rows=held_out + _missed(fit, more) if more else None,
         zero=None if zero is None else zero[0],
         zero_se=None if zero is None else zero[1],
         lower_bound=bound,
@@ -208,7 +211,7 @@ def _estimated(
         groups=tuple(tuple(fit.table.columns[j] for j in group) for group in fit.groups),
         n_rows=len(np.unique(np.concatenate([fold.out for fold in fit.folds]))),
         model=fit.name,
-        notes=(*fit.notes, *_notes(errors, nats, zero, bound), *([GIVEN_OTHERS] if given else [])),
+        notes=(*fit.notes, *_notes(errors, held_out, zero, bound), *([GIVEN_OTHERS] if given else [])),
     )
 
 
@@ -249,13 +252,13 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
     return float(got.mean()), float(got.std(ddof=1)) / len(got) ** 0.5
 
 
-def _notes(errors: Errors, nats: float, zero: tuple[float, float] | None, bound: float | None) -> list[str]:
+def _notes(
+    errors: Errors, held_out: float, zero: tuple[float, float] | None, bound: float | None
+) -> list[str]:
     """What a reader needs to know besides the numbers."""
     notes = [NOT_CAUSE]
-    if nats < 0:
-        notes.append(
-            "the number is below 0, which the truth is not: the model has learned nothing of the kind"
-        )
+    if held_out < 0:
+        notes.append("the model finds nothing in rows that it has not seen")
     if zero is not None and zero[0] > 3 * zero[1] > 0:
         notes.append("the model finds information in independent columns: it fits these rows badly")
     if bound is None and errors.fit_se is not None:

@@ -94,14 +94,14 @@ class Information(Shown):
 
     Attributes:
         quantity: its name.
-        nats: mean over the rows, each asked of a model that has not seen it, where the model is a word.
+        nats: the mean of `held_out` and `seen`; of a model that came fitted, the mean over the rows.
         errors: mask_se, data_se, fit_se, and the standard error of all three.
-        seen: the same mean for rows that the models were fitted to; None for a model that came fitted. By a
-            well-specified model it is as much above the truth as `nats` is below it, which widens the
-            interval upwards.
-        with_more_rows: what `nats` tends to with more rows, if what it lacks falls with the square root of
-            their number: it extends the step from a fit to half the rows, and widens the interval upwards;
-            None for a model that came fitted.
+        held_out: the mean over rows that the models have not seen.
+        seen: that over rows that they were fitted to; None for a model that came fitted. By a well-specified
+            model it is, to first order, as much above the truth as `held_out` is below it (Akaike, 1974).
+        with_more_rows: what `held_out` tends to with more rows, if what it lacks falls with the square root
+            of their number; from the step between fits to half the rows and to all. None for a model that
+            came fitted.
         zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
             or, where columns are given, drawn given these alone; None for a model that came fitted.
         zero_se: its standard error, in a single fold.
@@ -119,6 +119,7 @@ class Information(Shown):
     quantity: str
     nats: float
     errors: Errors
+    held_out: float
     seen: float | None
     with_more_rows: float | None
     zero: float | None
@@ -147,8 +148,8 @@ class Information(Shown):
 
     @property
     def p_value(self) -> float:
-        """One-sided, of "not above 0", or not above `zero` where this is higher."""
-        return float(p_values(self.nats - self._excess, self.standard_error, self.errors.df))
+        """One-sided, of `held_out` not above 0, or not above `zero` where this is higher."""
+        return float(p_values(self.held_out - self._excess, self.standard_error, self.errors.df))
 
     @property
     def _excess(self) -> float:
@@ -156,13 +157,12 @@ class Information(Shown):
         return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval around `nats`, from below it by a `zero` above 0, to above `seen` and
+        """Student's t, from `held_out`, less a `zero` above 0, to the higher of `seen` and
         `with_more_rows`.
         """
         width = t_half_width(self.standard_error, self.errors.df, level)
-        return self.nats - self._excess - width, max(
-            self.nats, *filter(None, (self.seen, self.with_more_rows)), self.nats
-        ) + width
+        known = [each for each in (self.held_out, self.seen, self.with_more_rows) if each is not None]
+        return self.held_out - self._excess - width, max(known) + width
 
     def page(self) -> Page:
         """A page with the number, its errors and its other forms."""
@@ -173,7 +173,10 @@ class Information(Shown):
         rows = [["error of the masks", standard_error(self.errors.mask_se, digits, typeset)]]
         rows.append(["error of the rows", standard_error(self.errors.data_se, digits, typeset)])
         rows.append(["error of the fits", standard_error(self.errors.fit_se, digits, typeset)])
-        named = {"rows that the models have seen": self.seen, "with more rows": self.with_more_rows}
+        named: dict[str, float | None] = {}
+        if self.seen is not None:
+            named = {"of rows not seen in the fit": self.held_out, "of rows seen in the fit": self.seen}
+        named |= {"with more rows": self.with_more_rows}
         named["lower bound"] = self.lower_bound
         named |= {"symmetric uncertainty": self.symmetric_uncertainty}
         if self.quantity == MUTUAL:

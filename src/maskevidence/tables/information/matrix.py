@@ -247,7 +247,7 @@ def _added(
 def _numbers(
     fit: Fitted, values: Callable[[Any, TableRows], Iterator[Float64[np.ndarray, "n m D"]]]
 ) -> tuple[TableRows, TableRows, TableRows]:
-    """Means over all rows, their standard errors and p-values."""
+    """Means of rows seen and not seen in the fits, their standard errors, and p-values of rows not seen."""
     of_folds, gaps = [], []
     for fold in fit.folds:
         rows = fit.table.values[fold.out]
@@ -260,13 +260,17 @@ def _numbers(
     with np.errstate(divide="ignore", invalid="ignore"):
         total, whole = n.sum(0), np.nansum(n * mean, axis=0) / n.sum(0)
         spread = np.nansum(n * (variance + (mean - whole) ** 2), axis=0) / (total - 1)
-        of_rows, of_fits, df = spread / total, np.zeros_like(spread), total - 1
+        of_rows, of_fits, df, nats = spread / total, np.zeros_like(spread), total - 1, whole
         if gaps:
-            of_fits = variance_of_fits(*(np.stack(each) for each in zip(*gaps, strict=True)))
+            n_gaps, gap, of_gaps = (np.stack(each) for each in zip(*gaps, strict=True))
+            of_fits, nats = (
+                variance_of_fits(n_gaps, gap, of_gaps),
+                whole - np.nansum(n * gap, axis=0) / total / 2,
+            )
             df = (of_rows + of_fits) ** 2 / (of_rows**2 / df + of_fits**2 / (len(gaps) - 1))
         error = np.sqrt(of_rows + of_fits)
         p = p_values(whole, error, df)
-    return whole, *(np.where(total > 1, each, np.nan) for each in (error, p))
+    return nats, *(np.where(total > 1, each, np.nan) for each in (error, p))
 
 
 def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[TableRows, TableRows, TableRows]:
