@@ -14,7 +14,7 @@ from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.scores.ask import Asker
-from maskevidence.core.scores.score import score_observations
+from maskevidence.core.scores.score_masks import score_observations
 from maskevidence.core.tokens import Tokens
 
 DESIGNS = [
