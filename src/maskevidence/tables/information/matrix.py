@@ -204,6 +204,14 @@ def information_matrix(
     )
 
 
+def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarray, "D D"]]:
+    """The mutual information of all pairs of columns, nats, and which are above 0."""
+    nats, _, p = _numbers(fit, partial(_values, target=None))
+    tested, found = _once(nats, None), np.zeros(nats.shape, dtype=bool)
+    found[tested] = _discoveries(p[tested], rate)
+    return nats, found | found.T
+
+
 def _once(nats: TableRows, target: Any) -> Bool[np.ndarray, "n D"]:
     """The indices of the entries, each pair once."""
     known = ~np.isnan(nats)

@@ -303,7 +303,7 @@ def _error_text(look: Looked, name: str, error: float) -> str:
 def _links(modelled: Modelled) -> Group:
     """A matrix of the links between columns; of many columns, the most linked."""
     strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
-    if len(strength) < 2:
+    if len(strength) < 2 or np.isnan(modelled.links).all():
         return Group("How columns hang together", [Table([], [])])
     order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
     names = [modelled.table.columns[j] for j in order]

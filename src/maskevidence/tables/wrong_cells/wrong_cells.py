@@ -53,6 +53,22 @@ _DRAWS = 100  # of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
 
 
+class Search(NamedTuple):
+    """How to search a table.
+
+    Attributes:
+        rate: the share of false calls.
+        seed: of the draws.
+        n_planted: rows with planted cells; without any, no cell is called.
+        most: cells that are described, the most suspicious first; None for all.
+    """
+
+    rate: float = 0.1
+    seed: int = 0
+    n_planted: int = N_PLANTED
+    most: int | None = None
+
+
 def wrong_cells(
     model: object,
     table: object,
@@ -132,7 +148,8 @@ def wrong_cells(
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
     notes += noted
-    return _as_given(_found(given, coded, sittings, notes, rate, seed), table)
+    how = Search(rate, seed)
+    return _as_given(_found(given, coded, sittings, notes, how), table)
 
 
 def cells_by_folds(
@@ -140,9 +157,7 @@ def cells_by_folds(
     table: Table,
     folds: Sequence[Int64[np.ndarray, " _"]],
     known: Sequence[Float64[np.ndarray, "_ D"]],
-    *,
-    rate: float = 0.1,
-    seed: int = 0,
+    how: Search,
 ) -> WrongCells:
     """The wrong cells of a table, by models already fitted to all rows but a fold each.
 
@@ -156,7 +171,7 @@ def cells_by_folds(
     for model, places, train in zip(models, folds, known, strict=True):
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
-    return _found(table, table, sittings, [], rate, seed)
+    return _found(table, table, sittings, [], how)
 
 
 def _found(
@@ -164,8 +179,7 @@ def _found(
     coded: Table,
     sittings: Sequence["_Sitting"],
     notes: list[str],
-    rate: float,
-    seed: int,
+    how: Search,
 ) -> WrongCells:
     """Search the table by who judges its rows."""
     places = np.argsort(np.concatenate([each.places for each in sittings]))
@@ -174,24 +188,27 @@ def _found(
     (first, *_), by_support = sittings, False
     if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
         by_support = True
-        p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
+        p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
         notes += first.judge.notes(coded.columns)
     else:
-        p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
+        p_values, calls = _judged_wrong(judged, sittings, coded.values, how)
     n_trusted = sum(len(each.clean) for each in sittings)
-    if not n_trusted and not by_support:
+    if not n_trusted and not by_support and how.n_planted:
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
     elif n_trusted and not calls.any():
         notes.append(
             f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
-            f"{math.ceil(len(coded) / (rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
+            f"{math.ceil(len(coded) / (how.rate * (n_trusted + 1))):,} calls cannot be made, however "
+            "suspicious"
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
-    found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
-    described = _described(found, coded, sittings, judged, seed)
+    found = WrongCells(
+        (), given, judged.suspicion, p_values, called, calls, how.rate, n_trusted, tuple(notes)
+    )
+    described = _described(found, coded, sittings, judged, how)
     return replace(found, cells=(*odd_cells(given), *described))
 
 
@@ -220,10 +237,10 @@ def _as_given(found: WrongCells, table: object) -> WrongCells:
 
 
 def _judged_wrong(
-    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, rate: float, seed: int
+    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, how: Search
 ) -> tuple[Rows, Int64[np.ndarray, "N D"]]:
     """The p-value of each cell, and the number of its call; 0 for none."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(how.seed)
     numbers = np.logical_and.reduce([each.judge.facts.numbers for each in sittings])
     if any(len(each.clean) for each in sittings):
         bases = [each.clean for each in sittings]
@@ -243,7 +260,9 @@ def _judged_wrong(
     trials = list[tuple[Judged, Any, Any, Any]]()
     pool, n = np.concatenate(bases), max(1, sum(map(len, bases)))
     for each, base, source in zip(sittings, bases, sources, strict=True):
-        chosen = rng.integers(len(base), size=-(-N_PLANTED * len(base) // n)) if len(base) else np.arange(0)
+        chosen = (
+            rng.integers(len(base), size=-(-how.n_planted * len(base) // n)) if len(base) else np.arange(0)
+        )
         spoilt, pattern = planted(rng, base[chosen], pool, each.judge.facts)
         wrong = (spoilt != base[chosen]) & ~np.isnan(spoilt)
         trials.append((each.judge.search(spoilt), wrong, source[chosen], pattern))
@@ -251,7 +270,10 @@ def _judged_wrong(
     trial = Planted(_joined(of_clues).clues, *map(np.concatenate, others))
     if not len(trial.wrong):
         return p_values, np.zeros(table.shape, dtype=np.int64)
-    sets, calls = call(judged.clues, len(table), right, trial, rate), np.zeros(table.shape, dtype=np.int64)
+    sets, calls = (
+        call(judged.clues, len(table), right, trial, how.rate),
+        np.zeros(table.shape, dtype=np.int64),
+    )
     place, column = np.nonzero(sets.cells)
     calls[sets.row[place], column] = 1 + place
     return p_values, calls
@@ -446,7 +468,7 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
 
 
 def _described(
-    found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, seed: int
+    found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, how: Search
 ) -> tuple[WrongCell, ...]:
     """The called, hidden or faulty cells, most suspicious first, with the expected values.
 
@@ -454,7 +476,7 @@ def _described(
     """
     listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
-    order = np.argsort(-judged.suspicion[listed], kind="stable")
+    order = np.argsort(-judged.suspicion[listed], kind="stable")[: how.most]
     row, column = places[order].T
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
@@ -473,7 +495,7 @@ def _described(
             )
         for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
             if len(these) and isinstance(model, HasDrawMissing):
-                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, how.seed)
                 of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
                 drawn[these] = of_cells.reshape(-1, _DRAWS)
             these = these[is_number[these]]
