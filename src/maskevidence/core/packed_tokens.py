@@ -105,7 +105,7 @@ class PackedTokens:
         return None if self.spelled is None else digest(torch.full((len(self),), self.spelled))
 
     def scored_together(self) -> "PackedTokens":
-        """Select observations; slices keep their positions."""
+        """The observations themselves: each slice knows its positions."""
         return self
 
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> Tokens:
