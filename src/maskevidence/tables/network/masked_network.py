@@ -14,7 +14,6 @@ from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.design import BoolMatrix, Integers, MaskKey, Plan, Positions
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
@@ -35,6 +34,7 @@ from maskevidence.tables.network.network_columns import (
     notes_on_unseen,
     third_value,
 )
+from maskevidence.tables.noise import KeyedNoise, row_keys
 
 _ROWS = 8_192  # rows per call
 _STEPS = 4_000
