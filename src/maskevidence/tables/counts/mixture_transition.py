@@ -137,7 +137,6 @@ class MixtureTransition(DescribedTableModel):
             spelled: whether an unseen word has the probability of its own string, or that of all unseen
                 words together.
         """
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         self.refuse_strange_cells(tokens, masked | visible)
         read, hidden = (each.cpu().numpy() for each in (masked | visible, masked))

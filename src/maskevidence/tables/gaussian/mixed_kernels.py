@@ -195,7 +195,6 @@ class MixedKernelGaussian(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
         mean, log_mass = self._answers(values, visible, masked)

@@ -417,7 +417,6 @@ class VAE(LatentModel, TableModel):
 
     def _rows(self, tokens: Tokens, visible: Bool[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> StandardRows:
         """Rows in standard units where `known`, blank elsewhere."""
-        self.check_width(tokens.width)
         self.refuse_strange_cells(tokens, known)
         values = tokens.values.double()
         standard = self.tokens_given_latent.standard(values).to(self._like().dtype)

@@ -167,7 +167,6 @@ class MaskedNetwork(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
         answer = self._answer(values, visible, tokens.ids)
