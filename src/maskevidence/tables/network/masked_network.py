@@ -22,7 +22,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
 from maskevidence.core.training.objectives import MaskedObjective, Objective
-from maskevidence.core.training.pace import Pace
+from maskevidence.core.training.training_pace import Pace
 from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.network.cell_coding import ColumnHeads
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
