@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.parts import SavedPart, is_whole, read_part, write_part
+from maskevidence.runs.texts import TEXTS, Beginnings, write_texts
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
-_MASKS_TO_SAVE = 2 * MASKS_AT_ONCE  # which bounds the memory of scores that wait
+_MASKS_TO_SAVE = MASKS_AT_ONCE  # which bounds the memory of scores that wait
 
 
 def _seconds() -> float:
@@ -53,6 +55,7 @@ class Recording:
         engine: the engine that calls the model, by default in this process. Any engine can resume any run.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
+        texts: gives the beginnings of the texts, in the order of the tokens; None for other data.
         verify: score a sample of the stored rows again before a run is extended, and refuse a model that
             gives other scores: that of a user's code may read files that no fingerprint knows.
     """
@@ -62,6 +65,7 @@ class Recording:
     engine: Engine = local_engine
     overwrite: bool = False
     labels: Sequence[str] | None = None
+    texts: Beginnings | None = None
     verify: bool = False
 
 
@@ -116,6 +120,11 @@ def record_run(
         if recording.labels is not None:
             named = zip(tokens.ids.tolist(), recording.labels, strict=True)
             write_labels(folder.path, manifest, dict(named))
+        if recording.texts is not None and not (folder.path / TEXTS).exists():
+            blocks, cut = manifest.blocks(), manifest.rows_per_block
+            first, last = (min(block * cut, len(tokens)) for block in (blocks.start, blocks.stop))
+            own = islice(recording.texts(), first, last)
+            write_texts(folder.path, manifest, tokens.ids[first:last].cpu().numpy(), own)
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():

@@ -14,6 +14,7 @@ from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.scores.ask import Asker
+from maskevidence.core.scores.record import Scores
 from maskevidence.core.scores.score import score_observations
 from maskevidence.core.tokens import Tokens
 
@@ -611,7 +612,8 @@ def test_the_error_of_a_row_has_welchs_degrees_of_freedom() -> None:
     table = me.estimate_evidence(
         me.models.PPCA(n_features=7, n_components=2), np.ones((4, 7)), me.Rates((0.3, 0.6), masks_per_size=3)
     ).scores.sorted()
-    mask_se, mask_df = errors_of_rows(table, me.Rates((0.3, 0.6), masks_per_size=3), MaskKey(0))
+    design = me.Rates((0.3, 0.6), masks_per_size=3)
+    ((_, mask_se, mask_df),) = errors_of_rows(Scores.of(table), design, MaskKey(0))
     for row in range(4):
         here = table.id == row
         both = [table.score[here & (table.size == size)] for size in np.unique(table.size)]

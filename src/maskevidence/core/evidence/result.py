@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float64, Integer
+from jaxtyping import Float32, Float64, Integer
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
@@ -298,7 +298,8 @@ class EvidenceEstimate(Shown):
             values["n_bytes"] = scores.n_bytes
         values["log_evidence"] = self.per_observation
         errors = errors_of_rows(scores, self.how.design, self.how.key)
-        values |= dict(zip(("mask_se", "mask_df"), errors, strict=True))
+        _, *of_masks = zip(*errors, strict=True)
+        values |= zip(("mask_se", "mask_df"), map(np.concatenate, of_masks), strict=True)
         if self.closed_form is not None:
             values["closed_form"] = self.closed_form
         values["per_token"] = self.per_observation / values["n_tokens"]
@@ -478,7 +479,7 @@ def _why_no_interval(
 
 
 def _note_on_rows(
-    each: Float64[np.ndarray, " n"], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
+    each: Float32[np.ndarray, " n"], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
 ) -> list[str]:
     """Name the observation that holds most of the masks' variance, if there are many observations."""
     if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():

@@ -1,10 +1,11 @@
 """Average scores over observations, with standard errors of the mean and of each observation."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Integer
+from jaxtyping import Float32, Float64, Integer
 
 from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.evidence.control_variates import (
@@ -52,7 +53,7 @@ class MeanOfScores(NamedTuple):
     curves: SizeCurves | None
     per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
-    by_row: Float64[np.ndarray, " n"] | None
+    by_row: Float32[np.ndarray, " n"] | None
     note: str | None = None
 
 
@@ -72,7 +73,8 @@ def mean_of_scores(
     """
     scores = Scores.of(record)
     curves, n = curves_of(scores, design, key), len(scores.ids)
-    shared, per_observation, by_row = key.masks == "shared", np.empty(n), np.zeros(n)
+    shared, per_observation = key.masks == "shared", np.empty(n)
+    by_row = np.zeros(n, dtype=np.float32)
     sums = ErrorSums(design.n_replicates, joint=shared or (design.pooled and curves is None))
     n_units = int(design.n_draws(scores.n_tokens).max()) if design.random_sizes else design.n_replicates
     every, together = math.ceil(scores.n_masks / MASKS_AT_ONCE), Totals(n_units)
@@ -156,22 +158,19 @@ def drawn_together(
 
 
 def errors_of_rows(
-    record: ScoreTable | Scores, design: MaskDesign, key: MaskKey
-) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
+    scores: Scores, design: MaskDesign, key: MaskKey
+) -> Iterator[tuple[slice, Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]]:
     """mask_se and mask_df of each observation, summed over its strata.
 
-    Returns:
-        In the order of the ids: the standard error of the masks, NaN where it is not known and 0 where all
-        masks were scored, and its degrees of freedom.
+    Yields:
+        Some positions in the order of the ids, with the standard errors of the masks, NaN where they are not
+        known and 0 where all masks were scored, and their degrees of freedom.
     """
-    scores = Scores.of(record)
     curves = curves_of(scores, design, key)
-    mask_se, mask_df = np.empty((2, len(scores.ids)))
     for rows, table in scores:
         summation = design.summation(table.n_tokens, table.draw, table.size)
         each = contributions(table, design, curves)
-        mask_se[rows], mask_df[rows] = errors_of_sums(each, table.observation, summation, design)
-    return mask_se, mask_df
+        yield rows, *errors_of_sums(each, table.observation, summation, design)
 
 
 def errors_of_sums(
