@@ -12,7 +12,7 @@ from jaxtyping import Float32, Float64, Integer
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
-from maskevidence.core.evidence.curve import LOW_RATE, Curve, curve_lines
+from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_lines
 from maskevidence.core.evidence.curve_points import curve_from_scores
 from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
@@ -333,6 +333,12 @@ class EvidenceEstimate(Shown):
             score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
             error = None if math.isnan(mask_se) else mask_se
             values["low_rates"] = {"up_to": LOW_RATE, "score": score, "mask_se": error}
+        if self.kind == "lower_bound" and (crossing := self.curve.crossing(self.per_token)) is not None:
+            values["one_rate"] = {"crossing": crossing}
+            if self.curve.rate[0] <= ONE_RATE:
+                score = float(np.interp(ONE_RATE, self.curve.rate, self.curve.score))
+                instead = self.n_tokens / self.n_observations * score
+                values["one_rate"] |= {"rate": ONE_RATE, "instead": instead}
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
         values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
         values["notes"] = list(self.notes)
@@ -374,6 +380,12 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
         rows.append(
             ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
         )
+    if (one := result.get("one_rate")) is not None:
+        words = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
+        if "instead" in one:
+            instead = typeset(one["instead"], digits)
+            words += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
+        rows.append(["one rate", words])
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
     rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
