@@ -1,8 +1,8 @@
 """Many short texts under a model that answers at once: peak memory of the process, and microseconds a text.
 
-`tokens`: made-up ids of 25 tokens are packed, scored with random sizes, and summarised. `file`: lines of a
-.txt file are read and encoded by a tokenizer of words. Each runs in a process of its own, for minutes with ten
-million texts.
+`tokens`: made-up ids of 25 tokens are packed, scored with random sizes, and summarised. `file`: the lines of a
+.txt file are read and encoded by a tokenizer of words. Each runs in a process of its own; ten million take some
+minutes.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import torch
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.packed_tokens import PackedTokens
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import (
     DataSource,
@@ -142,12 +142,12 @@ def of_tokens(n: int, sizes: int) -> list[tuple[str, float, float]]:
 
 def of_file(n: int) -> list[tuple[str, float, float]]:
     """Read and encode the lines of a file."""
+    from maskevidence.texts.options import ScoredTextOptions
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     from maskevidence.texts import prepared_texts
     from maskevidence.texts.encoding import Encoding, pack_texts
-    from maskevidence.texts.options import ScoredTextOptions
 
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     words = [f"w{k}" for k in range(WORDS)]

@@ -9,7 +9,7 @@ import torch
 import maskevidence as me
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
-from maskevidence.core.scores.score import score_observations
+from maskevidence.core.scores.score_masks import score_observations
 from maskevidence.core.tokens import positions
 
 _IN_A_CALL = 8192

@@ -13,7 +13,7 @@ import torch
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.model import as_tokens
-from maskevidence.core.scores.score import score_observations
+from maskevidence.core.scores.score_masks import score_observations
 from maskevidence.tables.base import TableModel
 
 D = 4

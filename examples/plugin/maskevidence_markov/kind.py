@@ -39,7 +39,7 @@ class Sequences(Kind):
         return ready.read_with(data, {"limit": options.limit})
 
     def read_again(self, manifest: Any, ids: Any) -> Any:
-        from maskevidence.command.pages.reading import TextContent
+        from maskevidence.command.pages.reported_runs import TextContent
 
         lines, seal = read(manifest.data.name, manifest.data.options.get("limit"))
         return None if seal != manifest.data.fingerprint else lambda number: TextContent(lines[number])

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.options import Overwrite
-from maskevidence.command.result import Result
+from maskevidence.command.options import Overwrite, Result
 from maskevidence.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     estimate = run.estimate
     for write, values in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
         if values is not None:
-            write(folder.path, run.manifest, dict(zip(estimate.ids.tolist(), values, strict=True)))
+            write(folder.path, run.manifest, estimate.ids, values)
     if run.texts:
         texts = (text for table in read_texts(run.texts, run.manifest) for text in table["text"].to_pylist())
         write_texts(folder.path, run.manifest, estimate.ids, texts)

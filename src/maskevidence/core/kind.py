@@ -83,7 +83,11 @@ class Kind:
 
     def claims(self, word: ModelWord) -> bool:
         """Whether a MODEL word belongs to this kind; kinds of higher `precedence` are asked first."""
-        return word.text.partition(":")[0] in {model.partition(":")[0] for model in self.models}
+        return self.names(word.text)
+
+    def names(self, word: str) -> bool:
+        """Whether a word is one of `models`, whatever its numbers."""
+        return word.partition(":")[0] in {model.partition(":")[0] for model in self.models}
 
     def check_words(self, model: str | None, data: str) -> None:
         """Raise an InputError for unknown words before torch is loaded; `model` is None without MODEL."""
@@ -208,3 +212,19 @@ def named(place: str) -> Any:
     """Import the object at "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def model_words() -> str:
+    """What MODEL may be, for help pages: the words of all kinds, and what every kind takes."""
+    words = ", ".join(word for kind in kinds() for word in kind.models)
+    return (
+        f"{words}, or a saved model or transformer: its folder, or OWNER/NAME on the hub; or your own "
+        "FILE.py:FUNCTION."
+    )
+
+
+def data_words() -> str:
+    """What DATA may be, for help pages."""
+    words = ", ".join(word for kind in kinds() for word in kind.data)
+    files = ", ".join(word for kind in kinds() for word in kind.files)
+    return f"{words} ..., {files}, or hub:OWNER/NAME[/CONFIG][:SPLIT]."

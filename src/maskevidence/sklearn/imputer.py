@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Shaped
 
 from maskevidence import Imputation
 from maskevidence.core.errors import InputError, import_extra
-from maskevidence.core.support.spread import varies, with_values
+from maskevidence.core.table import varies, with_values
 from maskevidence.sklearn.densities import KernelGaussianDensity
 from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names
 from maskevidence.sklearn.network_density import Categories

@@ -76,13 +76,15 @@ def _undecided(n_features: int) -> "TableModel":
     )
 
 
-def takes_words(word: str) -> bool:
-    """Whether the new models of a MODEL word take columns of words.
+def takes_words(word: str, saved: Any = None) -> bool:
+    """Whether the new or saved model of a MODEL word takes columns of words.
 
     Example:
         >>> takes_words("auto"), takes_words("masked-net:64x2"), takes_words("ppca:8")
         (True, True, False)
     """
+    if saved is not None:
+        return getattr(saved, "takes_words", False)
     return word.partition(":")[0] in (AUTO, *TAKE_WORDS)
 
 

@@ -46,10 +46,10 @@ from maskevidence.tables.reading.columns import (
     MAX_CATEGORIES,
     Choices,
     ReadColumn,
+    arrow_texts,
     read_columns,
-    texts,
 )
-from maskevidence.tables.reading.contents import SHEETS, inner_name, sheet_text, text_of, unzipped
+from maskevidence.tables.reading.contents import SHEETS, sheet_text, text_of, unzipped
 from maskevidence.tables.reading.dates import Order
 from maskevidence.tables.reading.describing import described
 from maskevidence.tables.reading.description import (
@@ -61,7 +61,7 @@ from maskevidence.tables.reading.description import (
     finding,
     quoted,
 )
-from maskevidence.tables.reading.layout import Apart, Row, apart, lay_out, mended
+from maskevidence.tables.reading.layout import Apart, SheetRow, apart, lay_out, mended
 from maskevidence.tables.reading.numbers import Choice, NumberForm, cell_of, signs_of
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
@@ -97,8 +97,8 @@ class RawTable:
     lines: Sequence[int] | None = None  # of a CSV file, the line of each row; None for other files
     encoding: str = "utf-8"  # of a CSV file
     above: str = ""  # the lines above the names of the columns
-    head: tuple[Row, ...] = ()  # rows of units below the names of the columns
-    foot: tuple[Row, ...] = ()  # rows of totals and footnotes
+    head: tuple[SheetRow, ...] = ()  # rows of units below the names of the columns
+    foot: tuple[SheetRow, ...] = ()  # rows of totals and footnotes
     findings: tuple[Finding, ...] = ()  # on rows and the file
 
 
@@ -354,7 +354,8 @@ def kind_of_file(name: str) -> str:
         >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
         ('.csv', '.parquet', '.gz')
     """
-    path = PurePosixPath(inner_name(name.lower()))
+    path = PurePosixPath(name.lower())
+    path = PurePosixPath(path.stem) if path.suffix == ".zip" else path
     inner = PurePosixPath(path.stem).suffix
     return (
         inner
@@ -642,7 +643,7 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
 
 def _cells(
     name: str, content: bytes, text: str, delimiter: str
-) -> tuple[Any, Sequence[int] | None, list[str], tuple[Row, ...]]:
+) -> tuple[Any, Sequence[int] | None, list[str], tuple[SheetRow, ...]]:
     """The cells of a CSV file as text, a `pyarrow.Table`; refuses rows of other widths, and open quotes.
 
     Returns:
@@ -687,7 +688,7 @@ def _cells(
             reason = str(error).splitlines()[0].removeprefix("CSV parse error: ")
             raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
         found, notes, foot = repaired
-        columns = [texts([row[j] for _, row in found], pa.large_string()) for j in range(width)]
+        columns = [arrow_texts([row[j] for _, row in found], pa.large_string()) for j in range(width)]
         cells = pa.table({f"f{j}": pa.chunked_array([column]) for j, column in enumerate(columns)})
         return cells, [line for line, _ in found], notes, tuple(foot)
     return cells.slice(0, cells.num_rows - 1), None, [], ()

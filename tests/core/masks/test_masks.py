@@ -16,7 +16,6 @@ from scipy.stats import chisquare, norm
 
 import maskevidence as me
 from maskevidence.core.evidence.standard_errors import mean_with_errors
-from maskevidence.core.masks.by_name import DESIGNS, design_from_settings
 from maskevidence.core.masks.design import (
     MAX_LISTED,
     MaskDesign,
@@ -26,8 +25,9 @@ from maskevidence.core.masks.design import (
     all_pairs,
     drawn_masks,
 )
+from maskevidence.core.masks.design_words import DESIGNS, design_from_settings
 from maskevidence.core.masks.sizes import size_of_rate
-from maskevidence.core.scores.score import score_observations
+from maskevidence.core.scores.score_masks import score_observations
 from maskevidence.core.tokens import Tokens, positions
 from maskevidence.texts.published import RandomTime
 from oracles import every_mask

@@ -21,7 +21,7 @@ from maskevidence.tables.choosing import choosing
 from maskevidence.tables.choosing.choosing import beaten_candidates
 from maskevidence.tables.choosing.selection import below_picture, page_of_selection, picture_of_selection
 from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
-from maskevidence.tables.network.columns import columns_of, declared_columns
+from maskevidence.tables.network.network_columns import columns_of, declared_columns
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float32, Float64, Integer
+from jaxtyping import Float64, Integer
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
@@ -48,7 +48,7 @@ from maskevidence.core.show.words import (
 )
 from maskevidence.core.support.provenance import origin
 
-Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
+EstimateKind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 MANY_ROWS, MOST_VARIANCE = 20, 0.5  # limits above which a note names the worst observation
@@ -104,7 +104,7 @@ class EvidenceEstimate(Shown):
     mask_se: float | None
     mask_df: float | None
     data_se: float | None
-    kind: Kind
+    kind: EstimateKind
     n_observations: int
     n_tokens: int
     n_bytes: int | None
@@ -434,11 +434,11 @@ def summarize_scores(
     scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
     ids, lengths = scores.ids, scores.n_tokens
     found = mean_of_scores(scores, design, key, conditionals, of_difference=of_difference)
-    mean, by_row = found.mean, found.by_row
+    mean = found.mean
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
-    if by_row is not None:
-        notes += _note_on_rows(by_row, ids, labels)
+    if found.worst is not None:
+        notes += _note_on_rows(found.worst, ids, labels)
     notes += _note_on_weights(scores, design)
     if found.note is not None:
         notes.append(found.note)
@@ -491,13 +491,13 @@ def _why_no_interval(
 
 
 def _note_on_rows(
-    each: Float32[np.ndarray, " n"], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
+    worst: tuple[int, float], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
 ) -> list[str]:
     """Name the observation that holds most of the masks' variance, if there are many observations."""
-    if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
+    place, share = worst
+    if len(ids) < MANY_ROWS or not share > MOST_VARIANCE:
         return []
-    worst, share = int(each.argmax()), float(each.max() / each.sum())
-    name = int(ids[worst]) if not labels else labels[int(ids[worst])]
+    name = int(ids[place]) if not labels else labels[int(ids[place])]
     return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
 
 
@@ -533,7 +533,9 @@ def _note_on_weights(scores: Scores, design: MaskDesign) -> list[str]:
     ]
 
 
-def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]) -> Kind:
+def kind_of(
+    design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]
+) -> EstimateKind:
     """The kind of an estimate from its design, the conditionals and the numbers of tokens."""
     covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
     if conditionals == "transformed":

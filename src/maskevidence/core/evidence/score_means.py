@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Integer
+from jaxtyping import Float64, Integer
 
 from maskevidence.core.evidence.bounds import linear_scores
+from maskevidence.core.evidence.conditional_gains import mean_with_gains
 from maskevidence.core.evidence.control_variates import (
     FEWEST_TO_PREDICT,
     MAX_MASKS,
@@ -16,7 +17,6 @@ from maskevidence.core.evidence.control_variates import (
     fitted_curves,
     predict_by_size,
 )
-from maskevidence.core.evidence.gains import mean_with_gains
 from maskevidence.core.evidence.standard_errors import (
     Drops,
     ErrorSums,
@@ -45,15 +45,15 @@ class MeanOfScores(NamedTuple):
             benchmarks/coverage.py).
         per_observation: shape (n_observations,); the estimates whose mean it is, nats.
         mean: the mean with its errors.
-        by_row: shape (n_observations,); the masks' variance of each observation's estimate, nats²; None where
-            masks are shared or their error is not known.
+        worst: the position of the observation with the largest variance of the masks, and its share of all
+            variance; None where masks are shared or their error is not known.
         note: a note on the masks, one sentence; None without one.
     """
 
     curves: SizeCurves | None
     per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
-    by_row: Float32[np.ndarray, " n"] | None
+    worst: tuple[int, float] | None
     note: str | None = None
 
 
@@ -74,7 +74,7 @@ def mean_of_scores(
     scores = Scores.of(record)
     curves, n = curves_of(scores, design, key), len(scores.ids)
     shared, per_observation = key.masks == "shared", np.empty(n)
-    by_row = np.zeros(n, dtype=np.float32)
+    largest, variance = (0.0, 0), 0.0
     sums = ErrorSums(design.n_replicates, joint=shared or (design.pooled and curves is None))
     n_units = int(design.n_draws(scores.n_tokens).max()) if design.random_sizes else design.n_replicates
     every, together = math.ceil(scores.n_masks / MASKS_AT_ONCE), Totals(n_units)
@@ -100,7 +100,9 @@ def mean_of_scores(
             of_rows.add(totals, correction)
             continue
         drops.add(totals / n, correction)
-        by_row[rows] = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
+        each = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
+        largest = max(largest, (float(each.max()), -rows.start - int(each.argmax())))
+        variance += float(each.sum())
     mean = sums.mean_with_errors(enough_masks=design.unknown_error(scores.n_tokens, key.masks) is None)
     note = None
     if conditionals == "exact" and isinstance(design, LogSizes):
@@ -113,7 +115,8 @@ def mean_of_scores(
         drops.add(*together.table())
     shown = of_rows.lightness() if shared and of_difference else None
     mean = mean._replace(tails=drops.tails(shown))
-    return MeanOfScores(curves, per_observation, mean, None if shared else by_row, note)
+    worst = (-largest[1], largest[0] / variance) if variance and math.isfinite(variance) else None
+    return MeanOfScores(curves, per_observation, mean, None if shared else worst, note)
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from maskevidence.core.errors import InputError, import_extra
-from maskevidence.core.show.parts import Picture, Values
+from maskevidence.core.show.parts import Picture, ValueRows
 from maskevidence.core.show.pictures import (
     FEWEST_IN_A_BAND,
     Band,
@@ -85,7 +85,7 @@ def _(picture: Lines, axes: Any) -> None:
 
 
 @draw.register
-def _(picture: Values, axes: Any) -> None:
+def _(picture: ValueRows, axes: Any) -> None:
     in_legend: set[str] = set()
     for row, value in enumerate(picture.values):
         label = _label(value.group) if value.group and value.group not in in_legend else None
@@ -284,7 +284,7 @@ def _new_figure(picture: Picture) -> Any:
 
 def _size(picture: Picture) -> tuple[float, float]:
     """Width and height of a new figure, in inches."""
-    if isinstance(picture, Values):
+    if isinstance(picture, ValueRows):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
     if isinstance(picture, ColourGrid):
         if _is_tall(picture):

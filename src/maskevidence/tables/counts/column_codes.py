@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.tables.network.columns import Column
+from maskevidence.tables.network.network_columns import Column
 
-Floats = Float64[np.ndarray, " n"]
+_Floats = Float64[np.ndarray, " n"]
 
 _MOST_BINS = 24
 _REPEATED = 0.5  # the share of cells with a value that occurs again, from which single values are counted
@@ -29,7 +29,7 @@ class Codes(NamedTuple):
     log_size: Float64[np.ndarray, " V"]
     bins: bool
 
-    def of(self, x: Floats) -> Int64[np.ndarray, " n"]:
+    def of(self, x: _Floats) -> Int64[np.ndarray, " n"]:
         """The code of each value (a number's cell); -1 for one that has none, and for a hole."""
         x = np.nan_to_num(x, nan=np.inf)
         if self.bins:
@@ -40,12 +40,12 @@ class Codes(NamedTuple):
         return np.where(self.values[place] == x, place, -1)
 
 
-def cells_of(column: Column, x: Floats) -> Floats:
+def cells_of(column: Column, x: _Floats) -> _Floats:
     """The cell of each number, counted in steps from the centre; other values as they are."""
     return np.round((x - column.centre) / column.step) if column.kind == "number" else x
 
 
-def codes_of(place: int, column: Column, cells: Floats) -> list[Codes]:
+def codes_of(place: int, column: Column, cells: _Floats) -> list[Codes]:
     """The ways to count a column: its values, if they recur, and for a number with many of them bins.
 
     Args:
@@ -63,7 +63,7 @@ def codes_of(place: int, column: Column, cells: Floats) -> list[Codes]:
     return found
 
 
-def _starts(values: Floats, counts: Int64[np.ndarray, " n"]) -> Float64[np.ndarray, " E"]:
+def _starts(values: _Floats, counts: Int64[np.ndarray, " n"]) -> Float64[np.ndarray, " E"]:
     """The first cells of bins with about equally many rows, and the end of the last one."""
     n_bins = int(np.clip(1.5 * np.cbrt(counts.sum()), 4, _MOST_BINS))
     ends = np.cumsum(counts)
@@ -72,7 +72,7 @@ def _starts(values: Floats, counts: Int64[np.ndarray, " n"]) -> Float64[np.ndarr
     return np.unique([values[0], *inner, values[-1] + 1])
 
 
-def log_far(column: Column, cells: Floats) -> Floats:
+def log_far(column: Column, cells: _Floats) -> _Floats:
     """log of the mass of a Cauchy distribution of 3 scales about the centre on each cell of a number."""
     scale = _WIDE * column.scale / column.step
     mass = np.arctan((np.abs(cells) + 0.5) / scale) - np.arctan((np.abs(cells) - 0.5) / scale)

@@ -9,8 +9,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import Course
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table
+from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import COUNTS, parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
@@ -19,13 +18,13 @@ from maskevidence.tables.saving import load
 from maskevidence.tables.wrong_cells.found_cells import WrongCells
 from maskevidence.tables.wrong_cells.wrong_cells import cells_by_folds
 
-FOLDS = 5
+_FOLDS = 5
 MOST_FITTED = 600  # rows of a fit by folds; the last fit takes all
 _JUDGED, _LEAST_JUDGED = 300, 500  # cells to judge in a round, per second of the time; rows
 _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
 
 
-Models = tuple[TableModel, ...]
+FoldModels = tuple[TableModel, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Folds:
         self.kept.put(name, model)
         return model
 
-    def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> Models:
+    def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> FoldModels:
         """Fit a model for each fold, to the other rows of these values."""
         models = []
         for k, part in enumerate(self.parts, 1):
@@ -92,7 +91,7 @@ class Folds:
 
     def search(
         self,
-        models: Models,
+        models: FoldModels,
         values: Float64[np.ndarray, "N D"],
         course: Course,
         limits: tuple[float, int],
@@ -138,7 +137,7 @@ class Searched:
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:
     """Divide the rows of a table, without columns that do not vary in every fold; None if few are left."""
-    n = min(FOLDS, len(table) // 2)
+    n = min(_FOLDS, len(table) // 2)
     if n < 2:
         return None
     table = table.take(np.flatnonzero(with_values(table.values)))

@@ -132,7 +132,7 @@ def _note(look: Looked, name: str) -> str:
     return f"filled as the column is written; the means are in {SD}"
 
 
-def content_of(look: Looked) -> dict[str, Any]:
+def content_of_look(look: Looked) -> dict[str, Any]:
     """The content of table.json."""
     described = look.description.to_dict()
     options = {name: value for name, value in vars(look.options).items() if value is not None}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.core.show.parts import Answers, Bars, Group, Page, Part, Table
+from maskevidence.core.show.parts import Bars, BigNumbers, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.support.provenance import origin
@@ -50,14 +50,14 @@ def page_of_look(look: Looked) -> Page:
     made = {"Model": "none" if look.modelled is None else f"{look.modelled.word} (--model)"}
     made |= {"Work": f"{look.seconds:.0f} seconds (--minutes)", "Command": origin()["command"]}
     made["Versions"] = ", ".join(f"{name} {version}" for name, version in origin()["versions"].items())
-    parts: list[Part] = [Answers(_answers(look)), *kept]
+    parts: list[Part] = [BigNumbers(_answers(look)), *kept]
     about = f"A look at {PurePath(look.description.name).name}"
     return Page(line, _headline(look), "", parts, look.notes, made, about)
 
 
 def short_page(look: Looked) -> Page:
     """The page for a terminal: the answers, what a person may decide, and the first cells to look at."""
-    parts: list[Part] = [Answers(_answers(look))]
+    parts: list[Part] = [BigNumbers(_answers(look))]
     findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
     if findings:
         parts += [f"\nDecisions{_of_all(findings)}", *(f"- {each}" for each in findings[:_MOST_IN_TERMINAL])]

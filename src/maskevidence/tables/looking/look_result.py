@@ -69,6 +69,6 @@ class Look(Looked, Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The description, the options and what was found, as JSON values; `table.json` holds them."""
-        from maskevidence.tables.looking.look_files import content_of
+        from maskevidence.tables.looking.look_files import content_of_look
 
-        return content_of(self)
+        return content_of_look(self)

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
-from maskevidence.tables.options import TableOptions
 from maskevidence.tables.reading.description import TableDescription
 from maskevidence.tables.table_files import RawTable
+from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells
 
 

@@ -22,7 +22,7 @@ from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_fo
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
-from maskevidence.tables.options import ImputeOptions, TableOptions
+from maskevidence.tables.table_options import ImputeOptions, TableOptions
 
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured

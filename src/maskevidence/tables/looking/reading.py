@@ -11,10 +11,10 @@ from jaxtyping import Float64
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.table import Table
-from maskevidence.tables.options import TableOptions
 from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
 from maskevidence.tables.rows import raw_table, read_described, selection_of
 from maskevidence.tables.table_files import RawTable, described_file, raw_of
+from maskevidence.tables.table_options import TableOptions
 
 _TIMES = 10  # as often as a rare word is the word that it may stand for
 _FEWEST = 5  # cells of that word

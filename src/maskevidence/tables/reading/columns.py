@@ -32,7 +32,7 @@ from maskevidence.tables.reading.numbers import (
     Signs,
     cell_of,
     decimal_of,
-    plain,
+    is_plain,
     read_numbers,
     signs_of,
 )
@@ -230,7 +230,7 @@ def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None,
     from pyarrow import compute
 
     cells = compute.utf8_trim_whitespace(column)
-    absent = compute.is_in(cells, texts(sorted({*MISSING, *choices.missing}), column.type))
+    absent = compute.is_in(cells, arrow_texts(sorted({*MISSING, *choices.missing}), column.type))
     cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
     if name in choices.words:
         return None, 0
@@ -240,9 +240,9 @@ def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None,
         read, points = _as_points(name, cells, choices)
         if read is not None:
             return read, points
-    truth = texts(TRUE + FALSE, column.type)
+    truth = arrow_texts(TRUE + FALSE, column.type)
     if compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
-        true = compute.is_in(cells, texts(TRUE, column.type)).cast(pa.float64())
+        true = compute.is_in(cells, arrow_texts(TRUE, column.type)).cast(pa.float64())
         values = floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
         return ReadColumn(_numbers_described(name, "yes/no", values), values), 0
     if choices.decimal != ".":
@@ -340,13 +340,13 @@ def floats(column: Any, *, own: bool = True) -> Float64[np.ndarray, " N"]:
     from pyarrow import compute
 
     if column.null_count:
-        nan = texts(["nan"], pa.large_string()).cast(pa.float64())[0]
+        nan = arrow_texts(["nan"], pa.large_string()).cast(pa.float64())[0]
         column = compute.if_else(compute.is_null(column), nan, column)
     parts = list(map(np.from_dlpack, column.chunks))
     return parts[0] if len(parts) == 1 and not own else np.concatenate([np.empty(0), *parts])
 
 
-def texts(words: Sequence[str], kind: Any) -> Any:
+def arrow_texts(words: Sequence[str], kind: Any) -> Any:
     """Texts as an Arrow array; `pa.array` imports pandas, which takes a fifth of a small command."""
     import pyarrow as pa
 
@@ -375,7 +375,7 @@ def _different(column: Any, lines: Sequence[int] | None, choices: Choices) -> _C
 
 def _is_marked(text: str, missing: Sequence[str]) -> bool:
     """Whether a number stands for a missing value, however it is written: -999.0 for -999."""
-    return plain(text) and any(plain(mark) and float(mark) == float(text) for mark in missing)
+    return is_plain(text) and any(is_plain(mark) and float(mark) == float(text) for mark in missing)
 
 
 def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
@@ -465,7 +465,7 @@ def _as_numbers(
     """Read a column of numbers in any writing; None if it is none."""
     said = base.name in choices.numbers
     taken = [cell_of(text) for text in cells.texts]
-    may_be = [cell is not None or plain(text) for cell, text in zip(taken, cells.texts, strict=True)]
+    may_be = [cell is not None or is_plain(text) for cell, text in zip(taken, cells.texts, strict=True)]
     if _others(cells, may_be, said) is None:
         return None
     signs = _signs(cells, taken)
@@ -477,7 +477,7 @@ def _as_numbers(
     for k, text in enumerate(cells.texts):
         if (
             np.isnan(values[k])
-            and plain(text)
+            and is_plain(text)
             and k not in read.other_writing
             and text.lower().lstrip("+-") != "nan"
         ):

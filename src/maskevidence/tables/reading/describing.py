@@ -73,7 +73,7 @@ def _content(column: Any) -> Any:
     """A key that equal columns share."""
     import pyarrow as pa
 
-    from maskevidence.core.support.digest import digest
+    from maskevidence.core.support.provenance import digest
 
     cells = column.combine_chunks()
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):

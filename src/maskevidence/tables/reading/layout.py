@@ -24,7 +24,7 @@ _TOTAL = re.compile(
     r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
 )
 
-Row = tuple[int, tuple[str, ...]]  # a row's line, and its cells
+SheetRow = tuple[int, tuple[str, ...]]  # a row's line, and its cells
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Apart:
         again: the places of rows that repeat the names of the columns.
     """
 
-    head: tuple[Row, ...] = ()
-    foot: tuple[Row, ...] = ()
+    head: tuple[SheetRow, ...] = ()
+    foot: tuple[SheetRow, ...] = ()
     again: tuple[int, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
 
@@ -283,12 +283,12 @@ def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
     """The places of rows that repeat the names of the columns."""
     from pyarrow import compute
 
-    from maskevidence.tables.reading.columns import texts
+    from maskevidence.tables.reading.columns import arrow_texts
 
     column, name = next(((c, n) for c, n in zip(columns, names, strict=True) if n), (None, ""))
     if column is None or is_number(name):
         return ()
-    equal = compute.is_in(column, texts([name], column.type))
+    equal = compute.is_in(column, arrow_texts([name], column.type))
     if not compute.any(equal).as_py():
         return ()
     places = compute.indices_nonzero(equal).to_pylist()
@@ -297,7 +297,7 @@ def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
 
 def mended(
     name: str, text: str, delimiter: str, width: int
-) -> tuple[list[tuple[int, list[str]]], list[str], list[Row]] | None:
+) -> tuple[list[tuple[int, list[str]]], list[str], list[SheetRow]] | None:
     r"""Read rows of unequal width: an escaped delimiter (\,), a last separator that is missing, footnotes.
 
     Returns:
@@ -323,7 +323,7 @@ def mended(
             notes.append(f"a backslash before a {delimiter!r} makes it part of a cell")
     except csv.Error:
         return None
-    foot = list[Row]()
+    foot = list[SheetRow]()
     while rows and len(rows[-1][1]) < max(width - 1, 2) and _is_note(rows[-1][1]):
         line, cells = rows.pop()
         foot.insert(0, (line, (*cells, *[""] * (width - len(cells)))))

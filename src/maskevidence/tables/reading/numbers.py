@@ -299,7 +299,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     return Numbers(tuple(values), limits, form, n_units, frozenset(others))
 
 
-def plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """Whether Python writes a number so."""
     return re.match(NUMBER, text) is not None
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.model import MASS, HasLeaveOneOut, HasValuesOf, base_measure_of, to_device_of
 from maskevidence.core.scores.ask import Asker, MaskedRows, RowIndex, slices
 from maskevidence.core.support.progress import Advance
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import Tokens
 
 Rows = Float64[np.ndarray, "N D"]

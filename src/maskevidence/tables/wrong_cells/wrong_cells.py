@@ -16,8 +16,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model
@@ -133,7 +132,7 @@ def wrong_cells(
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
     notes += noted
-    return _as_given(_found(given, coded, sittings, notes, rate, seed, without=trusted is None), table)
+    return _as_given(_found(given, coded, sittings, notes, rate, seed), table)
 
 
 def cells_by_folds(
@@ -157,7 +156,7 @@ def cells_by_folds(
     for model, places, train in zip(models, folds, known, strict=True):
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
-    return _found(table, table, sittings, [], rate, seed, without=True)
+    return _found(table, table, sittings, [], rate, seed)
 
 
 def _found(
@@ -167,10 +166,8 @@ def _found(
     notes: list[str],
     rate: float,
     seed: int,
-    *,
-    without: bool,
 ) -> WrongCells:
-    """Search the table by who judges its rows; `without` trusted rows."""
+    """Search the table by who judges its rows."""
     places = np.argsort(np.concatenate([each.places for each in sittings]))
     searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
     judged = _joined(searched).take(places)
@@ -183,11 +180,11 @@ def _found(
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
     n_trusted = sum(len(each.clean) for each in sittings)
-    if without and not by_support:
+    if not n_trusted and not by_support:
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
-    elif not without and not calls.any():
+    elif n_trusted and not calls.any():
         notes.append(
             f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
             f"{math.ceil(len(coded) / (rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
