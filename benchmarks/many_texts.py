@@ -1,8 +1,7 @@
 """Many short texts under a model that answers at once: peak memory of the process, and microseconds a text.
 
-`tokens`: made-up ids of 25 tokens are packed, scored with random sizes, and summarised. `file`: the lines of a
-.txt file are read and encoded by a tokenizer of words. Each runs in a process of its own; ten million take some
-minutes.
+`tokens`: made-up ids of 25 tokens are packed, scored with random sizes, and summarised. `file`: lines of a
+file are read and encoded by a tokenizer of words. Each runs in a process of its own.
 """
 
 import argparse

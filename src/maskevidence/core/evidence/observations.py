@@ -30,7 +30,7 @@ _COLUMNS = (
 _TEXT = "text"  # the last column, of texts
 
 _ROWS_AT_ONCE = 2**14  # of CSV text
-_ROWS_OF_GROUP = 2**18  # of a Parquet file
+_ROWS_OF_GROUP = 2**15  # of a Parquet file
 
 
 @dataclass(frozen=True)
