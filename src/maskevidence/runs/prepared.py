@@ -82,6 +82,8 @@ def recorded(model: Any) -> dict[str, str | None]:
     dtype = getattr(model, "dtype", None) or next((each.dtype for each in parameters), None)
     if any(getattr(module, "in_bfloat16", False) for module in modules):
         dtype = torch.bfloat16
+    if any(getattr(module, "in_tf32", False) for module in modules):
+        dtype = "tf32"
     return {
         "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
         "device": None if device is None else str(device),

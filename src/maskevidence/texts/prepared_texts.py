@@ -173,7 +173,7 @@ def _encoded(
         in_float32=partial(
             _load_again, _full_path(model), replace(elsewhere, bf16=False, dtype="float32"), wrap
         )
-        if recorded(loaded)["dtype"] in ("bfloat16", "float16") and _fits_in_float32(loaded)
+        if recorded(loaded)["dtype"] in ("bfloat16", "float16", "tf32") and _fits_in_float32(loaded)
         else None,
         revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
