@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
 ASKED = "asked"  # key of the hash of settings, model and tables
 SHOWN = "page"  # key of the page's tables in cells.json
+_COPIES = 3  # of a table, for each that a score takes
 REMEDY = "find the cells again with --overwrite"
 
 
@@ -55,11 +56,13 @@ def cells(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder, read_sealed
+    from maskevidence.tables.row_groups import by_row_groups
     from maskevidence.tables.rows import (
         model_on,
         read,
         reading_for,
         reading_like,
+        selection_of,
         takes_words,
         with_decisions,
     )
@@ -77,14 +80,15 @@ def cells(
     reading, notes = RowReading(table=with_decisions(options.table)), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
-    words = takes_words(model, saved)
-    table = read(data, reading, limit=options.limit, words=words)
-    trusted = options.trusted
-    known = None
+    words, trusted, known, file = takes_words(model, saved), options.trusted, None, None
+    if trusted is not None and options.limit is None:
+        file = by_row_groups(saved, data, selection_of(reading.table, words=words), times=_COPIES)
+    table = read(data, reading, limit=options.limit, words=words) if file is None else next(file.tables())
     if trusted is not None:
         known = replace(read(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
-    asked = _asked(settings, saved, [table, known])
+    of_file = [] if file is None else [file.checked()[0]]
+    asked = _asked([*settings, *of_file], saved, [table if file is None else None, known])
     if folder is not None and not options.overwrite and (folder.path / RESULT).exists():
         content = read_sealed(folder.path / RESULT, REMEDY)
         if content.get(ASKED) == asked:  # the last run was killed after the last file, or had finished
@@ -94,7 +98,7 @@ def cells(
         folder.refuse(overwrite=False)
     found = wrong_cells(
         model if build is not None else saved,
-        table,
+        file or table,
         options.rate,
         known,
         folds=options.folds,

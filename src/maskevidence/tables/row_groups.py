@@ -151,7 +151,7 @@ class RowGroups:
         return Prepared(self.model, tokens, source)
 
 
-def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroups | None:
+def by_row_groups(model: Any, data: str, selection: ColumnSelection, *, times: int = 1) -> RowGroups | None:
     """The rows of a Parquet file, to be read by row groups; None if memory holds them.
 
     It is None as well where all rows have to be seen at once: for words, names of rows, and a model that
@@ -160,6 +160,7 @@ def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroup
     Args:
         model: a saved model.
         selection: of the columns of the file.
+        times: how much more memory the rows take at once than to be scored.
     """
     whole = selection.one_hot or selection.words or selection.id_column
     if whole or not isinstance(model, TableModel) or isinstance(model, HasRefine) or model.columns is None:
@@ -168,7 +169,7 @@ def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroup
         return None
     groups = RowGroups(model, data, selection)
     room = free_memory()
-    if room is None or COPIES * 8 * groups.n_rows * groups.file.metadata.num_columns <= room:
+    if room is None or times * COPIES * 8 * groups.n_rows * groups.file.metadata.num_columns <= room:
         return None
     return groups if groups.are_numbers() else None
 

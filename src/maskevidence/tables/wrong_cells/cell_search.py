@@ -160,6 +160,20 @@ class Judged(NamedTuple):
         clues = Clues(of_clues, self.clues.suspicion)
         return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
 
+    def some(self, rows: Ints) -> "Judged":
+        """Some of the rows."""
+        kept = np.isin(self.clues.row, rows)
+        clues = Clues(np.searchsorted(rows, self.clues.row[kept]), self.clues.suspicion[kept])
+        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
+
+    def strength(self, rest: float) -> Float64[np.ndarray, " N"]:
+        """The suspicion of the most suspicious set or listed cell of each row; -inf for none."""
+        listed = (self.hidden | (self.fault > 0)) & ~np.isnan(self.suspicion)
+        most = np.where(listed, self.suspicion, -np.inf).max(axis=1, initial=-np.inf)
+        sets = self.clues.sets(rest)
+        np.maximum.at(most, sets.row, sets.suspicion)
+        return most
+
 
 class CellJudge:
     """Judges cells by log q(x_j) - log p(x_j | visible cells of the row), with more surprising cells hidden.

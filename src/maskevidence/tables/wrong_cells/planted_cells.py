@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.tables.wrong_cells.cell_search import Cells, Clues, Facts, Ints, Rows, Sets
 
-_RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
+RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
 _NEARLY_ALL = 0.97  # of the calls of the best of these
 N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
@@ -109,7 +109,7 @@ def call(clues: Clues, n_rows: int, right: Right, trial: Planted, rate: float) -
     one before planting are left to A. The sets are as small as they can be while at most `rate` of those of
     one cell are false, and nearly as many are called.
     """
-    options = [_called(rest, clues, n_rows, right, trial, rate) for rest in _RESTS]
+    options = [_called(rest, clues, n_rows, right, trial, rate) for rest in RESTS]
     enough = _NEARLY_ALL * max(len(sets.row) for sets, _ in options)
     kept = [option for option in options if len(option[0].row) >= enough]
     return next((sets for sets, alone in kept if alone <= rate), min(kept, key=lambda option: option[1])[0])
