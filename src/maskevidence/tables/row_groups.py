@@ -31,8 +31,10 @@ class RowGroups:
     """The rows of a Parquet file in the columns of a model, read one piece of a row group after the other."""
 
     def __init__(self, model: TableModel, data: str, selection: ColumnSelection) -> None:
+        import pyarrow as pa
         from pyarrow import parquet
 
+        pa.set_memory_pool(pa.system_memory_pool())  # the other one reserves a gigabyte of addresses
         with reading_parquet(Path(data)):
             self.file = parquet.ParquetFile(data, buffer_size=_BUFFER, pre_buffer=False)
         groups = self.file.metadata.num_row_groups

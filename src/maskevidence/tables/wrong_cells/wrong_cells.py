@@ -34,6 +34,7 @@ from maskevidence.tables.wrong_cells.cell_search import (
     OUTSIDE,
     CellJudge,
     Clues,
+    Ints,
     Judged,
     Rows,
     Sets,
@@ -453,16 +454,24 @@ class _Tail:
 
     def share(self, suspicion: Rows) -> Rows:
         """The share of right cells that are as suspicious as each of these."""
-        own = np.column_stack(
-            [tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)]
-        )
-        return np.maximum(self.whole(suspicion), own)
+        column, row = np.nonzero(~np.isnan(suspicion).T)
+        shares = np.full(suspicion.shape, np.nan)
+        shares[row, column] = self._at(suspicion[row, column], column)
+        return shares
+
+    def _at(self, level: Float64[np.ndarray, " n"], column: Int64[np.ndarray, " n"]) -> np.ndarray:
+        """The same of cells of some columns."""
+        own = np.empty_like(level)
+        for j, tail in enumerate(self.of_columns):
+            own[column == j] = tail(level[column == j])
+        return np.maximum(self.whole(level), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
         """The number of right cells of a row that are as suspicious as a set."""
+        (place, column), most = np.nonzero(sets.cells), np.zeros(len(sets.row))
         of_cell = sets.suspicion - np.log(sets.cells.sum(1))
-        shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
-        return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
+        np.maximum.at(most, place, self._at(of_cell[place], column))
+        return most * self.n_cells / self.n_rows
 
 
 def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
@@ -472,9 +481,7 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
     start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
     (a, b), shapes = np.array(others) - start, np.linspace(0.01, 4, 400)
     if not 0 < a < b:  # equal values, which have no tail
-        return lambda level: np.where(
-            np.isnan(level), np.nan, np.maximum(n - np.searchsorted(ordered, level), 1) / n
-        )
+        return lambda level: np.maximum(n - np.searchsorted(ordered, level), 1) / n
     ratios = (5**shapes - 1) / (2.5**shapes - 1)
     shape = shapes[np.abs(ratios - b / a).argmin()]
     if n_beyond:
@@ -487,9 +494,9 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
     scale = b / (5**shape - 1)
 
     def share(level: np.ndarray) -> np.ndarray:
-        above = (n - np.searchsorted(ordered, level)) / n
-        beyond = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape)
-        return np.where(np.isnan(level), np.nan, np.where(level > start, beyond, above))
+        shares, inside = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape), level <= start
+        shares[inside] = (n - np.searchsorted(ordered, level[inside])) / n
+        return shares
 
     return share
 
@@ -505,31 +512,7 @@ def _described(
     places = np.argwhere(listed)
     order = np.argsort(-judged.suspicion[listed], kind="stable")
     row, column = places[order].T
-    rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
-    blank = np.where(hidden, np.nan, rows)
-    blank[np.arange(len(row)), column] = np.nan
-    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
-    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
-    suggestions, width = [""] * len(row), len(coded.columns)
-    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
-    for each in sittings:
-        of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
-        is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
-        if isinstance(each.judge, WordJudge) and len(of_sitting):
-            place = (row[of_sitting], column[of_sitting])
-            right[of_sitting], p_right[of_sitting] = each.judge.suggested(
-                coded.values, *place, hidden[of_sitting]
-            )
-        for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
-            if len(these) and isinstance(model, HasDrawMissing):
-                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
-                of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
-                drawn[these] = of_cells.reshape(-1, _DRAWS)
-            these = these[is_number[these]]
-            for some in np.split(these, range(n_tried, len(these), n_tried)):
-                made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
-                for k, suggestion in zip(some.tolist(), made, strict=True):
-                    suggestions[k] = suggestion
+    drawn, is_number, right, p_right, suggestions = _expected(coded, sittings, judged, (row, column), seed)
     cells, table = [], found.table
     sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
     for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
@@ -559,6 +542,42 @@ def _described(
             )
         )
     return tuple(cells)
+
+
+def _expected(
+    coded: Table, sittings: Sequence[_Sitting], judged: Judged, cells: tuple[Ints, Ints], seed: int
+) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Draws of some cells, which are numbers, right words and their probabilities, and suggestions."""
+    row, column = cells
+    rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
+    blank = np.where(hidden, np.nan, rows)
+    blank[np.arange(len(row)), column] = np.nan
+    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
+    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
+    suggestions, width = [""] * len(row), len(coded.columns)
+    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
+    with progress("describing cells", len(row)) as advance:
+        for each in sittings:
+            of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
+            is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
+            if isinstance(each.judge, WordJudge) and len(of_sitting):
+                place = (row[of_sitting], column[of_sitting])
+                right[of_sitting], p_right[of_sitting] = each.judge.suggested(
+                    coded.values, *place, hidden[of_sitting]
+                )
+            for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
+                n_these = len(these)
+                if n_these and isinstance(model, HasDrawMissing):
+                    (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                    of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
+                    drawn[these] = of_cells.reshape(-1, _DRAWS)
+                these = these[is_number[these]]
+                for some in np.split(these, range(n_tried, len(these), n_tried)):
+                    made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
+                    for k, suggestion in zip(some.tolist(), made, strict=True):
+                        suggestions[k] = suggestion
+                advance(n_these)
+    return drawn, is_number, right, p_right, suggestions
 
 
 def _one_of(found: WrongCells, row: int, column: int) -> str:
@@ -604,11 +623,15 @@ def _suggested(
         return answers
     tried, of_row = np.stack(probes), np.array([k for k, _ in tries])
     changed = (tried != rows[of_row]) & ~np.isnan(tried)
+    fine = np.flatnonzero((~changed | (facts.faults(tried) == 0)).all(axis=1))
+    if not len(fine):
+        return answers
+    tried, of_row, changed = tried[fine], of_row[fine], changed[fine]
     wrong = judge.log_wrong(np.where(changed, tried, np.nan))
     suspicion = wrong - judge.log_given(tried, hidden[of_row] | changed)
-    ordinary = (~changed | ((suspicion < 0) & (facts.faults(tried) == 0))).all(axis=1)
+    ordinary = (~changed | (suspicion < 0)).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
     for place in np.argsort(-total, kind="stable").tolist():  # the most ordinary one last
         if ordinary[place]:
-            answers[tries[place][0]] = tries[place][1]
+            answers[of_row[place]] = tries[fine[place]][1]
     return answers
