@@ -24,7 +24,7 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.table_files import ColumnSelection, RawTable, kind_of_file, to_table
 
 COPIES = 6  # of a table that is read at once, at the worst
-_CELLS_AT_ONCE, _BUFFER = 2**20, 2**18  # that are read, and bytes of the file for each column
+_CELLS_AT_ONCE, _BUFFER = 2**20, 2**16  # that are read, and bytes of the file for each column
 
 
 class RowGroups:
