@@ -165,6 +165,9 @@ SETTINGS: dict[str, Setting] = {
     "clean words not trusted": Setting(words, share=0.0, models=BY_NETWORK, trusted=0, words=True),
     "clean counts not trusted": Setting(counts, share=0.0, models=BY_NETWORK, trusted=0),
     "tenfold not trusted": Setting(factors, tenfold, 0.01, trusted=0),
+    "shifts not trusted": Setting(factors, share=0.01, trusted=0),
+    "many shifts not trusted": Setting(factors, share=0.01, trusted=0, rows=3000),
+    "many t3 not trusted": Setting(t3, tenfold, 0.01, trusted=0, rows=3000),
 }
 
 

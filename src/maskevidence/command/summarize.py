@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.options import Overwrite
-from maskevidence.command.result import Result
+from maskevidence.command.options import Overwrite, Result
 from maskevidence.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from maskevidence.core.support.files import (
     write_atomic,
     writing,
 )
+from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.parts import SCORES, SavedPart, is_of, is_whole, list_parts
 
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
 _OF_DATA = b"data"

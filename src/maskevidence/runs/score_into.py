@@ -23,13 +23,24 @@ from maskevidence.core.masks.design import (
 from maskevidence.core.model import HasLogEvidence, device_of, rounding, to_device_of
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring, check_scorable, score_repeats
+from maskevidence.core.scores.score_masks import Scoring, check_scorable, score_repeats
 from maskevidence.core.support.progress import progress, silent
-from maskevidence.runs.blocks import MIN_BLOCKS, Engine, Piece, Scorer, Work, block_rows, local_engine
+from maskevidence.runs.blocks import (
+    MIN_BLOCKS,
+    Engine,
+    Piece,
+    SavedPart,
+    Scorer,
+    Work,
+    block_rows,
+    is_whole,
+    local_engine,
+    read_part,
+    write_part,
+)
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, Ids, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import SavedPart, is_whole, read_part, write_part
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 _MASKS_TO_SAVE = 2 * MASKS_AT_ONCE  # which bounds the memory of scores that wait

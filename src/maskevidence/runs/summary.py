@@ -17,6 +17,7 @@ from maskevidence.core.scores.record import Scores
 from maskevidence.core.show.draw import image
 from maskevidence.core.support.files import check_place, write_atomic, write_json
 from maskevidence.core.support.provenance import command
+from maskevidence.runs.blocks import SavedPart, scores_of
 from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
@@ -29,7 +30,6 @@ from maskevidence.runs.directory import (
     read_labels,
 )
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import SavedPart, scores_of
 from maskevidence.runs.prepared import content_of
 
 MANY = 10**7  # observations, from which on they are written as Parquet

@@ -15,9 +15,9 @@ from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import keeping_dtype
-from maskevidence.tables.counts.counted import TINY, WAYS, Batch, Counted, Own, Part, Rows
+from maskevidence.tables.counts.counted import TINY, WAYS, Batch, CodedRows, Counted, CountedPart, Own
 from maskevidence.tables.described import DescribedTableModel
-from maskevidence.tables.network.columns import (
+from maskevidence.tables.network.network_columns import (
     Column,
     base_measure,
     column_settings,
@@ -130,7 +130,7 @@ class MixtureTransition(DescribedTableModel):
     def log_given(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], own: Own | None = None, *, spelled: bool = False
     ) -> Float[Tensor, "B D"]:
-        """The same, by the counts without the training rows that the rows of the tokens are.
+        """The same, without the counts of training rows that equal the rows of the tokens.
 
         Args:
             own: these training rows; None for none.
@@ -150,6 +150,26 @@ class MixtureTransition(DescribedTableModel):
             result[torch.from_numpy(rows).to(result.device), j] = log_p
         return result
 
+    def log_each(
+        self,
+        rows: CodedRows,
+        asked: Bool[np.ndarray, "B D"],
+        visible: Bool[np.ndarray, "B D"],
+        own: Own | None,
+    ) -> CodedRows:
+        """log p of each cell asked for given the visible others, an unseen word by its own string.
+
+        Args:
+            own: the training rows that these are, which are not counted; None for none.
+        """
+        answer, batch = np.full(rows.shape, np.nan), self.counted.batch(rows, visible, own)
+        with torch.no_grad():
+            for j in np.flatnonzero(asked.any(0)).tolist():  # no part reads the column that it predicts
+                there = np.flatnonzero(asked[:, j])
+                of_rows = batch if len(there) == len(rows) else batch.take(there)
+                answer[there, j] = self._log_column(j, of_rows, True).cpu().double().numpy()
+        return answer
+
     def _log_column(self, j: int, batch: Batch, spelled: bool) -> Float[Tensor, " B"]:
         """log p of the cells of a column given the visible ones."""
         parts, counted = self._parts(j), self.counted
@@ -164,7 +184,7 @@ class MixtureTransition(DescribedTableModel):
         log_p = torch.logaddexp(log_s + new, log_rest + torch.log(mixed.clamp(min=TINY)))
         return log_p - counted.log_unit[j]
 
-    def _parts(self, j: int) -> list[Part]:
+    def _parts(self, j: int) -> list[CountedPart]:
         """The parts of the mixture of a column with a weight of at least 1/10,000 of the largest one."""
         log_w = self.weights[j].detach().cpu().double().numpy()
         parts = self.counted.parts(j)
@@ -213,7 +233,7 @@ class MixtureTransition(DescribedTableModel):
     def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
         self._fit_rows(table, self.described or columns_of(table), seed)
 
-    def _fit_rows(self, table: Rows, columns: Sequence[Column], seed: int) -> None:
+    def _fit_rows(self, table: CodedRows, columns: Sequence[Column], seed: int) -> None:
         """Keep the rows, and fit the weights."""
         like = self.weights
         self.described, self.base_measure = tuple(columns), base_measure(columns)

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from maskevidence.core.model import Conditionals
+from maskevidence.core.scores.ask import slices
 from maskevidence.core.support.checks import some_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
-from maskevidence.tables.counts.spelling import Near, log_any, neighbours, rough_shape
-from maskevidence.tables.wrong_cells.cell_search import CellJudge, Facts, Judged
+from maskevidence.tables.counts.spelling import Near, log_any, rough_shape
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Cells, Facts, Judged
 
-Rows = Float64[np.ndarray, "N D"]
-Ints = Int64[np.ndarray, " n"]
+_Rows = Float64[np.ndarray, "N D"]
+_Ints = Int64[np.ndarray, " n"]
 
 _RARE = 3  # cells with a word that may be wrong everywhere
 _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if one is
@@ -27,6 +27,7 @@ _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
 _DISTRIBUTIONS = 3  # of a wrong word
 _FLOOR = 1e-3  # the least share of wrong cells
+_ROWS = 8192  # that are judged at once
 
 
 class LeftOut:
@@ -87,9 +88,9 @@ class WordJudge(CellJudge):
         others = np.bincount(which, counts)[which] - counts
         share = (others + 0.5) / (counts.sum() - counts + 0.5 * (len(shapes) + 1))
         rare = -np.log(share) - np.log(len(shapes) + 1)
-        return _Spelling(neighbours(words, counts), log_any(words), rare, counts)
+        return _Spelling(self.counted.near[j], log_any(words), rare, counts)
 
-    def log_wrong(self, rows: Rows, everywhere: bool = True) -> Rows:
+    def log_wrong(self, rows: _Rows, everywhere: bool = True) -> _Rows:
         """log q of each cell, nats.
 
         Args:
@@ -97,7 +98,7 @@ class WordJudge(CellJudge):
         """
         seen, visible = ~np.isnan(rows), np.zeros(rows.shape, dtype=bool)
         places = np.arange(len(rows))
-        marginal = self._masked(rows, seen)
+        marginal = self._marginal(rows)
         given = self._alone(rows, visible, places)
         wrong, own = np.full(rows.shape, np.nan), self.left_out.own
         for j, spelling in enumerate(self.words):
@@ -123,14 +124,28 @@ class WordJudge(CellJudge):
             wrong[there, j] = known
         return wrong
 
-    def _masked(self, rows: Rows, masks: Bool[np.ndarray, "N D"]) -> Rows:
+    def _alone(self, rows: _Rows, hidden: Cells, places: _Ints | None = None) -> _Rows:
+        """log p of each cell that is not hidden, given the others that are not; NaN elsewhere."""
+        visible = ~np.isnan(rows) & ~hidden
+        return self._log_each(rows, visible, visible, np.arange(len(rows)) if places is None else places)
+
+    def _log_each(self, rows: _Rows, asked: Cells, visible: Cells, places: _Ints) -> _Rows:
+        """log p of the cells asked for given the visible ones."""
+        answer, advance = np.full(rows.shape, np.nan), self.asker.advance
+        for some in slices(len(rows), _ROWS):
+            own = self._own(places[some])
+            answer[some] = self.model.log_each(rows[some], asked[some], visible[some], own)
+            if advance is not None:
+                advance(int(asked[some].sum()))
+        return answer
+
+    def _marginal(self, rows: _Rows) -> _Rows:
         """log p of all cells of a row without any other."""
-        tokens = Tokens.from_array(rows, empty_rows=True)
-        with torch.no_grad():
-            return self.left_out.log_conditionals(tokens, torch.from_numpy(masks)).cpu().double().numpy()
+        nothing = np.zeros(rows.shape, dtype=bool)
+        return self._log_each(rows, ~np.isnan(rows), nothing, np.arange(len(rows)))
 
     def _log_strange(
-        self, j: int, rows: Rows, row: Ints, place: Ints, *, typed: bool = False
+        self, j: int, rows: _Rows, row: _Ints, place: _Ints, *, typed: bool = False
     ) -> Float64[np.ndarray, " n"]:
         """log q of words as if they were unseen; `typed` by typing errors alone."""
         spelling = self.words[j]
@@ -145,7 +160,7 @@ class WordJudge(CellJudge):
         three = np.logaddexp(np.logaddexp(mistyped, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
         return np.maximum(three, new - 3.0)
 
-    def _near(self, j: int, row: Ints, place: Ints) -> tuple[Near, Ints]:
+    def _near(self, j: int, row: _Ints, place: _Ints) -> tuple[Near, _Ints]:
         """The pairs of some cells' words with common ones, and the cell of each pair."""
         spelling = self.words[j]
         assert spelling is not None
@@ -157,7 +172,7 @@ class WordJudge(CellJudge):
         return Near(near.word[pair], near.meant[pair], near.log_typed[pair], near.n_words), which
 
     def _log_meant(
-        self, j: int, rows: Rows, row: Ints, meant: Ints, places: Ints | None = None
+        self, j: int, rows: _Rows, row: _Ints, meant: _Ints, places: _Ints | None = None
     ) -> Float64[np.ndarray, " n"]:
         """log p of other words in some cells, given the rest of their rows."""
         if not len(row):
@@ -166,7 +181,7 @@ class WordJudge(CellJudge):
         other[:, j] = self.counted.listed[j][meant]
         return self._one_column(other, j, row if places is None else places)
 
-    def _log_whatever(self, j: int, place: Ints) -> Float64[np.ndarray, " n"]:
+    def _log_whatever(self, j: int, place: _Ints) -> Float64[np.ndarray, " n"]:
         """log q of words as wrong ones, whatever is right."""
         spelling = self.words[j]
         assert spelling is not None
@@ -176,19 +191,17 @@ class WordJudge(CellJudge):
         share = 0.5 * n / max(1, spelling.counts.sum()) + 0.5 / len(spelling.counts)
         return np.where(n <= _RARE, new, np.log(share))
 
-    def _own(self, places: Ints) -> Own | None:
+    def _own(self, places: _Ints) -> Own | None:
         """The training rows at these places."""
         return None if self.left_out.own is None else self.left_out.own.take(places)
 
-    def _one_column(self, rows: Rows, j: int, places: Ints) -> Float64[np.ndarray, " n"]:
+    def _one_column(self, rows: _Rows, j: int, places: _Ints) -> Float64[np.ndarray, " n"]:
         """log p of a column's cells given the rest of their rows."""
-        tokens = Tokens.from_array(rows, places, empty_rows=True)
-        masks = torch.zeros_like(tokens.maskable)
-        masks[:, j] = True
-        with torch.no_grad():
-            return self.left_out.log_conditionals(tokens, masks)[:, j].cpu().double().numpy()
+        visible = ~np.isnan(rows)
+        asked = visible & (np.arange(rows.shape[1]) == j)
+        return self._log_each(rows, asked, visible, places)[:, j]
 
-    def _without_word(self, rows: Rows, row: Ints, j: int) -> Float64[np.ndarray, " n"]:
+    def _without_word(self, rows: _Rows, row: _Ints, j: int) -> Float64[np.ndarray, " n"]:
         """log p of words by the counts without all rows that have them."""
         own = self.left_out.own
         assert own is not None
@@ -199,9 +212,9 @@ class WordJudge(CellJudge):
         self.left_out.own = own
         return answer
 
-    def _ordinary(self, rows: Rows, given: Rows) -> Bool[np.ndarray, "N D"]:
+    def _ordinary(self, rows: _Rows, given: _Rows) -> Cells:
         """Words of more than three cells that their row makes no less probable: rare is not wrong."""
-        found = given > self._masked(rows, ~np.isnan(rows)) - 1.0
+        found = given > self._marginal(rows) - 1.0
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(rows[:, j]))
             if spelling is not None:
@@ -229,7 +242,7 @@ class WordJudge(CellJudge):
         return found
 
     def suggested(
-        self, rows: Rows, row: Ints, column: Ints, hidden: Bool[np.ndarray, "n D"]
+        self, rows: _Rows, row: _Ints, column: _Ints, hidden: Cells
     ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
         """The most probable right word of some cells, and its probability, if the cell is wrong.
 
@@ -270,7 +283,7 @@ class WordJudge(CellJudge):
                 p[these[which[k]]] = np.exp(min(joint[k] - total[which[k]], 0.0))
         return best, p
 
-    def called(self, rows: Rows, judged: Judged, rate: float) -> tuple[Rows, Rows, Bool[np.ndarray, "N D"]]:
+    def called(self, rows: _Rows, judged: Judged, rate: float) -> tuple[_Rows, _Rows, Cells]:
         """The share of right cells among those of their column that are as suspicious, and what is called.
 
         A right cell that no other row supports is suspicious. How many there are is not known, but how many
@@ -287,7 +300,7 @@ class WordJudge(CellJudge):
         """
         own, hidden = self.left_out.own, judged.hidden
         assert own is not None
-        levels = list[Rows]()
+        levels = list[_Rows]()
         for more in range(3):
             self.left_out.own = Own(own.cells, own.copies + more)
             wrong = self.log_wrong(rows, everywhere=False)
@@ -309,7 +322,7 @@ class WordJudge(CellJudge):
         return share, suspicion, share <= rate
 
 
-def _told_apart(judged: Judged, share: Rows) -> Rows:
+def _told_apart(judged: Judged, share: _Rows) -> _Rows:
     """The odds of the best cell of a row among all that would explain its surprise; 0 for others.
 
     Cells count by how rarely right ones of their column are as suspicious.
@@ -345,7 +358,7 @@ def _right_share(
     return best
 
 
-def _of_all_columns(share: Rows) -> Rows:
+def _of_all_columns(share: _Rows) -> _Rows:
     """The least share t + 1 / n at a level t of a cell's share or above, with n cells up to t; at most 1."""
     ordered = np.sort(share[~np.isnan(share)])
     n_below = np.searchsorted(ordered, ordered, "right")
@@ -355,7 +368,7 @@ def _of_all_columns(share: Rows) -> Rows:
     return np.where(np.isnan(share), np.nan, best[place] if len(ordered) else 1.0)
 
 
-def judge_of(model: Any, facts: Facts, rows: Rows, batch_size: int | None) -> WordJudge:
+def judge_of(model: Any, facts: Facts, rows: _Rows, batch_size: int | None) -> WordJudge:
     """The judge of the rows that a model was fitted to, without those that have no value."""
     there = ~np.isnan(rows).all(axis=1)
     cells, copies = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=np.int64)
