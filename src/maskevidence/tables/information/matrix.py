@@ -176,7 +176,7 @@ def information_matrix(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false discoveries in (0, 1), such as 0.05")
-    fit = fitted(model, data, None, folds, seed)
+    fit = fitted(model, data, None, folds, seed, pairs=target is None)
     names = fit.table.columns
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
