@@ -313,7 +313,8 @@ def _sharpened(model: KernelGaussian, train: TableRows, pairs: bool) -> KernelGa
         )
         for k, bandwidth in enumerate(bandwidths):
             model.bandwidth_logit.data.copy_(bandwidth)
-            asked = model.log_conditionals(tokens, masked) if pairs else model.log_evidence(tokens)
+            with torch.no_grad():
+                asked = model.log_conditionals(tokens, masked) if pairs else model.log_evidence(tokens)
             held_out[k] += float(asked.sum())
     return model.fit(train, shrinkage=model.shrinkage, bandwidth=_BANDWIDTHS[int(held_out.argmax())])
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
-from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
@@ -21,6 +21,9 @@ from maskevidence.tables.information.information_result import (
     share_present,
 )
 from maskevidence.tables.normal import LOG_2PI
+
+_NEAREST = 5  # rows, of which one is exchanged
+_FAR = 100.0  # distance of two categories, in standard deviations of numbers
 
 
 def information(
@@ -76,7 +79,9 @@ def information(
         InputError: groups that share a column or are empty, unknown columns, too few rows, or texts.
 
     Source:
-        Cover and Thomas (2006), Elements of Information Theory, chapter 2.
+        Cover and Thomas (2006), Elements of Information Theory, chapter 2; Runge (2018), Conditional
+        independence testing based on a nearest-neighbor estimator of conditional mutual information (`zero`,
+        given columns).
 
     Example:
         >>> import maskevidence as me
@@ -211,7 +216,11 @@ def _estimated(
         groups=tuple(tuple(fit.table.columns[j] for j in group) for group in fit.groups),
         n_rows=len(np.unique(np.concatenate([fold.out for fold in fit.folds]))),
         model=fit.name,
-        notes=(*fit.notes, *_notes(errors, held_out, zero, bound), *([GIVEN_OTHERS] if given else [])),
+        notes=(
+            *fit.notes,
+            *_notes(errors, held_out, zero, bound),
+            *([GIVEN_OTHERS] if given and zero is None else []),
+        ),
     )
 
 
@@ -233,23 +242,33 @@ def _missed(fit: Fitted, more: list[Any]) -> float:
     return max(0.0, rise) / (((n_folds - 1) / n_half(n_folds)) ** 0.5 - 1)
 
 
-def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float] | None:
+def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float]:
     """What a fit to rows with independent blocks of columns gives in the first fold, and its error."""
     fold, values, rng = fit.folds[0], fit.table.values.copy(), np.random.default_rng(fit.seed)
-    given = fit.groups[-1]
     assert fold.again is not None
     for block in blocks:
-        drawn = fit.table.values[rng.permutation(len(values))]
-        if len(given):
-            if not isinstance(fold.model, HasDrawMissing):
-                return None
-            blank = np.full_like(values, np.nan)
-            blank[:, given] = fit.table.values[:, given]
-            (drawn,) = fold.model.draw_missing(blank, 1, int(rng.integers(2**31)))
+        drawn = fit.table.values[_exchanged(fit, rng)]
         values[:, block] = np.where(np.isnan(values[:, block]), np.nan, drawn[:, block])
     weights = [term.weight for term in terms]
     got = gains(fold.again(values), values, fold.out, terms, fit.seed).sums(weights).mean(0)
     return float(got.mean()), float(got.std(ddof=1)) / len(got) ** 0.5
+
+
+def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
+    """For each row another one, at random; given columns, one of the five nearest that is not taken."""
+    given, n = fit.table.values[:, fit.groups[-1]], len(fit.table)
+    if not given.shape[1]:
+        return list(rng.permutation(n))
+    scaled = (given - np.nanmean(given, axis=0)) / np.nanstd(given, axis=0)
+    words = [fit.table.columns[j] in fit.table.levels for j in fit.groups[-1]]
+    scaled = np.nan_to_num(np.where(words, _FAR * given, scaled)) + 1e-9 * rng.normal(size=given.shape)
+    near, taken = cKDTree(scaled).query(scaled, min(_NEAREST + 1, n))[1], np.zeros(n, dtype=bool)
+    chosen = np.arange(n)
+    for row in rng.permutation(n):
+        others = rng.permutation(near[row][near[row] != row])
+        chosen[row] = others[int(np.argmin(taken[others]))]
+        taken[chosen[row]] = True
+    return chosen.tolist()
 
 
 def _notes(

@@ -103,7 +103,8 @@ class Information(Shown):
             of their number; from the step between fits to half the rows and to all. None for a model that
             came fitted.
         zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
-            or, where columns are given, drawn given these alone; None for a model that came fitted.
+            or, where columns are given, exchanged among rows with nearly the same values of these (Runge,
+            2018); None for a model that came fitted.
         zero_se: its standard error, in a single fold.
         lower_bound: E log q(a | b) + H(a), if a or b is a single column and nothing is given, which is below
             the truth, whatever the model. H(a) of numbers is that of the normal scores of their ranks, and of

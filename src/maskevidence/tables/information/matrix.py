@@ -19,6 +19,7 @@ from maskevidence.core.show.words import count, digits_for, typeset
 from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted, places_of
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
@@ -28,6 +29,9 @@ from maskevidence.tables.information.information_result import (
 )
 
 RATE = 0.05
+ONE_WIDTH = (
+    "kernels have one bandwidth for all pairs: of curves the numbers are low, and `me.information` finds more"
+)
 ALONE, GIVEN = "alone", "given all others"
 _ARRAYS = ("nats", "standard_error", "p_values", "found")
 _NUMBERS = 2**22  # of a batch of rows
@@ -96,14 +100,17 @@ class InformationMatrix(Shown):
         heads = ["column", "and" if self.target is None else "given", "nats", "p"]
         parts = [Table(heads, listed, title, words=(0, 1))] if listed else []
         rate = f"false discovery rate {100 * self.rate:g} % (Benjamini-Hochberg); the others are not above 0"
-        return Page(f"InformationMatrix({headline})", headline, "", parts, (rate, *self.notes))
+        notes = (rate, *self.notes)
+        return Page(
+            f"InformationMatrix({headline})", headline, "", parts, notes, about="Information by masking"
+        )
 
     def picture(self) -> tuple[ColourGrid | ValueRows, str]:
         """The matrix, where cells that are not above 0 are white; with a target, numbers with intervals."""
         if self.target is None:
             kept = np.where(self.found, self.nats, np.nan)
             reach = float(np.nanmax(kept, initial=0.0)) or 1.0
-            words = "mutual information  (nats); white: not above 0"
+            words = "mutual information  (nats); blank: not above 0"
             return ColourGrid(kept, self.names, self.names, words, reach=reach), "Pairs of columns"
         values = []
         for k in np.argsort(-np.nan_to_num(self.nats[0], nan=-np.inf), kind="stable"):
@@ -184,6 +191,7 @@ def information_matrix(
     if about is not None and len(about) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
     t = None if about is None else about[0]
+    kernels = len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
     nats, error, p = _numbers(fit, partial(_values, target=t))
     tested = _once(nats, t)
     found = np.zeros(nats.shape, dtype=bool)
@@ -200,7 +208,12 @@ def information_matrix(
         rate=rate,
         n_rows=len(fit.table),
         model=fit.name,
-        notes=(*fit.notes, NOT_CAUSE, *([] if t is None else [GIVEN_OTHERS])),
+        notes=(
+            *fit.notes,
+            NOT_CAUSE,
+            *([ONE_WIDTH] if kernels else []),
+            *([] if t is None else [GIVEN_OTHERS]),
+        ),
     )
 
 
