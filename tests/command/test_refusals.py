@@ -91,7 +91,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--design policy:order=/dev/zero": "is not a file",
         "--design policy:confidence": "has no log_distributions",
         "--test-fraction 0": "leaves no row to train on",
-        "--test-fraction nan": "test_fraction=nan; give a finite number",
+        "--test-fraction nan": "nan",
         "--batch-size 0": "batch-size",
         "--limit 0": "limit",
         "--threads 0": "threads",

@@ -161,7 +161,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     write_table(
         written, options.out, raw.delimiter, above=above, encoding=raw.encoding if as_text else "utf-8"
     )
-    return _result(model, data, table, filling, holes, notes, options)
+    return {"model": model, "data": data} | _result(table, filling, holes, notes, options)
 
 
 def holes_to_fill(raw: RawTable, table: Table, *, odd: bool = False) -> Bool[np.ndarray, "N D"]:
@@ -599,8 +599,6 @@ def _of_category(table: Table, name: str) -> bool:
 
 
 def _result(
-    model: str,
-    data: str,
     table: Table,
     filling: _Filling,
     holes: Bool[np.ndarray, "N D"],
@@ -627,8 +625,6 @@ def _result(
             filled["probability"] = probability
         columns.append(filled)
     return {
-        "model": model,
-        "data": data,
         "out": str(options.out),
         "draws": options.draws,
         "seed": options.seed,

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
-
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
@@ -154,7 +152,7 @@ def o_information(
 
 
 def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> Information:
-    """The sum of the joint, lonely and full conditional log-probabilities of columns, with weights."""
+    """The weighted sum of joint, marginal and full conditional log-probabilities of columns."""
     if len(fit.groups[0]) < 2:
         raise InputError(f"{quantity} of {len(fit.groups[0])} column; give two or more")
     asked, known = map(fit.mask, fit.groups)
@@ -243,7 +241,7 @@ def _missed(fit: Fitted, more: list[Any]) -> float:
 
 
 def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float]:
-    """What a fit to rows with independent blocks of columns gives in the first fold, and its error."""
+    """The estimate and its error for independent blocks of columns, from the first fold."""
     fold, values, rng = fit.folds[0], fit.table.values.copy(), np.random.default_rng(fit.seed)
     assert fold.again is not None
     for block in blocks:
@@ -256,6 +254,8 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
 
 def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
     """For each row another one, at random; given columns, one of the five nearest that is not taken."""
+    from scipy.spatial import cKDTree
+
     given, n = fit.table.values[:, fit.groups[-1]], len(fit.table)
     if not given.shape[1]:
         return list(rng.permutation(n))
@@ -274,7 +274,7 @@ def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
 def _notes(
     errors: Errors, held_out: float, zero: tuple[float, float] | None, bound: float | None
 ) -> list[str]:
-    """What a reader needs to know besides the numbers."""
+    """Notes on the numbers."""
     notes = [NOT_CAUSE]
     if held_out < 0:
         notes.append("the model finds nothing in rows that it has not seen")
