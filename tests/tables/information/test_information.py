@@ -1,5 +1,6 @@
 """Information from one model: against block matrices, as statistics, and what is refused."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -288,6 +289,15 @@ def test_rows_are_exchanged_among_those_of_the_same_given_columns() -> None:
     alone = _exchanged(fitted("kernel-gaussian", x, [0, 1, None], 5, 0), rng)
     assert sorted(alone) == list(range(300))
     assert np.abs(x[alone, 2] - x[:, 2]).mean() > 0.8
+
+
+def test_an_interval_is_wider_on_both_sides_where_a_number_may_be_below_0() -> None:
+    found = me.o_information("gaussian", rows(60, 11), [0, 1, 2])
+    found = replace(found, held_out=-0.4, seen=-0.5, with_more_rows=-0.6, zero=0.0)
+    width = -0.6 - found.interval()[0]
+    assert width > 0
+    assert found.interval() == pytest.approx((-0.6 - width, -0.4 + width))
+    assert replace(found, quantity="total correlation").interval()[0] == pytest.approx(-0.4 - width)
 
 
 TEXTS = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 9), mask_token_id=8)
