@@ -191,13 +191,9 @@ def information_matrix(
     if about is not None and len(about) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
     t = None if about is None else about[0]
-    kernels = len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
-    nats, error, p = _numbers(fit, partial(_values, target=t))
-    tested = _once(nats, t)
-    found = np.zeros(nats.shape, dtype=bool)
-    found[tested] = _discoveries(p[tested], rate)
-    if t is None:
-        found |= found.T
+    kernels = t is None and len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
+    nats, error, p, found = _tested(fit, t, rate)
+    about_all = [ONE_WIDTH] if kernels else [] if t is None else [GIVEN_OTHERS]
     return InformationMatrix(
         names=names,
         target=None if t is None else names[t],
@@ -208,21 +204,22 @@ def information_matrix(
         rate=rate,
         n_rows=len(fit.table),
         model=fit.name,
-        notes=(
-            *fit.notes,
-            NOT_CAUSE,
-            *([ONE_WIDTH] if kernels else []),
-            *([] if t is None else [GIVEN_OTHERS]),
-        ),
+        notes=(*fit.notes, NOT_CAUSE, *about_all),
     )
 
 
 def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarray, "D D"]]:
     """The mutual information of all pairs of columns, nats, and which are above 0."""
-    nats, _, p = _numbers(fit, partial(_values, target=None))
-    tested, found = _once(nats, None), np.zeros(nats.shape, dtype=bool)
-    found[tested] = _discoveries(p[tested], rate)
-    return nats, found | found.T
+    nats, _, _, found = _tested(fit, None, rate)
+    return nats, found
+
+
+def _tested(fit: Fitted, target: int | None, rate: float) -> tuple[TableRows, ...]:
+    """The numbers, their errors and p-values, and which are above 0."""
+    nats, error, p = _numbers(fit, partial(_values, target=target))
+    once, found = _once(nats, target), np.zeros(nats.shape, dtype=bool)
+    found[once] = _discoveries(p[once], rate)
+    return nats, error, p, found if target is not None else found | found.T
 
 
 def _once(nats: TableRows, target: Any) -> Bool[np.ndarray, "n D"]:
@@ -283,11 +280,8 @@ def _numbers(
         spread = np.nansum(n * (variance + (mean - whole) ** 2), axis=0) / (total - 1)
         of_rows, of_fits, df, nats = spread / total, np.zeros_like(spread), total - 1, whole
         if gaps:
-            n_gaps, gap, of_gaps = (np.stack(each) for each in zip(*gaps, strict=True))
-            of_fits, nats = (
-                variance_of_fits(n_gaps, gap, of_gaps),
-                whole - np.nansum(n * gap, axis=0) / total / 2,
-            )
+            of_gaps = [np.stack(each) for each in zip(*gaps, strict=True)]
+            of_fits, nats = variance_of_fits(*of_gaps), whole - np.nansum(n * of_gaps[1], axis=0) / total / 2
             df = (of_rows + of_fits) ** 2 / (of_rows**2 / df + of_fits**2 / (len(gaps) - 1))
         error = np.sqrt(of_rows + of_fits)
         p = p_values(whole, error, df)
