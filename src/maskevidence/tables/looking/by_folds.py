@@ -28,6 +28,9 @@ _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
 FoldModels = tuple[TableModel, ...]
 
 
+Models = tuple[TableModel, ...]
+
+
 @dataclass(frozen=True)
 class Kept:
     """A folder of fitted models, from which an interrupted command resumes.
@@ -90,13 +93,13 @@ class Folds:
                 models.append(self.fit(values, f"{self.word}-{number}-{k}", part))
         return tuple(models)
 
-    def judge(self, models: Models, values: Float64[np.ndarray, "N D"], k: int) -> CellJudge:
+    def judge(self, models: FoldModels, values: Float64[np.ndarray, "N D"], k: int) -> CellJudge:
         """The judge of the rows of a fold."""
         words = [self.table.columns.index(name) for name in self.table.levels]
         return CellJudge(models[k], facts_of(models[k], np.delete(values, self.parts[k], axis=0), words))
 
     def without_suspicious(
-        self, models: Models, course: Course, end: float
+        self, models: FoldModels, course: Course, end: float
     ) -> tuple[Float64[np.ndarray, "N D"], bool]:
         """The values without suspicious ones of the rows judged until a time; and whether there are any.
 

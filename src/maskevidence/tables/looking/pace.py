@@ -33,7 +33,7 @@ def seconds_per(work: Callable[[Values], object], rows: Values) -> float:
         work(rows[:n])
         took = time.perf_counter() - start
         if took > _TRIAL or n >= len(rows):
-            return took / max(1, len(rows[:n]))
+            return max(took, 1e-9) / max(1, len(rows[:n]))
         n *= 4
 
 
@@ -62,7 +62,7 @@ class Clock:
     def _some(self, step: str, wanted: int, fewest: int, seconds: tuple[float, float]) -> int:
         """How many fit into the step's room, with seconds of one and a share of the room; 0 below fewest."""
         each, share = seconds
-        n = min(wanted, int(share * self.room(step) / max(each, 1e-9)))
+        n = min(wanted, int(share * self.room(step) / each))
         return n if n >= min(wanted, fewest) else 0
 
     def forecast(self, folds: Folds, models: Models, seed: int) -> None:
