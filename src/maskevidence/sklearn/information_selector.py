@@ -22,7 +22,7 @@ _Numbers = Float64[np.ndarray, " n_features"]
 
 
 def information_score(
-    X: Any, y: Any, model: str = "masked-net", *, folds: int = FOLDS, seed: int = 0
+    X: Any, y: Any, model: str = "auto", *, folds: int = FOLDS, seed: int = 0
 ) -> tuple[_Numbers, _Numbers]:
     """Estimate the mutual information of each feature and the target, a score function of `SelectKBest`.
 
@@ -31,8 +31,8 @@ def information_score(
 
     Args:
         X: shape (N, D), NaN where a value is missing.
-        y: shape (N,); text and booleans are classes, for "masked-net" alone.
-        model: a MODEL word, such as "gaussian", which is fast and sees straight lines only.
+        y: shape (N,); text and booleans are classes, for models that take words, as "auto" is one.
+        model: a MODEL word; "gaussian" is fastest, and sees what rises or falls.
         folds: parts of the rows, 3 or more.
         seed: of the folds and the fits.
 
@@ -61,7 +61,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
     most `alpha`.
 
     Args:
-        model: a MODEL word, such as "gaussian" or "masked-net".
+        model: a MODEL word, such as "gaussian" or "auto".
         alpha: the level of each step.
         max_features: the most features to choose; by default all.
         folds: parts of the rows, 3 or more.
@@ -83,7 +83,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
 
     def __init__(
         self,
-        model: str = "masked-net",
+        model: str = "auto",
         *,
         alpha: float = 0.05,
         max_features: int | None = None,

@@ -7,6 +7,7 @@ and a masked network has learned to answer without it, since a random half of it
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
 from maskevidence.core.model import HasLogEvidence, HasRefine, as_tokens, check_conditionals
@@ -174,7 +175,9 @@ def fitted(
             if model == AUTO:
                 model, of_auto = auto_word(table, seed=seed)
                 build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
-            return _by_word(model, build, table, own, (folds, seed, pairs))._replace(ranked=ranked)
+            return _by_word(
+                model, build, table, own, (folds, seed), pairs, halved=groups is not None
+            )._replace(ranked=ranked)
         model = saved
     check_conditionals(model)
     table, notes = _read(model, data), list[str]()
@@ -223,10 +226,17 @@ def _read(model: Any, data: object) -> Table:
 
 
 def _by_word(
-    word: str, build: Any, table: Table, groups: list[list[int]], folding: tuple[int, int, bool]
+    word: str,
+    build: Any,
+    table: Table,
+    groups: list[list[int]],
+    folding: tuple[int, int],
+    pairs: bool,
+    *,
+    halved: bool,
 ) -> Fitted:
     """New models, each fitted to all rows but those of a fold."""
-    folds, seed, pairs = folding
+    folds, seed = folding
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         raise InputError(
             f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net or "
@@ -250,7 +260,9 @@ def _by_word(
     made = []
     with progress("fits", folds + 1, parts=True) as advance:
         some = np.sort(np.concatenate(parts[: n_half(folds)]))
-        half = None if pairs else fit(some, folds, table.values)
+        half = None
+        with suppress(NumericalError):  # too few rows
+            half = fit(some, folds, table.values) if halved else None
         advance(1)
         for number, part in enumerate(parts):
             again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
