@@ -1,4 +1,4 @@
-"""Rows of a Parquet file for a saved model, read by row groups where memory does not hold all of them."""
+"""Rows of a Parquet file for a saved model, read by row groups where memory is too small for all."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ class RowGroups:
         return last
 
     def read(self, start: int, stop: int) -> Tokens:
-        """The tokens of the rows from a position to another."""
+        """The tokens of a range of rows."""
         values, ids = list[np.ndarray](), np.arange(start, stop)
         while start < stop:
             piece = self._holding(start)
@@ -174,7 +174,7 @@ def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroup
 
 
 def _refuse_empty_rows(table: Table) -> None:
-    """Rows keep their positions in the file, so that none can be left out."""
+    """Refuse options that leave out rows: positions are those of the file."""
     empty = np.flatnonzero(np.isnan(table.values).all(axis=1))
     if len(empty):
         raise InputError(f"{table.name!r} has no value in {table.place(int(empty[0]))}; leave such rows out")

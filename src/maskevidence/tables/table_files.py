@@ -104,7 +104,7 @@ class RawTable:
 
 @dataclass(frozen=True)
 class TextChoices:
-    """How to read the text of a file, where the reader should not find it out."""
+    """Options that override the reader's guesses about the text of a file."""
 
     delimiter: str | None = None  # one ASCII character
     encoding: str | None = None
@@ -535,7 +535,7 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
 
 
 def notes_on_delimiter(delimiter: str) -> list[str]:
-    """A note on a delimiter that was guessed and is no comma."""
+    """A note on a guessed delimiter other than the comma."""
     return (
         []
         if delimiter == ","
@@ -544,7 +544,7 @@ def notes_on_delimiter(delimiter: str) -> list[str]:
 
 
 def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable | None:
-    """A text of numbers alone, as Python writes them, below names; None for any other text."""
+    """Fast path for a text of plain numbers below names; None for any other text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -606,7 +606,7 @@ def _has_leading_zeros(content: bytes, delimiter: str) -> bool:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names below a line of other names, those that repeat with a number."""
+    """Column names in two lines, joined; repeated names get a number."""
     seen, found = Counter[str](), list[str]()
     for name in names:
         seen[name] += 1
@@ -615,7 +615,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
-    """Take rows of units, of totals and repeated names from the rows of data."""
+    """Remove rows of units, totals and repeated names."""
     import pyarrow as pa
 
     assert raw.lines is not None
@@ -723,7 +723,7 @@ def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:
 
 
 def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The line of each row of a CSV file, as cells may span lines; and the blank lines between rows."""
+    """The line number of each row of a CSV file, whose cells may span lines, and the blank lines."""
     if text.count("\n") + (not text.endswith("\n")) == n_rows:
         return range(1, n_rows + 1), ()
     found, blank, line = list[int](), list[int](), 1
@@ -835,7 +835,7 @@ def _choices(selection: ColumnSelection) -> Choices:
 
 
 def _forms(read: dict[str, ReadColumn]) -> dict[str, Any]:
-    """How columns write their numbers: whole numbers with the decimal comma of the others."""
+    """The number formats of columns; whole numbers take the decimal comma of the others."""
     forms = {name: column.form for name, column in read.items() if column.form is not None}
     marks = {form.decimal for form in forms.values() if isinstance(form, NumberForm)}
     if marks == {","}:
@@ -1000,7 +1000,7 @@ def _coded(column: Any, selection: ColumnSelection) -> tuple[tuple[str, ...], Fl
 
 
 def _folded(cells: list[str]) -> list[str]:
-    """Words that differ by case, blanks or composition are replaced by the commonest of them."""
+    """Replace words that differ only by case, blanks or Unicode composition by the most frequent form."""
     spelling = {word: _fold(word) for word in {*cells}}
     best: dict[str, str] = {}
     for word, _ in Counter(cells).most_common():
@@ -1009,7 +1009,7 @@ def _folded(cells: list[str]) -> list[str]:
 
 
 def _fold(word: str) -> str:
-    """A word without case, repeated blanks and composition."""
+    """A word with case, blanks and Unicode composition normalised."""
     return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
 
 
@@ -1106,7 +1106,7 @@ def _refusal(file: str, columns: list[ReadColumn], selection: ColumnSelection, r
 
 
 def _first_word(raw: RawTable, name: str, read: ReadColumn) -> str:
-    """Where a column has its first word, or how words and numbers are mixed; or its type."""
+    """The position of a column's first word, the mix of words and numbers, or its type."""
     if read.refusal:
         return read.refusal
     column = raw.columns.column(names_of(raw).index(name))

@@ -76,7 +76,8 @@ def _(picture: Lines, axes: Any) -> None:
         _set_limits(axes, picture)
     tickers = import_extra("matplotlib.ticker", "plots", "a picture")
     locator = axes.xaxis.get_major_locator()
-    if isinstance(locator, tickers.MaxNLocator) and all((line.x % 1 == 0).all() for line in picture.lines):
+    whole = [(line.x % 1 == 0).all() for line in picture.lines if len(line.x) > 1]  # not points at the side
+    if isinstance(locator, tickers.MaxNLocator) and whole and all(whole):
         locator.set_params(integer=True)
     axes.set_xlabel(_label(picture.x_label))
     axes.set_ylabel(_label(picture.y_label))

@@ -130,7 +130,7 @@ class MixtureTransition(DescribedTableModel):
     def log_given(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], own: Own | None = None, *, spelled: bool = False
     ) -> Float[Tensor, "B D"]:
-        """The same, by the counts without the training rows that the rows of the tokens are.
+        """The same, without the counts of training rows that equal the rows of the tokens.
 
         Args:
             own: these training rows; None for none.

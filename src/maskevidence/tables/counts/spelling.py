@@ -26,7 +26,7 @@ _KINDS = {"a": 26, "A": 26, "9": 10}  # how many signs a letter of a format stan
 
 
 def log_new(words: Words, counts: _Ints, near: "Near") -> _Floats:
-    """log p_new of each word: how probable it is as a word that its column has not shown yet, nats.
+    """log p_new of each word: its log-probability as a word that is new to the column, nats.
 
     p_new is a mixture of four distributions over strings, weighed by EM: interpolated n-grams of signs; the
     formats of the column, such as "9.9 a", with equal probabilities of all letters or digits; its common
@@ -58,13 +58,13 @@ def log_new(words: Words, counts: _Ints, near: "Near") -> _Floats:
 
 
 def log_any(words: Words) -> _Floats:
-    """log of the probability of each word if all signs of the column, and the end, are equally probable."""
+    """The log-probability of each word if all characters of the column, and the end, are equally probable."""
     n_signs = 1 + len({sign for word in words for sign in word})
     return -np.log(n_signs) * np.array([len(word) + 1 for word in words], dtype=np.float64)
 
 
 def _trust(counts: _Ints) -> _Floats:
-    """The weight of each word in the fit: how many words occur twice says how many single ones are right."""
+    """The weight of each word in the fit; words that occur twice tell how many single ones are right."""
     once, twice = (counts == 1).sum(), (counts == 2).sum()
     return np.where(counts == 1, min(1.0, 2 * (twice + 1) / max(once, 1)), (counts > 1).astype(np.float64))
 
@@ -104,13 +104,13 @@ def _log_ngrams(words: Words, share: _Floats) -> _Floats:
 
 
 def _own(of_word: _Ints, key: _Ints, weight: _Floats) -> _Floats:
-    """What each place's own word adds to the count of its key."""
+    """The contribution of each position's own word to the count of its key."""
     _, both = np.unique(of_word * (int(key.max(initial=0)) + 1) + key, return_inverse=True)
     return np.bincount(both, weight)[both]
 
 
 def _log_formats(words: Words, share: _Floats) -> _Floats:
-    """log of the share of the other words with the same format, and of the letters and digits within it."""
+    """The log share of other words with the same format, plus that of the letters and digits within it."""
     formats = [letter_shape(word) for word in words]
     total = Counter[str]()
     for form, weight in zip(formats, share.tolist(), strict=True):

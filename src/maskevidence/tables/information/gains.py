@@ -1,4 +1,4 @@
-"""Log-probabilities of some columns given some others, row by row; the columns that are neither are hidden.
+"""Row-wise log-probabilities of some columns given others; all remaining columns are hidden.
 
 A cell that is hidden and not asked for has the role "absent" of `Tokens`, as a missing value has. A Gaussian,
 PPCA or factor analysis integrates over it in closed form, `BernoulliPCA` and a VAE by their nodes or samples,
@@ -90,7 +90,7 @@ class Gains(NamedTuple):
 def gains(
     model: Any, values: TableRows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int
 ) -> Gains:
-    """The terms of some rows; missing cells of the columns in question are drawn five times by the model.
+    """The terms of some rows; the model draws missing cells of the columns in question five times.
 
     Rows without any cell in these columns are left out.
     """
@@ -113,7 +113,7 @@ def gains(
 
 
 class Fold(NamedTuple):
-    """A model, the rows that it has not seen, and a model of another fold, which has."""
+    """A model, rows that it has not seen, and a model of another fold, which has seen them."""
 
     model: Any
     out: Int64[np.ndarray, " n"]
@@ -143,12 +143,12 @@ class Fitted(NamedTuple):
 
     @property
     def symmetric(self) -> bool:
-        """Whether both directions are one number, as in a model of one joint density."""
+        """Whether I(A; B) equals I(B; A), as for a joint density."""
         return self.folds[0].model.conditionals == "exact"
 
 
 def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int) -> Fitted:
-    """Models of the rows of a table: one that came fitted, or a word's, each fitted to all folds but one.
+    """The given fitted model, or models of a MODEL word, each fitted to all folds but one.
 
     Args:
         groups: the columns in question, by name or place, with `...` for all others; None for all columns,
@@ -187,7 +187,7 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
 
 
 def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
-    """The places of groups of columns, which share none."""
+    """The indices of disjoint groups of columns."""
     if groups is None:
         return [[j] for j in range(len(table.columns))]
     places = [[] if group is ... else places_of(table, group) for group in groups]
@@ -201,7 +201,7 @@ def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
 
 
 def _read(model: Any, data: object) -> Table:
-    """The rows in the columns and codes of a fitted model; texts are refused."""
+    """Recode rows for a fitted model; texts are refused."""
     if isinstance(model, TableModel):
         table = with_levels_of(model.table(data), model.levels)
         model.check_width(len(table.columns))
@@ -308,7 +308,7 @@ def _sharpened(model: KernelGaussian, train: TableRows) -> KernelGaussian:
 
 
 def places_of(table: Table, group: Any) -> list[int]:
-    """The places of a group of columns, given by name or place, one or several.
+    """The indices of one or several columns, given by name or index.
 
     Example:
         >>> places_of(Table("t", np.ones((1, 3)), ("a", "b", "c"), np.arange(1)), ["c", 0])

@@ -149,7 +149,7 @@ def o_information(
 
 
 def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> Information:
-    """The sum of the joint, lonely and full conditional log-probabilities of columns, with weights."""
+    """The weighted sum of joint, marginal and full conditional log-probabilities of columns."""
     if len(fit.groups[0]) < 2:
         raise InputError(f"{quantity} of {len(fit.groups[0])} column; give two or more")
     asked, known = map(fit.mask, fit.groups)
@@ -234,7 +234,7 @@ def _missed(fit: Fitted, more: list[Any]) -> float:
 
 
 def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float] | None:
-    """What a fit to rows with independent blocks of columns gives in the first fold, and its error."""
+    """The estimate and its error for independent blocks of columns, from the first fold."""
     fold, values, rng = fit.folds[0], fit.table.values.copy(), np.random.default_rng(fit.seed)
     given = fit.groups[-1]
     assert fold.again is not None
@@ -255,7 +255,7 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
 def _notes(
     errors: Errors, held_out: float, zero: tuple[float, float] | None, bound: float | None
 ) -> list[str]:
-    """What a reader needs to know besides the numbers."""
+    """Notes on the numbers."""
     notes = [NOT_CAUSE]
     if held_out < 0:
         notes.append("the model finds nothing in rows that it has not seen")

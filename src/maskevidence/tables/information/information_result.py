@@ -78,7 +78,7 @@ def p_values(nats: Any, error: Any, df: Any) -> Any:
 
 
 def entropy(codes: Float64[np.ndarray, " n"]) -> float:
-    """The entropy of the shares of the values, nats; on average (V - 1) / 2n too low for V values.
+    """The plug-in entropy of the values, nats; (V - 1) / 2n too low on average for V values.
 
     Example:
         >>> round(entropy(np.array([0.0, 1.0])), 3)
@@ -153,7 +153,7 @@ class Information(Shown):
 
     @property
     def _excess(self) -> float:
-        """What the model finds where nothing is."""
+        """The estimate for independent columns."""
         return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -197,7 +197,7 @@ class Information(Shown):
         return f"{self.quantity} of {' and '.join(asked)}" + (f", given {given}" if given else "")
 
     def picture(self) -> tuple[ValueRows, str]:
-        """The number and its interval, beside that of independent columns."""
+        """The number and its interval, and the interval of independent columns."""
         values = [Value(self.model, self.nats, self.interval())]
         if self.zero is not None and self.zero_se is not None:
             ends = (self.zero - 1.96 * self.zero_se, self.zero + 1.96 * self.zero_se)
@@ -232,6 +232,6 @@ GIVEN_OTHERS = "given others: what the model misses of them counts for a column 
 
 
 def share_present(present: Any, groups: Sequence[Sequence[int]], rows: Int64[np.ndarray, " n"]) -> float:
-    """How many rows with missing cells are worth: each the product of the shares of its groups' cells."""
+    """The effective number of rows: a row with missing cells counts as the product of its groups' shares."""
     shares = [present[np.unique(rows)][:, list(group)].mean(1) for group in groups if len(group)]
     return float(np.prod(shares, axis=0).sum())

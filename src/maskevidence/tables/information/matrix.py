@@ -1,4 +1,4 @@
-"""What every column tells about every other one, or about a target, by the same models and masks."""
+"""Mutual information of all pairs of columns, or of columns and a target, with shared models and masks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -36,7 +36,7 @@ _MOST_LISTED = 20  # pairs on a page
 
 @dataclass(frozen=True, repr=False)
 class InformationMatrix(Shown):
-    """The mutual information of all pairs of columns, nats; or what each column tells about a target.
+    """The mutual information of all pairs of columns, or of each column and a target, in nats.
 
     Attributes:
         names: of the D columns.
@@ -64,7 +64,7 @@ class InformationMatrix(Shown):
     notes: tuple[str, ...]
 
     def columns(self) -> Columns:
-        """A line for each pair, or for each column alone and given all others; the highest number first."""
+        """One row for each pair, or for each column alone and given all others; highest first."""
         row, column = np.nonzero(_once(self.nats, self.target))
         order = np.argsort(-self.nats[row, column], kind="stable")
         row, column = row[order], column[order]
@@ -76,7 +76,7 @@ class InformationMatrix(Shown):
         return Columns(named)
 
     def page(self) -> Page:
-        """A page with the highest numbers; those that are not above 0 are left out."""
+        """A page with the highest numbers; numbers that are not significantly above 0 are left out."""
         table = self.columns().values
         known = self.standard_error[self.standard_error > 0]
         digits = digits_for(float(np.median(known)) if len(known) else None)
@@ -99,7 +99,7 @@ class InformationMatrix(Shown):
         return Page(f"InformationMatrix({headline})", headline, "", parts, (rate, *self.notes))
 
     def picture(self) -> tuple[ColourGrid | ValueRows, str]:
-        """The matrix, where cells that are not above 0 are white; with a target, numbers with intervals."""
+        """The matrix, white where not significantly above 0; with a target, intervals."""
         if self.target is None:
             kept = np.where(self.found, self.nats, np.nan)
             reach = float(np.nanmax(kept, initial=0.0)) or 1.0
@@ -213,7 +213,7 @@ def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarra
 
 
 def _once(nats: TableRows, target: Any) -> Bool[np.ndarray, "n D"]:
-    """The places of the numbers, each pair once."""
+    """The indices of the entries, each pair once."""
     known = ~np.isnan(nats)
     return np.triu(known, 1) if target is None else known
 
@@ -230,7 +230,7 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
 
 
 def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[TableRows, TableRows, TableRows]:
-    """What each column adds on a target to known columns: I(target; j | known), its error and p-value.
+    """I(target; j | known) for each column j, with error and p-value.
 
     Returns:
         Shape (D,) each; NaN for the target and the known columns.
@@ -307,7 +307,7 @@ def _values(model: Any, rows: TableRows, target: int | None) -> Iterator[Float64
 
 
 def _asked(model: Any, rows: TableRows, hidden: Bool[np.ndarray, "n D"]) -> TableRows:
-    """log p of the hidden cells of each row given its others, nats; NaN elsewhere."""
+    """log p of the hidden cells of each row given its other cells, nats; NaN elsewhere."""
     answers, row = np.full(rows.shape, np.nan), np.flatnonzero(hidden.any(1))
     if len(row):
         tokens = as_tokens(model, Tokens.from_array(rows, empty_rows=True))

@@ -1,4 +1,4 @@
-"""Models of a table by folds, which judge rows that they have not seen."""
+"""Models fitted by folds: each row is judged by a model that has not seen it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ Models = tuple[TableModel, ...]
 
 @dataclass(frozen=True)
 class Kept:
-    """A folder that keeps fitted models, so that the same work goes on after an interruption.
+    """A folder of fitted models, from which an interrupted command resumes.
 
     Attributes:
         folder: None keeps nothing.
@@ -42,13 +42,13 @@ class Kept:
     folder: Path | None = None
 
     def get(self, name: str) -> TableModel | None:
-        """A model that was kept under this name."""
+        """The model stored under a name."""
         if self.folder is None or not (self.folder / name / "config.json").exists():
             return None
         return load(self.folder / name)
 
     def put(self, name: str, model: TableModel) -> None:
-        """Keep a fitted model."""
+        """Store a fitted model."""
         if self.folder is not None:
             model.save(self.folder / name)
 
@@ -69,7 +69,7 @@ class Folds:
     kept: Kept = field(default_factory=Kept)
 
     def fit(self, values: Float64[np.ndarray, "N D"], name: str, out: Int64[np.ndarray, " n"]) -> TableModel:
-        """Fit the model to rows of these values, without those of a fold."""
+        """Fit the model to all rows but a fold's, with these values."""
         if (before := self.kept.get(name)) is not None:
             return before
         build, _ = parse_model(self.word)
@@ -86,20 +86,20 @@ class Folds:
         return model
 
     def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> FoldModels:
-        """Fit a model for each fold, to the other rows of these values."""
+        """Fit a model for each fold to the other rows, with these values."""
         models = []
         for k, part in enumerate(self.parts, 1):
             with course.step("fit", f"{self.word}, fit {k} of {len(self.parts)}"):
                 models.append(self.fit(values, f"{self.word}-{number}-{k}", part))
         return tuple(models)
 
-    def judge(self, models: Models, values: Float64[np.ndarray, "N D"], k: int) -> CellJudge:
+    def judge(self, models: FoldModels, values: Float64[np.ndarray, "N D"], k: int) -> CellJudge:
         """The judge of the rows of a fold."""
         words = [self.table.columns.index(name) for name in self.table.levels]
         return CellJudge(models[k], facts_of(models[k], np.delete(values, self.parts[k], axis=0), words))
 
     def without_suspicious(
-        self, models: Models, course: Course, end: float
+        self, models: FoldModels, course: Course, end: float
     ) -> tuple[Float64[np.ndarray, "N D"], bool]:
         """The values without suspicious ones of the rows judged until a time; and whether there are any.
 
@@ -155,7 +155,7 @@ class Folds:
 
 @dataclass(frozen=True)
 class Searched:
-    """The wrong cells of a table, by models of the other folds.
+    """The wrong cells of a table, judged by models of the other folds.
 
     Attributes:
         found: the wrong cells.
@@ -167,7 +167,7 @@ class Searched:
 
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:
-    """Divide the rows of a table, without columns that do not vary in every fold; None if few are left."""
+    """Divide the rows into folds and drop columns that are constant in a fold; None if too few are left."""
     n = min(_FOLDS, len(table) // 2)
     if n < 2:
         return None

@@ -95,7 +95,7 @@ def _write_sheet(look: Looked, target: Path) -> None:
 
 
 def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:
-    """Of each filled cell its mean, standard deviation or probability, one a line."""
+    """One line per filled cell: its mean, and its standard deviation or probability."""
     names = ["row", "line", "column", "filled", "mean", "sd", "probability"]
     if look.modelled is None:
         return names, []
@@ -148,7 +148,7 @@ def lines_of_columns(look: Looked) -> tuple[list[str], list[list[object]]]:
 
 
 def _note(look: Looked, name: str) -> str:
-    """What filled values are, where they are not the means."""
+    """The written form of filled values that differ from the means."""
     assert look.modelled is not None
     of = look.modelled
     j = of.table.columns.index(name)

@@ -31,7 +31,7 @@ _PER_CELL = 4e-5  # seconds of a fit or of a search
 
 
 class Budget(NamedTuple):
-    """How long to look, and by which model."""
+    """Time limit and model."""
 
     word: str  # a MODEL word
     seconds: float
@@ -87,7 +87,7 @@ def look(
 
 
 def check_word(word: str) -> None:
-    """Refuse an unknown MODEL word, and a saved model."""
+    """Refuse unknown MODEL words and saved models."""
     if not isinstance(word, str):
         raise InputError(f"model={in_short(word)}; give a MODEL word, such as kernel-gaussian")
     if word != AUTO and parse_model(word)[0] is None:
@@ -98,7 +98,7 @@ def check_word(word: str) -> None:
 
 
 def _joined(value: Any) -> Any:
-    """An option as the command line has it: words between commas."""
+    """An option as on the command line: words separated by commas."""
     if value is None or isinstance(value, str | bool):
         return value
     return join_words(map(str, value)) if isinstance(value, Sequence) else str(value)
@@ -139,7 +139,7 @@ def look_at(
 
 
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
-    """Fit by folds, search, measure, fit to all rows and fill, within the time."""
+    """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
     from maskevidence.tables.filling import _fill, _possible
 
     table, n = folds.table, len(folds.parts)
@@ -226,7 +226,7 @@ def _best(
     seed: int,
     most: int,
 ) -> tuple[str, str]:
-    """The MODEL word that fills hidden cells best, suspicious ones aside, and why.
+    """The MODEL word that fills hidden cells best, without suspicious cells, and the reason.
 
     Evidence would decide by the exactness of numbers, too, which a filled value does not need.
     """
@@ -250,7 +250,7 @@ def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> 
 
 
 def _pairs(table: Table) -> list[str]:
-    """The columns of two numbers, such as yes and no."""
+    """The columns with two distinct numbers."""
     pairs = []
     for name, column in zip(table.columns, table.values.T, strict=True):
         if name not in table.levels and len(np.unique(column[~np.isnan(column)])) == 2:
@@ -259,6 +259,6 @@ def _pairs(table: Table) -> list[str]:
 
 
 def _with_holes(fills: dict[str, Fill], table: Table) -> dict[str, Fill]:
-    """The same with the holes of the table, of which suspicious cells are none."""
+    """The same, with the holes of the table; suspicious cells are not among them."""
     holes: Float64[np.ndarray, " D"] = table.holes().sum(axis=0)
     return {name: fills[name]._replace(holes=int(n)) for name, n in zip(table.columns, holes, strict=True)}

@@ -159,7 +159,7 @@ def cells_by_folds(
     known: Sequence[Float64[np.ndarray, "_ D"]],
     how: Search,
 ) -> WrongCells:
-    """The wrong cells of a table by models that were fitted before, each to all rows but a fold.
+    """The wrong cells of a table, by models already fitted to all rows but a fold each.
 
     Args:
         models: one for each fold, of the columns of the table in their order.
@@ -213,7 +213,7 @@ def _found(
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
-    """The number of the call of each called cell, each alone, the most suspicious first; 0 for others."""
+    """Number the called cells, most suspicious first, each as a call of its own; 0 for others."""
     calls = np.zeros(called.shape, dtype=np.int64)
     row, column = np.nonzero(called)
     order = np.argsort(-suspicion[row, column], kind="stable")
@@ -222,7 +222,7 @@ def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndar
 
 
 def _as_given(found: WrongCells, table: object) -> WrongCells:
-    """The same with its columns in the order of a table."""
+    """The same, with the columns in a table's order."""
     place = {name: k for k, name in enumerate(column_names(table) or ())}
     names = sorted(found.table.columns, key=lambda name: place.get(name, len(place)))
     order = [found.table.columns.index(name) for name in names]
@@ -239,7 +239,7 @@ def _as_given(found: WrongCells, table: object) -> WrongCells:
 def _judged_wrong(
     judged: Judged, sittings: Sequence["_Sitting"], table: Rows, how: Search
 ) -> tuple[Rows, Int64[np.ndarray, "N D"]]:
-    """The p-values of the cells; and the number of the call that each belongs to, 0 for none."""
+    """The p-value of each cell, and the number of its call; 0 for none."""
     rng = np.random.default_rng(how.seed)
     numbers = np.logical_and.reduce([each.judge.facts.numbers for each in sittings])
     if any(len(each.clean) for each in sittings):
@@ -280,7 +280,7 @@ def _judged_wrong(
 
 
 def _searched(what: str, sittings: Sequence["_Sitting"], parts: Sequence[Rows]) -> list[Judged]:
-    """What each sitting says of its rows, with a progress."""
+    """The results of each sitting, with a progress bar."""
     with progress(what, sum(int((~np.isnan(rows)).sum()) for rows in parts)) as advance:
         return [each.judge.search(rows, advance) for each, rows in zip(sittings, parts, strict=True)]
 
@@ -307,7 +307,7 @@ _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 
 def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
-    """The table as a fitted model reads it, which judges all rows."""
+    """The table as a fitted model reads it; the model judges all rows."""
     check_conditionals(model)
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
@@ -331,7 +331,7 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
 def _by_word(
     build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
 ) -> _Prepared:
-    """The same by new models: no row is judged by a model that was fitted to it."""
+    """The same with new models: no row is judged by a model that was fitted to it."""
     (folds, seed), base = folding, table if trusted is None else trusted
     if sorted(base.columns) != sorted(table.columns):
         raise InputError(
@@ -366,7 +366,7 @@ def _by_word(
     coded = with_levels_of(rows, base.levels)
 
     def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
-        """A judge that was fitted to all rows but these."""
+        """A judge fitted to all rows but these."""
         model, train = declared(build(len(kept)), base, kept), np.delete(base.values, out, axis=0)
         filled = train[with_values(train)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
@@ -425,21 +425,21 @@ class _Tail:
         self.of_columns = [_pareto(column) for column in suspicion.T]
 
     def share(self, suspicion: Rows) -> Rows:
-        """The share of right cells that are as suspicious as each of these."""
+        """The share of right cells that are at least as suspicious as each of these."""
         own = np.column_stack(
             [tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)]
         )
         return np.maximum(self.whole(suspicion), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
-        """The number of right cells of a row that are as suspicious as a set."""
+        """The number of right cells of a row that are at least as suspicious as a set."""
         of_cell = sets.suspicion - np.log(sets.cells.sum(1))
         shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
         return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
 
 
 def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
-    """The share of values above each level, by a tail; a heavier one for a number of values beyond 90 %."""
+    """The share of values above each level by a tail, made heavier by its standard error."""
     ordered = np.sort(values[~np.isnan(values)])
     n = max(1, len(ordered))
     start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
@@ -470,7 +470,7 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
 def _described(
     found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, how: Search
 ) -> tuple[WrongCell, ...]:
-    """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there.
+    """The called, hidden or faulty cells, most suspicious first, with the expected values.
 
     Of equal ones, such as unknown words of a column, those come first whose right value is surer.
     """
@@ -543,13 +543,13 @@ def _one_of(found: WrongCells, row: int, column: int) -> str:
 
 
 def _most_drawn(draws: Float64[np.ndarray, " n"], given: float) -> tuple[float, float]:
-    """The value that was drawn most often, but the given one, and its share; NaN if there is no other."""
+    """The most frequently drawn value other than the given one, and its share; NaN if there is none."""
     values, times = np.unique(draws[draws != given], return_counts=True)
     return (float(values[times.argmax()]), times.max() / len(draws)) if len(values) else (np.nan, np.nan)
 
 
 def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:
-    """The words that were drawn most often, and their shares."""
+    """The most frequently drawn words, and their shares."""
     words = Counter(value_of(coded, column, code) for code in draws.tolist())
     return ", ".join(f"{word} {n / len(draws):.2g}" for word, n in words.most_common(_MOST_LIKELIER))
 
@@ -561,7 +561,7 @@ def _suggested(
     column: Int64[np.ndarray, " n"],
     names: Sequence[str],
 ) -> list[str]:
-    """The unit, or the swap of two numbers, that makes a number ordinary given its row; "" for none."""
+    """The change of unit, or swap of two numbers, that makes a number fit its row; "" for none."""
     facts, tries, probes = judge.facts, list[tuple[int, str]](), list[np.ndarray]()
     for k, (row, j) in enumerate(zip(rows, column.tolist(), strict=True)):
         meant = [(unit, row[j] * factor, j) for unit, factor in _UNITS.items()]
