@@ -62,9 +62,12 @@ class Look(Looked, Shown):
             holes[table.ids], values[table.ids] = self.modelled.holes[:, j], filled[:, j]
             if isinstance(form := table.forms.get(name), DateForm) and column.dtype.kind == "M":
                 days = pandas.to_timedelta(values[holes], "D").round("s")
-                times = pandas.Timestamp(form.origin, tz=getattr(column.dtype, "tz", None)) + days
+                times, zone = (
+                    pandas.Timestamp(form.origin, tz="UTC") + days,
+                    getattr(column.dtype, "tz", None),
+                )
                 dates = column.copy()
-                dates.iloc[np.flatnonzero(holes)] = times
+                dates.iloc[np.flatnonzero(holes)] = times.tz_convert(zone)
                 frame.isetitem(places[name], dates)
             elif self.given is None and name not in table.levels:  # a file's numbers are text
                 values[table.ids] = filled[:, j]
