@@ -252,7 +252,10 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
     if isinstance(table, pa.Table):
         return RawTable(name, table)
     if hasattr(table, "iloc"):
-        columns = {str(key): pa.array(table[key], from_pandas=True) for key in table.columns}
+        table = table if hasattr(table, "columns") else table.to_frame()
+        names = list(map(str, table.columns))
+        check_distinct(name, names)
+        columns = {each: _arrow_column(each, table.iloc[:, j]) for j, each in enumerate(names)}
     elif hasattr(table, "to_arrow"):
         return RawTable(name, table.to_arrow())
     else:
@@ -270,6 +273,22 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
             )
         columns = {f"c{j}": pa.array(column.copy(), from_pandas=True) for j, column in enumerate(values.T)}
     return RawTable(name, pa.table(columns), lines=lines)
+
+
+def _arrow_column(name: str, column: Any) -> Any:
+    """A column of a data frame as an Arrow array; cells of several types become text."""
+    import pyarrow as pa
+
+    if hasattr(column, "sparse"):
+        column = column.sparse.to_dense()
+    if getattr(column.dtype, "kind", "") == "c":
+        raise InputError(f"column {name!r} holds complex numbers; give its real and imaginary parts")
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array(
+            [None if blank else str(cell) for cell, blank in zip(column, column.isna(), strict=True)]
+        )
 
 
 def described_file(raw: RawTable, selection: ColumnSelection) -> TableDescription:
