@@ -175,7 +175,7 @@ def _found(
     searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
     judged = _joined(searched).take(places)
     (first, *_), by_support = sittings, False
-    if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+    if isinstance(first.judge, WordJudge) and first.judge.own is not None:
         by_support = True
         p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
@@ -474,6 +474,7 @@ def _described(
             right[of_sitting], p_right[of_sitting] = each.judge.suggested(
                 coded.values, *place, hidden[of_sitting]
             )
+            each.judge.own = None  # numbers that are tried below stand in no row
         for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
             if len(these) and isinstance(model, HasDrawMissing):
                 (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
