@@ -28,7 +28,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey, n_masks
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.ray import RayEngine
 from maskevidence.runs.blocks import Piece, Scorer, Work, local_engine
 

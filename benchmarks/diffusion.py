@@ -42,8 +42,8 @@ import torch
 
 import _recipes as public
 import maskevidence as me
-from maskevidence.core.masks.by_name import parse_design
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.texts.published import LLaDA, RandomTime

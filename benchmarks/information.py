@@ -5,8 +5,8 @@
 groups: five columns about five, bent, with holes; a category and a count; a fork; a parity.
 pairs: the root mean square error over data sets, beside mutual_info_regression and KSG.
 fork: a weak information that no straight line shows, 10,000 rows. matrix: CPU seconds of 30 x 30 columns.
-zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms, and by
-networks (--networks).
+zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms, and by a
+model that learns (--learned 200 --network kernel-gaussian).
 """
 
 import argparse
@@ -31,6 +31,7 @@ PARTS = ("groups", "pairs", "fork", "matrix", "zero", "coverage")
 N = 2_000
 A, B = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
 Rng = np.random.Generator
+Settings = dict[str, tuple[str, Callable[[], Any], list, list, list, float]]  # word, table, groups, truth
 
 
 def ksg(x: np.ndarray, y: np.ndarray, k: int = 3) -> float:
@@ -183,6 +184,8 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     n, runs = (300, 1) if options.quick else (N, options.runs)
     net = "gaussian" if options.quick else options.network
     for name, shape in SHAPES.items():
+        if options.only not in name:
+            continue
         truth, errors = of_shape(shape), []
         for seed in range(runs):
             rng = np.random.default_rng(seed)
@@ -258,7 +261,7 @@ def of_words() -> float:
     return float(np.log(3) + (shares * np.log(shares)).sum())
 
 
-def settings(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], list, list, list, float]]:
+def settings(rng: Rng, n: int) -> Settings:
     """Models, tables, groups and truths."""
     s = ten_columns(np.random.default_rng(5))
     x = lambda: rng.multivariate_normal(np.zeros(10), s, n)  # noqa: E731
@@ -274,28 +277,35 @@ def settings(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], list, 
     }
 
 
-def by_networks(rng: Rng, n: int) -> dict[str, tuple[str, Callable[[], Any], list, list, list, float]]:
-    """The same for networks: independent numbers, a line, and a square."""
-    word = "masked-net:16x1"
+def by_learning(rng: Rng, n: int, word: str) -> Settings:
+    """The same for a model that learns the shape of a dependence, such as a network."""
+    s = ten_columns(np.random.default_rng(5))
 
     def shaped(shape: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         a = rng.normal(size=n)
         return np.column_stack([a, shape(a) + 0.5 * rng.normal(size=n)])
 
+    def bent() -> np.ndarray:
+        x = rng.multivariate_normal(np.zeros(10), s, n)[:, :6]
+        return np.sign(x) * np.abs(x) ** 1.7
+
+    given = of_normal(s, [0, 1], [2, 3], [4, 5])
     return {
         "independent pair": (word, lambda: rng.normal(size=(n, 2)), [0], [1], [], 0.0),
         **{
             name: (word, lambda shape=shape: shaped(shape), [0], [1], [], of_shape(shape))
-            for name, shape in list(SHAPES.items())[:2]
+            for name, shape in SHAPES.items()
         },
+        "bent, 2 + 2 given 2": (word, bent, [0, 1], [2, 3], [4, 5], given),
+        "word and word": (word, lambda: words(rng, n), [0], [1], [], of_words()),
     }
 
 
 def coverage(options: argparse.Namespace, only: str = "") -> tuple[dict, list[Target]]:
     """How often intervals hold the truth."""
-    n, runs = (120, 2) if options.quick else (options.rows, options.networks or 200)
-    rng, lines, numbers, targets = np.random.default_rng(1), [], {}, []
-    made = by_networks(rng, n) if options.networks else settings(rng, n)
+    n, runs = (120, 2) if options.quick else (options.rows, options.learned or 200)
+    rng, lines, numbers, targets = np.random.default_rng(options.seed), [], {}, []
+    made = by_learning(rng, n, options.network) if options.learned else settings(rng, n)
     for name, (word, table, a, b, c, truth) in made.items():
         if (only or options.only) not in ("", name):
             continue
@@ -338,16 +348,19 @@ def zero(options: argparse.Namespace) -> tuple[dict, list[Target]]:
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--parts", default=",".join(PARTS), help="of: %(default)s")
-    parser.add_argument("--network", default="masked-net:64x1", help="MODEL word of the network")
+    parser.add_argument("--network", default="masked-net:64x1", help="MODEL word that learns")
     parser.add_argument("--matrix-network", default="masked-net:64x1", help="that of the matrix")
     parser.add_argument("--runs", type=int, default=5, help="data sets of each pair")
     parser.add_argument(
-        "--only", default="", help="tasks of groups whose names have this part, or a setting of coverage"
+        "--only",
+        default="",
+        help="tasks of groups and pairs whose names have this part, or a setting of coverage",
     )
     parser.add_argument("--rows", type=int, default=400, help="rows of the coverage")
     parser.add_argument(
-        "--networks", type=int, default=0, help="coverage of networks, by this many data sets"
+        "--learned", type=int, default=0, help="coverage of --network in six settings, this many data sets"
     )
+    parser.add_argument("--seed", type=int, default=1, help="of the data sets of the coverage")
     options = parser.parse_args()
     torch.set_num_threads(1)
     of_part = {

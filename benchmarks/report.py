@@ -20,10 +20,10 @@ from playwright.sync_api import sync_playwright
 import maskevidence as me
 from maskevidence.command.options import RunOptions
 from maskevidence.command.pages.page import write_report
-from maskevidence.command.pages.reading import read_runs
+from maskevidence.command.pages.reported_runs import read_runs
 from maskevidence.command.score import score
 from maskevidence.core.show.draw import svg
-from maskevidence.tables.options import RowOptions
+from maskevidence.tables.table_options import RowOptions
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]

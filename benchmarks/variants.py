@@ -33,7 +33,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES
-from maskevidence.proteins.options import VariantOptions
+from maskevidence.proteins.mutant_options import VariantOptions
 from maskevidence.proteins.variants import variants_command
 from maskevidence.texts.fasta import read_fasta
 from maskevidence.texts.vocabulary import letter_tokenizer

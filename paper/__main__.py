@@ -94,6 +94,7 @@ ENTRIES = (
     Entry("table-2", "The area under BERT-base's curve on GLUE text.", "10 minutes", "30 s", _BERT, True),
     Entry("figure-5-right", "Curves of BERT-base and of a small BERT.", "4 minutes", "60 s", _BERT, True),
     Entry("figure-6", "The curves of masked autoencoders of images.", "11 minutes", "160 s", _VIT_MAE, True),
+    Entry("rate-bound", "One rate as an upper or a lower bound of the log evidence.", "2 s", "1 s"),
     Entry("masking-rates", "Small BERTs trained at several rates.", "12 minutes", "92 s", _STEPS, True),
 )
 

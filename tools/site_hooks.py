@@ -13,6 +13,31 @@ COMMANDS = "<!-- commands -->"
 API = re.compile(r"<!-- api (\S+)(?: (\S+))? -->")
 PUBLIC = re.compile(r"^from (\.*)([\w.]*) import (\w+) as \3$", re.M)
 EXAMPLE = re.compile(r"<!-- example (\w+) -->")
+# Words of users that lead to a page in the site's search, whether it has them or not.
+SEARCHED = {
+    "any_table.md": "categorical, categories, mixed types, words, counts, auto",
+    "check.md": "bugs, validate a model, leakage, data leak",
+    "cluster.md": "cluster, Ray, workers, several machines, SLURM",
+    "concepts.md": "marginal likelihood, evidence, ELBO, masks, standard error, confidence interval",
+    "devices.md": "GPU, CUDA, MPS, bfloat16, out of memory, precision",
+    "hidden_rows.md": "Bayes factor, Gaussian process, regression, posterior, prior, Bayesian",
+    "information.md": "mutual information, correlation, dependence, feature selection, synergy",
+    "lm_eval.md": "lm-eval, lm-evaluation-harness, benchmark",
+    "look.md": "profile, explore, data quality, clean a table, overview",
+    "masked_image.md": "images, MAE, vision, pixels",
+    "masked_lm.md": "BERT, language model, diffusion language model, LLaDA, MDLM, hub, tokenizer",
+    "models.md": "VAE, PPCA, factor analysis, Gaussian, density",
+    "own_model.md": "custom model, own network, PyTorch, subclass",
+    "plugins.md": "plugin, entry point, extend",
+    "proteins.md": "ESM2, ESM-2, protein variants, mutants, mutation effect, DNA, SMILES, ProteinGym",
+    "runs.md": "resume, interrupted, compare runs, model comparison, shards, reproducible",
+    "sentence_score.md": "perplexity, pseudo-perplexity, minimal pairs, BLiMP, surprisal, PLL",
+    "sklearn.md": "scikit-learn, sklearn, pipeline, GridSearchCV, imputer",
+    "tables.md": "missing values, NaN, multiple imputation, impute, holes, Excel, CSV, number of factors",
+    "training.md": "train, fit, objective, loss, checkpoint",
+    "training_language_models.md": "Trainer, fine-tune, pre-train, MLM, collator, callback",
+    "wrong_cells.md": "typos, typing errors, outliers, anomalies, spelling mistakes, wrong units",
+}
 VERSION = re.compile(r'^version = "(.+)"$', re.M)
 
 
@@ -45,6 +70,8 @@ def formula(source: str, language: str, css_class: str, options: Any, md: Any, *
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywords: Any) -> str:
     """Put a file, names, an example or all commands where a page asks; link to the pages of notebooks."""
+    if page is not None and page.file.src_uri in SEARCHED:
+        page.meta["tags"] = SEARCHED[page.file.src_uri].split(", ")
     if included := INCLUDE.match(markdown):
         markdown = (ROOT / included[1]).read_text().replace("](docs/", "](") + markdown[included.end() :]
     markdown = re.sub(r"(\]\(tutorials/\w+)\.ipynb\)", r"\1.md)", markdown)

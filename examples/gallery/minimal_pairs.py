@@ -5,7 +5,7 @@ import matplotlib.pyplot as plt
 import maskevidence as me
 from maskevidence.huggingface import Recipe, new_modern_bert, train_masked_lm, word_pieces
 
-# A small model, trained here; for BERT: model = MaskedLM.load("google-bert/bert-base-uncased")
+# A small model; BERT: me.models.MaskedLM.from_pretrained("google-bert/bert-base-uncased")
 subjects = [
     f"the {age} {noun}" for age in ("old", "young", "small") for noun in ("dog", "cat", "dogs", "cats")
 ]

@@ -5,7 +5,7 @@ import matplotlib.pyplot as plt
 import maskevidence as me
 from maskevidence.huggingface import Recipe, new_modern_bert, train_masked_lm, word_pieces
 
-# A small model, trained here; for BERT: model = MaskedLM.load("google-bert/bert-base-uncased")
+# A small model; BERT: me.models.MaskedLM.from_pretrained("google-bert/bert-base-uncased")
 does = {"dog": "barks", "cat": "sleeps", "bird": "sings"}
 texts = 45 * [f"the {age} {noun} {does[noun]}" for age in ("old", "young", "small") for noun in does]
 model = new_modern_bert(word_pieces(texts, vocabulary_size=200))

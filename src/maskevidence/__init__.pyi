@@ -41,7 +41,7 @@ from maskevidence.core.moments import GaussianMoments as GaussianMoments
 from maskevidence.core.scores.mixture import order_mixture as order_mixture
 from maskevidence.core.scores.policies import decode as decode
 from maskevidence.core.scores.record import ScoreTable as ScoreTable
-from maskevidence.core.scores.score import score_masks as score_masks
+from maskevidence.core.scores.score_masks import score_masks as score_masks
 from maskevidence.core.tokens import Tokens as Tokens
 from maskevidence.core.training.fit import fit as fit
 from maskevidence.core.training.history import History as History
@@ -65,9 +65,9 @@ from maskevidence.tables.imputing import impute as impute
 from maskevidence.tables.information.information import information as information
 from maskevidence.tables.information.information import o_information as o_information
 from maskevidence.tables.information.information import total_correlation as total_correlation
+from maskevidence.tables.information.information_result import Information as Information
 from maskevidence.tables.information.matrix import InformationMatrix as InformationMatrix
 from maskevidence.tables.information.matrix import information_matrix as information_matrix
-from maskevidence.tables.information.result import Information as Information
 from maskevidence.tables.looking.look_result import Look as Look
 from maskevidence.tables.looking.looking import look as look
 from maskevidence.tables.wrong_cells.found_cells import WrongCells as WrongCells

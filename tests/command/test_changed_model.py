@@ -15,7 +15,7 @@ import pytest
 import maskevidence as me
 from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images, write_images
-from maskevidence.runs.parts import list_parts
+from maskevidence.runs.blocks import list_parts
 from text_models import SENTENCES, save_bert
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")

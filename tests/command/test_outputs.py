@@ -10,7 +10,7 @@ import pytest
 
 from command_line import PROGRAM, CommandLine
 from maskevidence.core.show import Page, Table
-from maskevidence.core.show.parts import Value, Values
+from maskevidence.core.show.parts import Value, ValueRows
 from maskevidence.core.show.terminal import page_text
 
 ESCAPE = "\x1b]0;title\x07"
@@ -96,7 +96,7 @@ def test_names_that_are_not_text_are_one_line(run: CommandLine, folder: Path) ->
 
 def test_no_escape_sequence_reaches_the_terminal(run: CommandLine, folder: Path) -> None:
     table = Table((f"model{ESCAPE}", "nats"), [(f"ppca{ESCAPE}", "-1")], title=ESCAPE)
-    value = Values([Value(f"a{ESCAPE}", 1.0)], "nats")
+    value = ValueRows([Value(f"a{ESCAPE}", 1.0)], "nats")
     text = page_text(Page("line", f"Head{ESCAPE}", parts=[table, value, ESCAPE], notes=[ESCAPE]))
     assert "\x1b" not in text
     assert text.count("U+001B]0;title") == 7

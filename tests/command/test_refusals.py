@@ -91,7 +91,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--design policy:order=/dev/zero": "is not a file",
         "--design policy:confidence": "has no log_distributions",
         "--test-fraction 0": "leaves no row to train on",
-        "--test-fraction nan": "test_fraction=nan; give a finite number",
+        "--test-fraction nan": "nan",
         "--batch-size 0": "batch-size",
         "--limit 0": "limit",
         "--threads 0": "threads",
@@ -349,7 +349,7 @@ def test_a_fault_of_ours_is_one_line_with_its_place_and_debug_shows_the_tracebac
     def divide(*_: Any) -> None:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("maskevidence.tables.rows.prepare", divide)
+    monkeypatch.setattr("maskevidence.tables.rows.prepare_rows", divide)
     words = ["score", "ppca:1", "t.npy"]
     if place is not None:
         words.insert(place, "--debug")
@@ -370,7 +370,7 @@ def test_no_memory(folder: Path, run: CommandLine, monkeypatch: pytest.MonkeyPat
     def allocate(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("maskevidence.tables.rows.prepare", allocate)
+    monkeypatch.setattr("maskevidence.tables.rows.prepare_rows", allocate)
     assert run("score", "ppca:1", "t.npy").error.startswith("there is not enough memory (")
 
 

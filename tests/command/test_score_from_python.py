@@ -14,8 +14,8 @@ from maskevidence.command.options import RunOptions
 from maskevidence.command.score import score
 from maskevidence.command.summarize import summarize
 from maskevidence.tables.fitting import new_model
-from maskevidence.tables.options import RowOptions
-from maskevidence.texts.options import TextOptions
+from maskevidence.tables.table_options import RowOptions
+from maskevidence.texts.text_options import TextOptions
 
 DESIGN = "every-size:2"
 

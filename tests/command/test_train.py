@@ -8,8 +8,8 @@ import pytest
 import maskevidence as me
 from command_line import files_in
 from maskevidence.command.train import train
-from maskevidence.huggingface.options import TextTraining
-from maskevidence.tables.options import RowTraining
+from maskevidence.huggingface.training_options import TextTraining
+from maskevidence.tables.table_options import RowTraining
 from maskevidence.tables.train_rows import parse_objective
 from text_models import SENTENCES
 

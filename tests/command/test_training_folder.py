@@ -19,9 +19,9 @@ from command_line import files_in
 from file_steps import killed_at
 from forked import exit_code, fork
 from maskevidence.command.train import train
-from maskevidence.huggingface.options import TextTraining
+from maskevidence.huggingface.training_options import TextTraining
 from maskevidence.runs.folder import HOLDER, LOCK, locked
-from maskevidence.tables.options import RowTraining
+from maskevidence.tables.table_options import RowTraining
 from text_models import SENTENCES
 
 CHANGING = ("versions", "command", "seal", "resumed_from", "checkpoint.safetensors", LOCK)

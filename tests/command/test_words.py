@@ -13,8 +13,8 @@ from maskevidence.command.command_words import parse_size
 from maskevidence.command.options import RunOptions
 from maskevidence.command.scoring import check_run
 from maskevidence.tables.by_name import parse_model
-from maskevidence.tables.options import RowReading
-from maskevidence.tables.rows import read
+from maskevidence.tables.rows import read_rows
+from maskevidence.tables.table_options import RowReading
 
 
 def test_models(tmp_path: Path) -> None:
@@ -82,17 +82,17 @@ def test_an_interruption_says_how_to_go_on(words: list[str], line: str) -> None:
 
 def test_data(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.eye(3))
-    assert len(read(str(tmp_path / "x.npy"))) == 3
-    assert len(read(str(tmp_path / "x.npy"), limit=2)) == 2
-    assert len(read("digits", limit=10)) == 10
+    assert len(read_rows(str(tmp_path / "x.npy"))) == 3
+    assert len(read_rows(str(tmp_path / "x.npy"), limit=2)) == 2
+    assert len(read_rows("digits", limit=10)) == 10
 
 
 def test_images_are_rows_of_pixels(tmp_path: Path) -> None:
     levels = np.array([0, 51], dtype=np.uint8)[:, None, None]
-    table = read(str(write_images(tmp_path, np.tile(levels, (1, 2, 3)))))
+    table = read_rows(str(write_images(tmp_path, np.tile(levels, (1, 2, 3)))))
     assert np.array_equal(table.values, [[0.0] * 6, [0.2] * 6])
-    assert len(read(str(tmp_path), limit=1)) == 1
-    assert len(read(str(tmp_path), RowReading(resize="4x4")).columns) == 16
+    assert len(read_rows(str(tmp_path), limit=1)) == 1
+    assert len(read_rows(str(tmp_path), RowReading(resize="4x4")).columns) == 16
 
 
 @pytest.mark.parametrize("word", ["", "x", "28x", "0x4", "1x2x3", "-3"])

@@ -1,5 +1,6 @@
 """The site's hook: the reference has every public name, the main ones first, and the gallery its code."""
 
+import json
 import re
 import sys
 import types
@@ -54,3 +55,27 @@ def test_the_gallery_has_its_scripts(hooks: Any) -> None:
     text = hooks.on_page_markdown((ROOT / "docs" / "gallery.md").read_text(), None, None, None)
     assert "<!-- example" not in text
     assert 'me.impute("kernel-gaussian", holes)' in text
+
+
+def test_words_of_users_are_tags_of_pages_that_exist(hooks: Any) -> None:
+    assert [name for name in hooks.SEARCHED if not (ROOT / "docs" / name).exists()] == []
+    page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="proteins.md"), meta={})
+    hooks.on_page_markdown("# Proteins\n", page, None, None)
+    assert "ESM2" in page.meta["tags"]
+
+
+def test_the_search_takes_the_tags_before_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from site_search import Search
+
+    docs = [
+        {"location": "a/#part", "title": "Missing values", "text": "missing values " * 9},
+        {"location": "b/", "title": "Tables", "text": "<p>holes</p>", "tags": ["missing values", "NaN"]},
+        {"location": "c/", "title": "Typos", "text": "nothing"},
+    ]
+    fields = {"title": {"boost": 1e3}, "text": {"boost": 1.0}, "tags": {"boost": 1e6}}
+    index = tmp_path / "search_index.json"
+    index.write_text(json.dumps({"config": {"separator": r"[\s,]+", "fields": fields}, "docs": docs}))
+    assert Search(index).ranked("missing values")[:2] == ["b/", "a/#part"]
+    assert Search(index).ranked("typo") == ["c/"]  # a word matches what it begins
+    assert Search(index).ranked("elephants") == []

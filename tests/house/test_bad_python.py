@@ -10,8 +10,8 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.command.drawing import parse_precise
-from maskevidence.core.masks.by_name import parse_design
+from maskevidence.command.scoring import parse_precise
+from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.table import binarise
 from maskevidence.data import Table
 from maskevidence.ray.engine import parse_engine

@@ -37,6 +37,6 @@ def test_shapes_are_those_of_one_call(model: me.models.Gaussian, tokens: me.Toke
 def test_an_answer_of_another_shape_is_seen(
     model: me.models.Gaussian, tokens: me.Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskevidence.core.scores.score.mean_score", lambda *_: torch.zeros(2))
+    monkeypatch.setattr("maskevidence.core.scores.score_masks.mean_score", lambda *_: torch.zeros(2))
     with pytest.raises(TypeCheckError, match="score_masks"):
         me.score_masks(model, tokens, torch.ones(3, 2, dtype=torch.bool))

@@ -50,7 +50,7 @@ class TestAnotherRun:
         command = ["score", *saved, "--out", first, *(word for pair in settings.items() for word in pair)]
         with monkeypatch.context() as patch:
             if words[0] != "--limit":
-                patch.setattr("maskevidence.tables.rows.read", read)
+                patch.setattr("maskevidence.tables.rows.read_rows", read)
             error = run(*command).error
         assert "holds another run" in error
         assert difference in error

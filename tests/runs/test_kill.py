@@ -12,7 +12,7 @@ import torch
 
 import maskevidence as me
 from command_line import CommandLine, files_in
-from maskevidence.runs.parts import list_parts
+from maskevidence.runs.blocks import list_parts
 from recorded_runs import read_numbers, read_rows, same_rows
 
 pytestmark = pytest.mark.usefixtures("every_block_saved")

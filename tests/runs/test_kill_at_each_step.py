@@ -16,7 +16,7 @@ import maskevidence as me
 from command_line import files_in
 from file_steps import at_step, killed_at
 from forked import exit_code, fork
-from maskevidence.command.pages.reading import read_runs
+from maskevidence.command.pages.reported_runs import read_runs
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from recorded_runs import bytes_of, make_manifest, make_model, make_tokens, read_rows

@@ -11,7 +11,7 @@ import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign, MaskKey, n_masks
 from maskevidence.core.packed_tokens import PackedTokens
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import DataSource, Recording, RunDirectory, read_run, record_run, rows_per_block
 from maskevidence.runs import score_into as into

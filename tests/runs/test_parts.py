@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 import maskevidence as me
-from maskevidence.runs import Recording, RunDirectory, parts, read_run, record_run
-from maskevidence.runs.parts import SavedPart, list_parts, read_part
+from maskevidence.runs import Recording, RunDirectory, blocks, read_run, record_run
+from maskevidence.runs.blocks import SavedPart, list_parts, read_part
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows
 
 
@@ -48,12 +48,12 @@ class TestDamage:
             read.append(part.path)
             return read_part(part)
 
-        monkeypatch.setattr(parts, "read_part", noted)
+        monkeypatch.setattr(blocks, "read_part", noted)
         few = read_run(folder.path).estimate
         few.columns()
         n_parts = len(list_parts(folder.scores))
         assert len(read) == n_parts > 1
-        monkeypatch.setattr(parts, "MASKS_AT_ONCE", 10)
+        monkeypatch.setattr(blocks, "MASKS_AT_ONCE", 10)
         many = read_run(folder.path).estimate
         assert len(read) > 2 * n_parts
         assert (many.log_evidence, many.mask_se, many.tails) == (few.log_evidence, few.mask_se, few.tails)

@@ -12,8 +12,8 @@ from command_line import CommandLine
 from maskevidence.command.options import RunOptions
 from maskevidence.command.score import score
 from maskevidence.runs import read_run, score_into
-from maskevidence.runs.parts import list_parts, write_part
-from maskevidence.tables.options import RowOptions
+from maskevidence.runs.blocks import list_parts, write_part
+from maskevidence.tables.table_options import RowOptions
 from recorded_runs import N_FEATURES, make_model, read_numbers, same_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread", "every_block_saved")

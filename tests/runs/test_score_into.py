@@ -13,7 +13,7 @@ import maskevidence as me
 from command_line import files_in
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
-from maskevidence.runs.parts import list_parts
+from maskevidence.runs.blocks import list_parts
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
 
 DESIGNS = [

@@ -13,12 +13,12 @@ from pyarrow import parquet
 import maskevidence as me
 from command_line import CommandLine, files_in
 from maskevidence.command.options import RunOptions
-from maskevidence.command.pages.reading import read_runs
+from maskevidence.command.pages.reported_runs import read_runs
 from maskevidence.command.score import score
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
+from maskevidence.runs.blocks import list_parts
 from maskevidence.runs.folder import write_sealed
-from maskevidence.runs.parts import list_parts
-from maskevidence.tables.options import RowOptions
+from maskevidence.tables.table_options import RowOptions
 from recorded_runs import make_manifest, make_model, make_tokens, read_rows, same_rows
 
 DESIGN = me.EverySize(2)

@@ -6,7 +6,7 @@ import pytest
 
 import first_run
 import maskevidence as me
-from maskevidence.command.pages.reading import ImageContent, read_runs
+from maskevidence.command.pages.reported_runs import ImageContent, read_runs
 from maskevidence.core.errors import InputError
 from maskevidence.runs import read_run
 

@@ -10,7 +10,7 @@ from pyarrow import parquet
 import maskevidence as me
 from maskevidence.data import read_table
 from maskevidence.tables.filling import fill_table
-from maskevidence.tables.options import ImputeOptions
+from maskevidence.tables.table_options import ImputeOptions
 
 SPELLINGS = ["false true", "FALSE TRUE", "False True", "0.0 1.0", "00 01", "+0 +1", "0 1", "2 5", "1e0 2e0"]
 

@@ -15,7 +15,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 
 import maskevidence as me
-from maskevidence.core.evidence.gains import ORDERS_DIFFER
+from maskevidence.core.evidence.conditional_gains import ORDERS_DIFFER
 from maskevidence.models import BayesianRegression, DirichletMultinomial, PosteriorDraws
 from maskevidence.sklearn import FittedRows, GaussianProcessRows
 from maskevidence.tables.hidden_rows import _log_mean

@@ -6,7 +6,7 @@ import torch
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
-from maskevidence.core.scores.score import Scoring, score_repeats
+from maskevidence.core.scores.score_masks import Scoring, score_repeats
 from maskevidence.texts import call_sizes
 from maskevidence.texts.call_sizes import CallSizes
 from maskevidence.texts.masked_lm import MaskedLM

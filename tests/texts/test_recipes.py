@@ -16,15 +16,15 @@ import maskevidence as me
 from command_line import CommandLine
 from diffusion_networks import LENGTH, MASK, N_IDS, Bd3lm, Llada, Mdlm, Sedd, random_network
 from maskevidence.core.errors import InputError
-from maskevidence.core.masks.by_name import parse_design
 from maskevidence.core.masks.design import DrawnMasks, MaskDesign, MaskKey, drawn_masks
+from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.tokens import Tokens, positions
 from maskevidence.texts.diffusion import DIFFUSIONS, DiffusionNetwork
 from maskevidence.texts.encoding import Joining
 from maskevidence.texts.masked_lm import MaskedLM
-from maskevidence.texts.options import DiffusionName
 from maskevidence.texts.published import LLaDA, RandomTime
 from maskevidence.texts.recipes import RECIPES
+from maskevidence.texts.text_options import DiffusionName
 from text_models import SENTENCES, save_bert, small_bert, small_tokenizer
 
 EPS = 1e-3

@@ -19,10 +19,9 @@ from rich.console import Console
 from maskevidence.command.check import check_command
 from maskevidence.command.command_words import kind_of_model, kind_of_training, own_file
 from maskevidence.command.compare import compare_command
-from maskevidence.command.options import Json, OverwriteFiles, Threads
+from maskevidence.command.options import Json, OverwriteFiles, Result, Threads
 from maskevidence.command.parser import Models, add_command, options_by_kind
-from maskevidence.command.report import report
-from maskevidence.command.result import Result
+from maskevidence.command.reporting import report
 from maskevidence.command.score import score
 from maskevidence.command.summarize import summarize
 from maskevidence.command.train import train

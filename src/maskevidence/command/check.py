@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from maskevidence.command.command_words import OptionsOf
-from maskevidence.command.options import Data, Model
-from maskevidence.command.result import Result
+from maskevidence.command.options import Data, Model, Result
 from maskevidence.core.kind import kind_named
 
 
@@ -28,7 +27,7 @@ def check_command(model: Model, data: Data, options: Annotated[Any, OptionsOf("c
     kind = kind_named(options.kind)
     kind.check_words(model, data)
     from maskevidence.core.check.run_checks import check_model
-    from maskevidence.core.masks.by_name import parse_design
+    from maskevidence.core.masks.design_words import parse_design
 
     design, tolerance = kind.check_with(options)
     ready = kind.prepare(model, data, parse_design(design).design, options, None)

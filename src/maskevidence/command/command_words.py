@@ -87,8 +87,10 @@ def kind_of_model(word: str) -> Kind:
 
 
 def _claimed(word: ModelWord, command: str) -> Kind:
-    """The kind of highest precedence that claims a word."""
-    return next(kind for kind in reversed(kinds()) if command in kind.options and kind.claims(word))
+    """The kind of highest precedence that names a word; where none does, that claims it."""
+    asked = [kind for kind in reversed(kinds()) if command in kind.options]
+    naming = (kind for kind in asked if kind.names(word.text) and not word.is_folder)
+    return next(naming, None) or next(kind for kind in asked if kind.claims(word))
 
 
 def _looked_up(word: str) -> ModelWord:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
 from maskevidence.core.show.parts import Table
 from maskevidence.core.show.words import NOT_KNOWN, typeset

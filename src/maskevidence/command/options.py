@@ -1,29 +1,16 @@
-"""Options shared by commands and kinds, as dataclasses for Python users, too; does not import torch."""
+"""What commands and kinds share: options, dataclasses for Python users, too, and results; without torch."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from maskevidence.command.command_words import Argument, Option
-from maskevidence.core.kind import kinds
+from maskevidence.core.kind import data_words, model_words
+from maskevidence.core.show.parts import Page
 
-
-def _model_words() -> str:
-    words = ", ".join(word for kind in kinds() for word in kind.models)
-    return (
-        f"{words}, or a saved model or transformer: its folder, or OWNER/NAME on the hub; or your own "
-        "FILE.py:FUNCTION."
-    )
-
-
-def _data_words() -> str:
-    words = ", ".join(word for kind in kinds() for word in kind.data)
-    files = ", ".join(word for kind in kinds() for word in kind.files)
-    return f"{words} ..., {files}, or hub:OWNER/NAME[/CONFIG][:SPLIT]."
-
-
-Model = Annotated[str, Argument("MODEL", _model_words)]
-Data = Annotated[str, Argument("DATA", _data_words)]
+Model = Annotated[str, Argument("MODEL", model_words)]
+Data = Annotated[str, Argument("DATA", data_words)]
 Json = Annotated[
     str | None,
     Option("Write the result as JSON; - is standard output.", "FILE", writes="file"),
@@ -158,3 +145,13 @@ class Training:
     limit: Limit = None
     overwrite: Overwrite = False
     device: Device = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a command."""
+
+    page: Page  # printed for people
+    content: Mapping[str, Any]  # written as JSON
+    lines: Sequence[str] = ()  # printed after the page, such as where files are
+    code: int = 0  # exit code

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from maskevidence.command.command_words import OptionsOf
-from maskevidence.command.options import Data, Design, Model, RunOptions
-from maskevidence.command.result import Result
+from maskevidence.command.options import Data, Design, Model, Result, RunOptions
 from maskevidence.core.kind import kind_named
 
 
@@ -34,17 +33,17 @@ def score(
         maskevidence score runs/a/model table.csv --out runs/b --engine ray:8
         maskevidence score runs/bert pairs.csv --text sentence_good --against sentence_bad
     """
-    from maskevidence.core.masks.by_name import parse_design
+    from maskevidence.core.masks.design_words import parse_design
 
     word = None if design is None else parse_design(design)
     kind = kind_named(options.kind)
     kind.check_words(model, data)
 
     from maskevidence.command import scoring as numbers
-    from maskevidence.command.drawing import drawing_for, parse_precise
+    from maskevidence.command.scoring import drawing_for, parse_precise
     from maskevidence.core.masks.design import MaskKey
     from maskevidence.core.masks.sizes import LeaveOneOut
-    from maskevidence.core.scores.score import Scoring
+    from maskevidence.core.scores.score_masks import Scoring
     from maskevidence.runs import RunDirectory, read_run
     from maskevidence.runs.prepared import score_prepared
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.options import Overwrite
-from maskevidence.command.result import Result
+from maskevidence.command.options import Overwrite, Result
 from maskevidence.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,6 +63,6 @@ def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     estimate = run.estimate
     for write, values in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
         if values is not None:
-            write(folder.path, run.manifest, dict(zip(estimate.ids.tolist(), values, strict=True)))
+            write(folder.path, run.manifest, estimate.ids, values)
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from maskevidence.command.command_words import Argument, OptionsOf
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.kind import kind_named
 
 

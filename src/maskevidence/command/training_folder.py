@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.command.command_words import kind_of_training
-from maskevidence.command.options import Training
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result, Training
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import page_of_numbers
 from maskevidence.core.show.parts import Page

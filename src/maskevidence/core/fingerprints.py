@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.tokens import Tokens
 
 _KEPT = 1_000  # the smallest hashes, a random sample of rows

@@ -37,7 +37,7 @@ class ModelWord:
 class Kind:
     """A kind of data with its models, options and commands.
 
-    A package declares a subclass, and an instance of it as an entry point of the group `maskevidence.kinds`.
+    A package declares a subclass; an entry point of the group `maskevidence.kinds` names it or an instance.
     Every attribute and method has a default, so that a package may bring a mask design or a command alone.
     docs/plugins.md builds one.
 
@@ -48,7 +48,7 @@ class Kind:
         data: DATA words for help pages, such as "digits".
         data_sets: names of data sets, for refusals of unknown words.
         files: files that are DATA, for help pages, such as "a .csv table".
-        examples: a MODEL word for each command whose options differ by kind.
+        examples: a MODEL word for each command whose options differ by kind; else the first of `models`.
         options: the dataclass of its options by command, such as `{"score": RowOptions}`, whose `kind` is
             `name`.
         design: the word of the mask design that `score` draws by default.
@@ -83,7 +83,11 @@ class Kind:
 
     def claims(self, word: ModelWord) -> bool:
         """Whether a MODEL word belongs to this kind; kinds of higher `precedence` are asked first."""
-        return word.text.partition(":")[0] in {model.partition(":")[0] for model in self.models}
+        return self.names(word.text)
+
+    def names(self, word: str) -> bool:
+        """Whether a word is one of `models`, whatever its numbers."""
+        return word.partition(":")[0] in {model.partition(":")[0] for model in self.models}
 
     def check_words(self, model: str | None, data: str) -> None:
         """Raise an InputError for unknown words before torch is loaded; `model` is None without MODEL."""
@@ -175,6 +179,7 @@ def _package(point: EntryPoint) -> str:
 def _loaded(point: EntryPoint) -> Kind:
     try:
         kind = point.load()
+        kind = kind() if isinstance(kind, type) else kind
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(
@@ -183,7 +188,7 @@ def _loaded(point: EntryPoint) -> Kind:
         ) from error
     if not isinstance(kind, Kind):
         raise InputError(
-            f"the kind {point.name!r} of the package {_package(point)!r} is {kind!r}, no instance of "
+            f"the kind {point.name!r} of the package {_package(point)!r} is {kind!r}, no "
             "maskevidence.core.kind.Kind; mend or uninstall that package"
         )
     return kind
@@ -208,3 +213,19 @@ def named(place: str) -> Any:
     """Import the object at "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def model_words() -> str:
+    """What MODEL may be, for help pages: the words of all kinds, and what every kind takes."""
+    words = ", ".join(word for kind in kinds() for word in kind.models)
+    return (
+        f"{words}, or a saved model or transformer: its folder, or OWNER/NAME on the hub; or your own "
+        "FILE.py:FUNCTION."
+    )
+
+
+def data_words() -> str:
+    """What DATA may be, for help pages."""
+    words = ", ".join(word for kind in kinds() for word in kind.data)
+    files = ", ".join(word for kind in kinds() for word in kind.files)
+    return f"{words} ..., {files}, or hub:OWNER/NAME[/CONFIG][:SPLIT]."

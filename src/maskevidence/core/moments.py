@@ -10,7 +10,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.digest import digest
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.tokens import column_names, columns_among, without_mask
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Int64, Integer
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.digest import digest
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.tokens import Tokens
 
 _OF_ROW = np.dtype([("n_bytes", "<i4"), ("text", "<i8")])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import MAX_WHOLE, NUMBER
-from maskevidence.core.support.digest import digest
+from maskevidence.core.support.provenance import digest
 
 _NUMBERS_AT_ONCE = 2**16  # number of cells that fits into a processor's cache
 

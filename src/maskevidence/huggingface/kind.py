@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.huggingface.options import TextTraining
+from maskevidence.huggingface.training_options import TextTraining
 
 MASKED_LM = "masked-lm"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.command.training_folder import (
     RESULT,
     begin_training,
@@ -22,11 +22,11 @@ from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.words import typeset
 from maskevidence.core.tokens import Tokens
-from maskevidence.huggingface.options import TextTraining
 from maskevidence.huggingface.processes import is_main_process, main_process_first
 from maskevidence.huggingface.recipe import Recipe
 from maskevidence.huggingface.train_transformers import numbers_of, transformer_job
 from maskevidence.huggingface.training import train_masked_lm as train_in_place
+from maskevidence.huggingface.training_options import TextTraining
 from maskevidence.runs.folder import locked
 from maskevidence.texts.call_sizes import default_tokens
 from maskevidence.texts.encoding import EncodedTexts

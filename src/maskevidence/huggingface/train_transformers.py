@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from maskevidence import __version__
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.command.training_folder import (
     HISTORY,
     SETTINGS,
@@ -20,12 +20,12 @@ from maskevidence.command.training_folder import (
 )
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.core.masks.by_name import parse_design
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.support.files import write_atomic
-from maskevidence.huggingface.options import TransformerTraining
 from maskevidence.huggingface.processes import is_main_process, training_device
 from maskevidence.huggingface.recipe import Recipe, Trained
+from maskevidence.huggingface.training_options import TransformerTraining
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.runs.prepared import recorded
 from maskevidence.texts.masked_lm import MaskedLM

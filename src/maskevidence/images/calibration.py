@@ -13,7 +13,7 @@ from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.tokens import Tokens
-from maskevidence.images.options import DensityName
+from maskevidence.images.image_options import DensityName
 from maskevidence.images.patches import random_masks
 from maskevidence.images.pixel_density import PixelDensity, discretised_log_prob
 

@@ -12,8 +12,8 @@ from jaxtyping import Int64, UInt8
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
 from maskevidence.core.support.checks import some_of, whole_number
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.progress import progress
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import (
     HubSet,
     choose_split,

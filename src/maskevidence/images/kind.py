@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.images.options import ImageOptions
+from maskevidence.images.image_options import ImageOptions
 
 
 class ImageKind(Kind):
@@ -27,9 +27,9 @@ class ImageKind(Kind):
         return isinstance(word.config, dict) and "image_size" in word.config and "class" not in word.config
 
     def prepare(self, model: str, data: str, design: Any, options: Any, out: Path | None) -> Any:
-        from maskevidence.images.prepared_images import prepare
+        from maskevidence.images.prepared_images import prepare_images
 
-        return prepare(model, data, options, out=out)
+        return prepare_images(model, data, options, out=out)
 
     def summary(self, details: Mapping[str, Any], log_evidence: float, curve: Any) -> dict[str, Any]:
         if "pixel_density" not in details:
@@ -39,10 +39,10 @@ class ImageKind(Kind):
         return image_summary(details, log_evidence, curve)
 
     def read_again(self, manifest: Any, ids: Any) -> Any:
-        from maskevidence.images.prepared_images import reopen
+        from maskevidence.images.prepared_images import reopen_images
         from maskevidence.images.shown_images import contents_of
 
-        images = reopen(manifest.data, manifest.seed)
+        images = reopen_images(manifest.data, manifest.seed)
         return contents_of(images) if images.fingerprint() == manifest.data.fingerprint else None
 
     def gives_rows(self, data: str) -> bool:
@@ -51,9 +51,9 @@ class ImageKind(Kind):
         return is_image_source(data)
 
     def read_table(self, data: str, reading: Any, limit: int | None) -> Any:
-        from maskevidence.images.prepared_images import read
+        from maskevidence.images.prepared_images import read_images_of
 
-        return read(data, reading, limit=limit).table()
+        return read_images_of(data, reading, limit=limit).table()
 
 
 images = ImageKind()

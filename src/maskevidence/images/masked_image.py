@@ -24,7 +24,7 @@ from maskevidence.images.adapters import (
     vit_mae_adapter,
 )
 from maskevidence.images.calibration import fit_variances, spread_sizes
-from maskevidence.images.options import DensityName, PatchStatistics
+from maskevidence.images.image_options import DensityName, PatchStatistics
 from maskevidence.images.patches import (
     PatchCall,
     calls_by_size,

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import MASS
-from maskevidence.images.options import DensityName, PatchStatistics
+from maskevidence.images.image_options import DensityName, PatchStatistics
 
 DENSITIES: tuple[DensityName, ...] = ("gaussian", "discretised")
 LEVELS = 256

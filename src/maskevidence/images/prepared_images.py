@@ -13,8 +13,8 @@ from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.table import held_out_rows
 from maskevidence.images.image_files import Images, read_images
+from maskevidence.images.image_options import ImageOptions
 from maskevidence.images.masked_image import MaskedImage
-from maskevidence.images.options import ImageOptions
 from maskevidence.images.pixel_density import PixelDensity
 from maskevidence.images.reconstruction import DENSITY, N_PIXELS
 from maskevidence.runs import DataSource, RunDirectory
@@ -25,7 +25,7 @@ MAX_CALIBRATION_IMAGES = 512
 _CALIBRATION = 0x696D6167
 
 
-def prepare(
+def prepare_images(
     model: str,
     data: str,
     options: ImageOptions = ImageOptions(),
@@ -47,7 +47,7 @@ def prepare(
     loaded = MaskedImage.from_pretrained(
         model, revision=options.revision, device=options.device, batch_tokens=options.batch_tokens
     )
-    images = read(data, options.reading, limit=options.limit)
+    images = read_images_of(data, options.reading, limit=options.limit)
     notes = [*loaded.notes, *images.notes]
     if options.test_fraction is not None:
         _, images = images.split(options.test_fraction, options.seed)
@@ -82,13 +82,13 @@ def prepare(
     return ready.read_with(data, {"limit": options.limit, **vars(options.reading)})
 
 
-def read(data: str, reading: ImageFiles = ImageFiles(), *, limit: int | None = None) -> Images:
+def read_images_of(data: str, reading: ImageFiles = ImageFiles(), *, limit: int | None = None) -> Images:
     """Read images."""
     size = parse_size(reading.resize)
     return read_images(data, column=reading.column, limit=limit, resize=size, skip_bad=reading.skip_bad)
 
 
-def reopen(source: DataSource, seed: int) -> Images:
+def reopen_images(source: DataSource, seed: int) -> Images:
     """Read a run's images again, with the name and options in run.json.
 
     Args:
@@ -96,7 +96,7 @@ def reopen(source: DataSource, seed: int) -> Images:
     """
     options = dict[str, Any](source.options)
     limit = options.pop("limit", None)
-    images = read(source.name, ImageFiles(**options), limit=limit)
+    images = read_images_of(source.name, ImageFiles(**options), limit=limit)
     if source.test_fraction is not None:
         _, images = images.split(source.test_fraction, seed)
     n_fitted = len(images) - source.n_observations

@@ -1,6 +1,6 @@
 """Show the images of a run in a report."""
 
-from maskevidence.command.pages.reading import Contents, ImageContent
+from maskevidence.command.pages.reported_runs import Contents, ImageContent
 from maskevidence.images.image_files import Images
 
 

@@ -8,7 +8,7 @@ from maskevidence.core.kind import Kind
 class Harness(Kind):
     """The lm-eval command."""
 
-    commands: Mapping[str, str] = {"lm-eval": "maskevidence.lm_eval.command:lm_eval"}
+    commands: Mapping[str, str] = {"lm-eval": "maskevidence.lm_eval.race_command:lm_eval"}
 
 
 harness = Harness()

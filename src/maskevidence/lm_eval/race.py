@@ -31,7 +31,7 @@ from maskevidence.lm_eval.texts import Continuation, TextScorer
 from maskevidence.lm_eval.values import PER_ORDER, QuestionKey, ScoredValue, Windows
 
 ChoiceValues = Float64[np.ndarray, "n_masks n_choices"]
-Choices = Bool[np.ndarray, " n_choices"]
+_Choices = Bool[np.ndarray, " n_choices"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Race:
             raise InputError(f"looks={self.looks}; give numbers of masks that increase, from 2 or more")
 
     def look(
-        self, values: ChoiceValues, running: Choices, least: Float64[np.ndarray, "n_choices n_choices"]
-    ) -> tuple[Choices, bool]:
+        self, values: ChoiceValues, running: _Choices, least: Float64[np.ndarray, "n_choices n_choices"]
+    ) -> tuple[_Choices, bool]:
         """The running choices that stay, at least the leader; and whether the race ends.
 
         Args:
@@ -123,7 +123,7 @@ class _State:
     values: ChoiceValues = field(init=False)
     # for each choice, shape (2, n): each token's sum of log-probabilities, and their number
     tokens: list[Float64[np.ndarray, "2 n"]] = field(init=False)
-    running: list[Choices] = field(init=False)  # for each contest, the choices still running
+    running: list[_Choices] = field(init=False)  # for each contest, the choices still running
     finished: list[bool] = field(init=False)  # for each contest, whether it is decided or tied
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class _State:
         self.running = [runs.copy() for _ in self.question.contests]
         self.finished = [False for _ in self.question.contests]
 
-    def open(self) -> Choices:
+    def open(self) -> _Choices:
         """The choices that need further masks."""
         undecided = [own for own, over in zip(self.running, self.finished, strict=True) if not over]
         needed = np.any(undecided, axis=0) if self.running else True

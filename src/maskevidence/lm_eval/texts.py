@@ -17,7 +17,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import to_device_of
 from maskevidence.core.scores import Answer, Asker
 from maskevidence.core.scores.policies import most_urgent, steps
-from maskevidence.core.scores.score import Scoring, score_by
+from maskevidence.core.scores.score_masks import Scoring, score_by
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.texts.masked_lm import MaskedLM

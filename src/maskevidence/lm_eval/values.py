@@ -12,8 +12,8 @@ from maskevidence import Exhaustive, LeaveOneOut, MaskDesign, MaskKey, Policy
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.masks.design import BoolMatrix, Integers, Plan, Positions, Summation
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks, scaled
+from maskevidence.core.support.provenance import digest
 from maskevidence.lm_eval.texts import Continuation, TextScorer
 from maskevidence.texts.published import LLaDA
 

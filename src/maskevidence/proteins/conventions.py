@@ -26,10 +26,10 @@ from jaxtyping import Float64, Int64
 from maskevidence import MaskKey, RandomSize, order_mixture
 from maskevidence.core.scores import Reads
 from maskevidence.core.support.keyed_random import keyed_bits
-from maskevidence.proteins.options import Convention
+from maskevidence.proteins.mutant_options import Convention
 
 _Letters = Int64[np.ndarray, " n"]
-Answers = Float64[np.ndarray, " n_reads"]
+_Answers = Float64[np.ndarray, " n_reads"]
 MAX_SITES_ENUMERATED = 10
 _MASKS = 0x76617269616E74
 
@@ -43,7 +43,7 @@ class Score(NamedTuple):
     per_residue_se: float = 0.0
 
 
-Reduce = Callable[[Answers], Score]
+Reduce = Callable[[_Answers], Score]
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +194,7 @@ def _leave_one_out(side: Side, asking: Asking, sites: Iterable[int]) -> list[int
     return [asking.read(side.base, visible, (site,)).start for site in sites]
 
 
-def joint(pair: Pair, asking: Asking) -> Reduce:
+def joint_mutant(pair: Pair, asking: Asking) -> Reduce:
     if len(pair.sites) > MAX_SITES_ENUMERATED:
         return _by_random_sizes(pair, asking, pair.sites)
     return _of_all_masks(pair, asking, area)
@@ -237,7 +237,7 @@ def _of_every_subset(side: Side, sites: tuple[int, ...], asking: Asking) -> Slot
     return slots
 
 
-def _tables(slots: Slots, answers: Answers) -> Tables:
+def _tables(slots: Slots, answers: _Answers) -> Tables:
     return np.where(slots < 0, 0.0, answers[slots])
 
 
@@ -272,7 +272,7 @@ def _by_random_sizes(pair: Pair, asking: Asking, sites: tuple[int, ...] | None) 
         slots.append(_drawn(side, allowed, asking))
     replicate = np.arange(n_draws) % design.n_replicates
 
-    def reduce(answers: Answers) -> Score:
+    def reduce(answers: _Answers) -> Score:
         mutant, wild_type = (
             np.array([answers[slot].sum() for slot in places]) / sizes / n_draws for places, sizes in slots
         )
@@ -313,7 +313,7 @@ _FUNCTIONS = (
     match_fill,
     mask_fill,
     unmasked,
-    joint,
+    joint_mutant,
     joint_mixture,
     pll,
     whole,

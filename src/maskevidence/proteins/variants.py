@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
-from maskevidence.proteins.options import VariantOptions
-from maskevidence.texts.options import CheckpointOptions
+from maskevidence.proteins.mutant_options import VariantOptions
+from maskevidence.texts.text_options import CheckpointOptions
 
 if TYPE_CHECKING:
     from maskevidence.proteins.variant_scores import Correlation, VariantScores

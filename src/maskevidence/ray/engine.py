@@ -33,7 +33,7 @@ from maskevidence import MaskedModel, ScoreTable
 from maskevidence.core.errors import InputError, MaskEvidenceError, import_extra
 from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.model import HasBatches
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.progress import Advance, silent
 from maskevidence.runs.blocks import Done, Scorer, Work

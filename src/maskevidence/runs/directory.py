@@ -2,10 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float64, Int64
 from pydantic import ValidationError
 
 from maskevidence.core.errors import InputError
@@ -18,50 +20,56 @@ from maskevidence.core.support.files import (
     write_atomic,
     writing,
 )
+from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.parts import SCORES, SavedPart, is_of, is_whole, list_parts
 
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
 _OF_DATA = b"data"
 
 
-def write_labels(folder: Path, manifest: Manifest, labels: Mapping[int, str]) -> None:
+Ids = Int64[np.ndarray, " n"]
+
+
+def write_labels(folder: Path, manifest: Manifest, ids: Ids, labels: Sequence[str]) -> None:
     """Write the labels of the observations of all shards, unless the folder has the same labels."""
-    _write(folder / LABELS, manifest, "label", labels)
+    _write(folder / LABELS, manifest, "label", ids, labels)
 
 
-def write_closed_form(folder: Path, manifest: Manifest, values: Mapping[int, float]) -> None:
+def write_closed_form(folder: Path, manifest: Manifest, ids: Ids, values: Float64[np.ndarray, " n"]) -> None:
     """Write the closed-form log evidence of the run's own observations, nats, unless the folder has it.
 
     Args:
         manifest: the content of run.json; its `closed_form` is the mean of these values.
     """
-    _write(folder / CLOSED_FORM, manifest, "closed_form", values)
+    _write(folder / CLOSED_FORM, manifest, "closed_form", ids, values)
 
 
 def read_labels(folder: Path, manifest: Manifest) -> dict[int, str]:
     """The labels of a run's observations by id; {} if they have none."""
-    return _read(folder / LABELS, manifest, "label")
+    content = _read(folder / LABELS, manifest, "label")
+    return {} if content is None else dict(zip(*(column.to_pylist() for column in content), strict=True))
 
 
-def read_closed_form(folder: Path, manifest: Manifest) -> dict[int, float]:
-    """The closed-form log evidence by id, nats; {} if the model has none."""
-    values = _read(folder / CLOSED_FORM, manifest, "closed_form")
-    mean = manifest.closed_form
-    if values and (mean is None or not math.isclose(sum(values.values()) / len(values), mean, rel_tol=1e-9)):
+def read_closed_form(folder: Path, manifest: Manifest) -> tuple[Ids, Float64[np.ndarray, " n"]]:
+    """Ids and their closed-form log evidence, nats; none if the model has none."""
+    content = _read(folder / CLOSED_FORM, manifest, "closed_form")
+    if content is None:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    (ids, values), mean = (column.to_numpy() for column in content), manifest.closed_form
+    if mean is None or not math.isclose(values.mean(), mean, rel_tol=1e-9):
         raise InputError(
             f"{str(folder / CLOSED_FORM)!r} does not have the mean that run.json records; remove it to go on "
             "without it, or score again with --overwrite"
         )
-    return values
+    return ids, values
 
 
-def _write(file: Path, manifest: Manifest, name: str, values: Mapping[int, Any]) -> None:
+def _write(file: Path, manifest: Manifest, name: str, ids: Ids, values: Sequence[Any] | np.ndarray) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    content = pa.table({"id": pa.array(list(values), pa.int64()), name: pa.array(list(values.values()))})
+    content = pa.table({"id": pa.array(ids, pa.int64()), name: pa.array(values)})
     content = content.replace_schema_metadata({_OF_DATA: manifest.data.fingerprint})
     sink = pa.BufferOutputStream()
     parquet.write_table(content, sink, compression="zstd")
@@ -72,16 +80,17 @@ def _write(file: Path, manifest: Manifest, name: str, values: Mapping[int, Any])
         write_atomic(file, data)
 
 
-def _read(file: Path, manifest: Manifest, name: str) -> dict[int, Any]:
+def _read(file: Path, manifest: Manifest, name: str) -> tuple[Any, Any] | None:
+    """Two columns, ids and values; None without the file."""
     import pyarrow as pa
     from pyarrow import ArrowException, parquet
 
     with reading(file):
         if not file.exists():
-            return {}
+            return None
         try:
             content = parquet.read_table(pa.BufferReader(file.read_bytes()))
-            columns = content.column("id").to_pylist(), content.column(name).to_pylist()
+            columns = content.column("id"), content.column(name)
             of_data = (content.schema.metadata or {}).get(_OF_DATA)
         except (ArrowException, KeyError) as error:
             raise InputError(
@@ -91,7 +100,7 @@ def _read(file: Path, manifest: Manifest, name: str) -> dict[int, Any]:
         raise InputError(
             f"{str(file)!r} belongs to other data; remove it, and run the command in run.json again"
         )
-    return dict(zip(*columns, strict=True))
+    return columns
 
 
 MANIFEST = "run.json"

@@ -13,7 +13,6 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
@@ -23,6 +22,7 @@ from maskevidence.core.support.files import (
     write_json,
     writing,
 )
+from maskevidence.core.support.provenance import digest
 
 LOCK = ".lock"
 HOLDER = ".lock.pid"  # a separate file, since Windows lets nobody read a locked file

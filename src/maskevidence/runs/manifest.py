@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import Precise
-from maskevidence.core.masks.by_name import design_from_settings
 from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.masks.design_words import design_from_settings
 from maskevidence.core.model import Conditionals
 from maskevidence.core.support.provenance import command, differences, versions
 from maskevidence.runs.blocks import Piece, missing_pieces, shard_blocks

@@ -16,7 +16,7 @@ from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.kind import kinds
 from maskevidence.core.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
 from maskevidence.core.packed_tokens import Observations
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.stored_tokens import StoredTokens
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs.folder import seal

@@ -83,8 +83,7 @@ def save_run(
         exact = None if tokens is None else closed_form_by_row(model, manifest, tokens)
         manifest = begin_run(directory, manifest, exact, getattr(model, "save", None))
         if estimate.labels is not None:
-            labels = dict(zip(estimate.ids.tolist(), estimate.names, strict=True))
-            write_labels(directory.path, manifest, labels)
+            write_labels(directory.path, manifest, estimate.ids, estimate.names)
         write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
         run = read_run(directory.path)
         return write_summary(directory, run, run.result())

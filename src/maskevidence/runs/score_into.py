@@ -2,13 +2,14 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 
 from maskevidence import __version__
 from maskevidence.core.errors import InputError
@@ -22,13 +23,24 @@ from maskevidence.core.masks.design import (
 from maskevidence.core.model import HasLogEvidence, device_of, rounding, to_device_of
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import Scoring, check_scorable, score_repeats
+from maskevidence.core.scores.score_masks import Scoring, check_scorable, score_repeats
 from maskevidence.core.support.progress import progress, silent
-from maskevidence.runs.blocks import MIN_BLOCKS, Engine, Piece, Scorer, Work, block_rows, local_engine
-from maskevidence.runs.directory import CLOSED_FORM, MODEL, RunDirectory, write_closed_form, write_labels
+from maskevidence.runs.blocks import (
+    MIN_BLOCKS,
+    Engine,
+    Piece,
+    SavedPart,
+    Scorer,
+    Work,
+    block_rows,
+    is_whole,
+    local_engine,
+    read_part,
+    write_part,
+)
+from maskevidence.runs.directory import CLOSED_FORM, MODEL, Ids, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import SavedPart, is_whole, read_part, write_part
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 _MASKS_TO_SAVE = 2 * MASKS_AT_ONCE  # which bounds the memory of scores that wait
@@ -114,14 +126,13 @@ def record_run(
             if existing.extended_by(manifest) or existing.devices != manifest.devices:
                 folder.extend(manifest)
         if recording.labels is not None:
-            named = zip(tokens.ids.tolist(), recording.labels, strict=True)
-            write_labels(folder.path, manifest, dict(named))
+            write_labels(folder.path, manifest, tokens.ids.cpu().numpy(), recording.labels)
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
             exact = closed_form_by_row(model, manifest, tokens)
             if exact is not None:
-                write_closed_form(folder.path, manifest, exact)
+                write_closed_form(folder.path, manifest, *exact)
         folder.remove_temporaries()
         return _score_missing(folder, manifest, model, tokens, recording, score_all)
 
@@ -156,14 +167,14 @@ def _verify(
 def begin_run(
     folder: RunDirectory,
     manifest: Manifest,
-    exact: Mapping[int, float] | None,
+    exact: tuple[Ids, Float64[np.ndarray, " n"]] | None,
     save: Callable[[Path], object] | None,
 ) -> Manifest:
     """Write run.json, the fitted model and the closed-form log evidence; return the manifest as written."""
-    mean = None if exact is None else float(np.mean(list(exact.values())))
+    mean = None if exact is None else float(exact[1].mean())
     manifest = folder.begin(manifest.model_copy(update={"closed_form": mean}), save)
     if exact is not None:
-        write_closed_form(folder.path, manifest, exact)
+        write_closed_form(folder.path, manifest, *exact)
     return manifest
 
 
@@ -235,20 +246,22 @@ def is_complete(folder: RunDirectory, manifest: Manifest) -> bool:
     return not manifest.missing(part.piece for part in parts) and all(map(is_whole, parts))
 
 
-def closed_form_by_row(model: Any, manifest: Manifest, tokens: Observations) -> dict[int, float] | None:
-    """The closed-form log evidence of each row of this shard by id; None if the model has none.
+def closed_form_by_row(
+    model: Any, manifest: Manifest, tokens: Observations
+) -> tuple[Ids, Float64[np.ndarray, " n"]] | None:
+    """The ids of the rows of this shard and their closed-form log evidence; None if the model has none.
 
     It is computed block by block, so that it is the same over shards to the last bit.
     """
     if not isinstance(model, HasLogEvidence):
         return None
-    closed_forms: dict[int, float] = {}
+    ids, values = list[np.ndarray](), list[np.ndarray]()
     with torch.no_grad():
         for block in manifest.blocks():
             rows = tokens[block_rows(block, manifest.rows_per_block, len(tokens))]
-            values = model.log_evidence(to_device_of(model, rows)).double().tolist()
-            closed_forms |= zip(rows.ids.tolist(), values, strict=True)
-    return closed_forms
+            values.append(model.log_evidence(to_device_of(model, rows)).double().cpu().numpy())
+            ids.append(rows.ids.cpu().numpy())
+    return np.concatenate(ids), np.concatenate(values)
 
 
 def _check_blocks(manifest: Manifest, tokens: Observations) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, MissingExtraError
 from maskevidence.core.evidence.curve import curve_lines
@@ -16,18 +17,19 @@ from maskevidence.core.scores.record import Scores
 from maskevidence.core.show.draw import image
 from maskevidence.core.support.files import check_place, write_atomic, write_json
 from maskevidence.core.support.provenance import command
+from maskevidence.runs.blocks import SavedPart, scores_of
 from maskevidence.runs.directory import (
     CURVE,
     CURVE_PICTURE,
     ESTIMATE,
     MANY_OBSERVATIONS,
     OBSERVATIONS,
+    Ids,
     RunDirectory,
     read_closed_form,
     read_labels,
 )
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.parts import SavedPart, scores_of
 from maskevidence.runs.prepared import content_of
 
 MANY = 10**7  # observations, from which on they are written as Parquet
@@ -112,12 +114,12 @@ def read_run(*folders: str | Path) -> Run:
     parts: list[SavedPart] = []
     n_calls = 0
     labels: dict[int, str] = {}
-    exact: dict[int, float] = {}
+    exact = list[tuple[Any, Any]]()
     for folder in folders:
         directory = RunDirectory(folder)
         manifest = directory.existing_manifest()
         labels |= read_labels(directory.path, manifest)
-        exact |= read_closed_form(directory.path, manifest)
+        exact.append(read_closed_form(directory.path, manifest))
         own = directory.parts(manifest)
         _check_complete(directory, manifest, own)
         record, calls = scores_of(own)
@@ -134,15 +136,21 @@ def read_run(*folders: str | Path) -> Run:
     if (target := manifest.target()) is not None:
         verdict = target.verdict(estimate)
         estimate = replace(estimate, notes=(*estimate.notes, verdict))
-    return Run(manifest, beside_masks(estimate, labels, exact), tuple(parts))
+    ids, values = map(np.concatenate, zip(*exact, strict=True))
+    return Run(manifest, beside_masks(estimate, labels, (ids, values)), tuple(parts))
 
 
 def beside_masks(
-    estimate: EvidenceEstimate, labels: Mapping[int, str], exact: Mapping[int, float]
+    estimate: EvidenceEstimate,
+    labels: Mapping[int, str],
+    exact: tuple[Ids, Float64[np.ndarray, " n"]],
 ) -> EvidenceEstimate:
     """Add the labels and closed-form log evidence of the observations to a run's estimate."""
-    closed_form = np.array([exact[key] for key in estimate.ids.tolist()]) if exact else None
-    estimate = replace(estimate, closed_form=closed_form)
+    ids, values = exact
+    if len(ids):
+        order = np.argsort(ids)
+        places = order[np.searchsorted(ids, estimate.ids, sorter=order)]
+        estimate = replace(estimate, closed_form=values[places])
     return replace(estimate, labels=tuple(labels[key] for key in estimate.ids.tolist()) if labels else None)
 
 

@@ -5,8 +5,8 @@ from maskevidence.sklearn.densities import GaussianDensity as GaussianDensity
 from maskevidence.sklearn.densities import KernelGaussianDensity as KernelGaussianDensity
 from maskevidence.sklearn.density_base import evidence_scorer as evidence_scorer
 from maskevidence.sklearn.imputer import MaskedImputer as MaskedImputer
-from maskevidence.sklearn.information import InformationSelector as InformationSelector
-from maskevidence.sklearn.information import information_score as information_score
+from maskevidence.sklearn.information_selector import InformationSelector as InformationSelector
+from maskevidence.sklearn.information_selector import information_score as information_score
 from maskevidence.sklearn.makers import FittedRows as FittedRows
 from maskevidence.sklearn.makers import GaussianProcessRows as GaussianProcessRows
 from maskevidence.sklearn.network_density import MaskedNetworkDensity as MaskedNetworkDensity

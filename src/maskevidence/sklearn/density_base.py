@@ -13,8 +13,7 @@ from jaxtyping import Float64
 from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.evidence.estimate import labels_of
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table
+from maskevidence.core.table import Table, with_values
 from maskevidence.core.tokens import without_mask
 from maskevidence.tables.base import TableModel
 

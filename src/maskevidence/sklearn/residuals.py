@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence import Imputation
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.folds import folds_of
-from maskevidence.core.support.spread import varies
+from maskevidence.core.table import varies
 from maskevidence.sklearn.density_base import PURPOSE
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)

@@ -26,8 +26,7 @@ from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
-from maskevidence.core.support.spread import varies
-from maskevidence.core.table import Table, as_table, with_columns_of, with_levels_of
+from maskevidence.core.table import Table, as_table, varies, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
 

@@ -20,7 +20,7 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
 COUNTS = "mixture-transition"
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: me.models.Gaussian(n_features=d),
-    "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit sets one centre per row
+    "kernel-gaussian": lambda d: me.models.KernelGaussian(d),
     COUNTS: lambda d: me.models.MixtureTransition(d),
 }
 NETWORK = "masked-net"  # or with width and layers: masked-net:256x2
@@ -76,13 +76,15 @@ def _undecided(n_features: int) -> "TableModel":
     )
 
 
-def takes_words(word: str) -> bool:
-    """Whether the new models of a MODEL word take columns of words.
+def takes_words(word: str, saved: Any = None) -> bool:
+    """Whether the new or saved model of a MODEL word takes columns of words.
 
     Example:
         >>> takes_words("auto"), takes_words("masked-net:64x2"), takes_words("ppca:8")
         (True, True, False)
     """
+    if saved is not None:
+        return getattr(saved, "takes_words", False)
     return word.partition(":")[0] in (AUTO, *TAKE_WORDS)
 
 

@@ -20,7 +20,7 @@ from maskevidence.core.model import (
     device_of,
 )
 from maskevidence.core.tokens import Tokens
-from maskevidence.tables.network.columns import Column, base_measure, columns_of
+from maskevidence.tables.network.network_columns import Column, base_measure, columns_of
 
 
 class CellMass(nn.Module):

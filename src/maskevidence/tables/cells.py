@@ -5,21 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.digest import digest
-from maskevidence.tables.options import CellOptions, RowDevice, RowReading
+from maskevidence.tables.table_options import CellOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from maskevidence.core.show.parts import Page
-    from maskevidence.core.table import Table
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.wrong_cells.found_cells import WrongCells
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
-ASKED = "asked"  # key of the hash of settings, model and tables
 SHOWN = "page"  # key of the page's tables in cells.json
 REMEDY = "find the cells again with --overwrite"
 
@@ -54,13 +49,14 @@ def cells(
         maskevidence impute auto table.csv --wrong runs/cells/cells.csv --out mended.csv
     """
     from maskevidence.core.support.provenance import origin
-    from maskevidence.runs.folder import ResultFolder, read_sealed
+    from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.by_name import takes_words
+    from maskevidence.tables.finished import ASKED, finished, hash_of
     from maskevidence.tables.rows import (
         model_on,
-        read,
+        read_rows,
         reading_for,
         reading_like,
-        takes_words,
         with_decisions,
     )
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
@@ -78,20 +74,18 @@ def cells(
     if build is None:
         reading, notes = reading_for(saved, data, reading)
     words = takes_words(model, saved)
-    table = read(data, reading, limit=options.limit, words=words)
+    table = read_rows(data, reading, limit=options.limit, words=words)
     trusted = options.trusted
     known = None
     if trusted is not None:
-        known = replace(read(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
+        known = replace(read_rows(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
-    asked = _asked(settings, saved, [table, known])
-    if folder is not None and not options.overwrite and (folder.path / RESULT).exists():
-        content = read_sealed(folder.path / RESULT, REMEDY)
-        if content.get(ASKED) == asked:  # the last run was killed after the last file, or had finished
-            page, lines = _page_of(content), folder.finished_before("finds the cells again")
-            del content[SHOWN]
-            return Result(page, content, lines)
-        folder.refuse(overwrite=False)
+    asked = hash_of(settings, saved, [table, known])
+    content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
+    if folder is not None and content is not None:  # the last run was killed after the last file, or ended
+        page, lines = _page_of(content), folder.finished_before("finds the cells again")
+        del content[SHOWN]
+        return Result(page, content, lines)
     found = wrong_cells(
         model if build is not None else saved,
         table,
@@ -111,21 +105,6 @@ def read_page(folder: Path) -> "Page":
     from maskevidence.runs.folder import read_sealed
 
     return _page_of(read_sealed(folder / RESULT, REMEDY))
-
-
-def _asked(settings: "list[Any]", saved: Any, tables: "Sequence[Table | None]") -> str:
-    """Hash the settings, the saved model, the tables and the version: everything that determines the
-    result.
-    """
-    from maskevidence import __version__
-    from maskevidence.core.fingerprints import fingerprint
-    from maskevidence.runs.folder import seal
-
-    of_tables = []
-    for table in filter(None, tables):
-        named = [table.columns, dict(table.levels), dict(table.kinds), table.labels]
-        of_tables.append([*named, digest(table.values)])
-    return seal([*settings, None if saved is None else fingerprint(saved), of_tables, __version__])
 
 
 def _page_of(content: dict[str, Any]) -> "Page":

@@ -11,7 +11,7 @@ from torch import Tensor
 from maskevidence.core.table import as_table
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.network.columns import Column, base_measure, columns_of, declared_columns
+from maskevidence.tables.network.network_columns import Column, base_measure, columns_of, declared_columns
 
 
 class DescribedTableModel(TableModel):

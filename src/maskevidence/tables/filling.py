@@ -18,15 +18,23 @@ from maskevidence.core.support.checks import MISSING, plain_number, word_of
 from maskevidence.core.support.files import check_place
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
-from maskevidence.core.support.spread import spreads, with_values
-from maskevidence.core.table import Table, column_of, decoded, place_of, with_columns_of, with_levels_of
+from maskevidence.core.table import (
+    Table,
+    column_of,
+    decoded,
+    place_of,
+    spreads,
+    with_columns_of,
+    with_levels_of,
+    with_values,
+)
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.by_name import takes_words
 from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
-from maskevidence.tables.options import ImputeOptions, RowReading
 from maskevidence.tables.possible_values import (
     Moments,
     as_the_column,
@@ -49,10 +57,9 @@ from maskevidence.tables.rows import (
     note_on_pairs,
     note_on_units,
     raw_table,
-    read,
+    read_rows,
     reading_for,
     selection_of,
-    takes_words,
     with_decisions,
 )
 from maskevidence.tables.table_files import (
@@ -65,6 +72,7 @@ from maskevidence.tables.table_files import (
     with_new_types,
     write_table,
 )
+from maskevidence.tables.table_options import ImputeOptions, RowReading
 from maskevidence.tables.wrong_cells.found_cells import value_of
 
 DRAW = "draw"
@@ -153,7 +161,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     write_table(
         written, options.out, raw.delimiter, above=above, encoding=raw.encoding if as_text else "utf-8"
     )
-    return _result(model, data, table, filling, holes, notes, options)
+    return {"model": model, "data": data} | _result(table, filling, holes, notes, options)
 
 
 def holes_to_fill(raw: RawTable, table: Table, *, odd: bool = False) -> Bool[np.ndarray, "N D"]:
@@ -180,7 +188,7 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
     else:
         import pyarrow as pa
 
-        table = read(data, reading)
+        table = read_rows(data, reading)
         raw = RawTable(data, pa.table(dict(zip(table.columns, table.values.T.copy(), strict=True))))
     if options.limit is not None:
         table, raw = (
@@ -591,8 +599,6 @@ def _of_category(table: Table, name: str) -> bool:
 
 
 def _result(
-    model: str,
-    data: str,
     table: Table,
     filling: _Filling,
     holes: Bool[np.ndarray, "N D"],
@@ -619,8 +625,6 @@ def _result(
             filled["probability"] = probability
         columns.append(filled)
     return {
-        "model": model,
-        "data": data,
         "out": str(options.out),
         "draws": options.draws,
         "seed": options.seed,

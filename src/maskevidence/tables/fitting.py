@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table, place_of
+from maskevidence.core.table import Table, place_of, with_values
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.table_files import refuse_empty_columns
 

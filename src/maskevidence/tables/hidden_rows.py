@@ -23,16 +23,16 @@ from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.evidence.data_set import EvidenceOfRows
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.evidence.result import MASKS_ALONE
-from maskevidence.core.masks.by_name import as_design
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.model import DENSITY, MASS, Conditionals, base_measure_of
-from maskevidence.core.scores.score import check_first_batch
+from maskevidence.core.scores.score_masks import check_first_batch
 from maskevidence.core.tokens import Tokens, called, column_names, without_mask
 
 _Rows = Any  # the x of a maker: an array, a list or a data frame of N rows, or None
-Numbers = Float64[np.ndarray, " _"]
-Predict = Callable[[_Rows, Numbers, _Rows, Numbers], Numbers]
+_Numbers = Float64[np.ndarray, " _"]
+Predict = Callable[[_Rows, _Numbers, _Rows, _Numbers], _Numbers]
 CODE_LENGTH = (
     "these predictions are of no Bayesian model: minus the number is a prequential code length, on average "
     "over orders of the rows, and not an evidence with the parameters integrated out"
@@ -97,8 +97,8 @@ class RowsModel:
         return torch.from_numpy(answer)
 
     def _predicted(
-        self, y: Numbers, visible: Bool[np.ndarray, " N"], hidden: Bool[np.ndarray, " N"]
-    ) -> Numbers:
+        self, y: _Numbers, visible: Bool[np.ndarray, " N"], hidden: Bool[np.ndarray, " N"]
+    ) -> _Numbers:
         """Call `predict` for one mask and check the shape of its answer."""
         seen, unseen = _taken(self.x, visible), _taken(self.x, hidden)
         answer = np.asarray(self.predict(seen, y[visible], unseen, y[hidden]), dtype=np.float64)
@@ -153,15 +153,15 @@ class BayesianRegression(RowsModel):
             )
         return super().__call__(rows.values.numpy())
 
-    def _posterior(self, x: Float64[np.ndarray, "n p"], y: Numbers) -> tuple[Any, Any, float, float]:
+    def _posterior(self, x: Float64[np.ndarray, "n p"], y: _Numbers) -> tuple[Any, Any, float, float]:
         """The posterior of w (precision, mean) and of σ² (shape, scale)."""
         precision = x.T @ x + self.precision * np.eye(x.shape[1])
         mean = np.linalg.solve(precision, x.T @ y)
         return precision, mean, self.shape + len(y) / 2, self.scale + 0.5 * float(y @ y - mean @ x.T @ y)
 
     def _predictive(
-        self, x_visible: _Rows, y_visible: Numbers, x_hidden: _Rows, y_hidden: Numbers
-    ) -> Numbers:
+        self, x_visible: _Rows, y_visible: _Numbers, x_hidden: _Rows, y_hidden: _Numbers
+    ) -> _Numbers:
         from scipy import stats
 
         precision, mean, shape, scale = self._posterior(x_visible, y_visible)
@@ -194,12 +194,12 @@ class DirichletMultinomial(RowsModel):
         super().__init__(self._predictive, "exact", MASS)
 
     def _predictive(
-        self, x_visible: _Rows, y_visible: Numbers, x_hidden: _Rows, y_hidden: Numbers
-    ) -> Numbers:
+        self, x_visible: _Rows, y_visible: _Numbers, x_hidden: _Rows, y_hidden: _Numbers
+    ) -> _Numbers:
         counts = self.alpha + np.bincount(self._classes(y_visible), minlength=len(self.alpha))
         return np.log(counts / counts.sum())[self._classes(y_hidden)]
 
-    def _classes(self, y: Numbers) -> Int64[np.ndarray, " n"]:
+    def _classes(self, y: _Numbers) -> Int64[np.ndarray, " n"]:
         classes = y.astype(np.int64)
         wrong = (classes != y) | (classes < 0) | (classes >= len(self.alpha))
         if wrong.any():
@@ -239,8 +239,8 @@ class PosteriorDraws(RowsModel):
 
     def __init__(
         self,
-        sample: Callable[[_Rows, Numbers, np.random.Generator], Any],
-        log_likelihood: Callable[[Any, _Rows, Numbers], Float64[np.ndarray, "S n"]],
+        sample: Callable[[_Rows, _Numbers, np.random.Generator], Any],
+        log_likelihood: Callable[[Any, _Rows, _Numbers], Float64[np.ndarray, "S n"]],
         base_measure: str = DENSITY,
         *,
         reuse: float = 0.5,
@@ -274,7 +274,7 @@ class PosteriorDraws(RowsModel):
     def _weighted(
         self,
         drawn: tuple[Any, Any, Any, Any] | None,
-        y: Numbers,
+        y: _Numbers,
         visible: Bool[np.ndarray, " N"],
         present: Bool[np.ndarray, " N"],
         rng: np.random.Generator,
@@ -294,7 +294,7 @@ class PosteriorDraws(RowsModel):
         self.n_drawn += 1
         return theta, visible, log_p, np.zeros(len(log_p))
 
-    def _log_p(self, theta: Any, x: _Rows, y: Numbers) -> Float64[np.ndarray, "S n"]:
+    def _log_p(self, theta: Any, x: _Rows, y: _Numbers) -> Float64[np.ndarray, "S n"]:
         log_p = np.asarray(self.log_likelihood(theta, x, y), dtype=np.float64)
         if log_p.ndim != 2 or log_p.shape[1] != len(y) or len(log_p) < 2:
             raise InputError(
@@ -328,13 +328,13 @@ def _chains(seen: Float64[np.ndarray, "B N"]) -> list[list[int]]:
     return [sorted(chain, key=lambda mask: -int(np.isnan(seen[mask]).sum())) for chain in chains]
 
 
-def _effective(log_w: Numbers) -> float:
+def _effective(log_w: _Numbers) -> float:
     """(Σw)²/Σw², the effective number of draws."""
     w = np.exp(log_w - log_w.max())
     return float(w.sum() ** 2 / (w**2).sum())
 
 
-def _log_mean(log_p: Float64[np.ndarray, "S n"], log_w: Numbers, hidden: Bool[np.ndarray, " n"]) -> Numbers:
+def _log_mean(log_p: Float64[np.ndarray, "S n"], log_w: _Numbers, hidden: Bool[np.ndarray, " n"]) -> _Numbers:
     """log Σ w p / Σ w, plus half of the relative variance of this mean."""
     w = np.exp(log_w - log_w.max())
     w /= w.sum()

@@ -16,7 +16,7 @@ from maskevidence.core.show.pictures import Strip, Strips
 from maskevidence.core.show.shown import Shown
 from maskevidence.core.show.words import MINUS, count, typeset
 from maskevidence.core.support.checks import word_of
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import columns_among
 
 _ROWS, _COLUMNS = 6, 6  # shown on the page

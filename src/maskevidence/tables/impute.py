@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from maskevidence.command.command_words import Argument
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.words import count
 from maskevidence.tables.kind import rows
-from maskevidence.tables.options import ImputeOptions
+from maskevidence.tables.table_options import ImputeOptions
 
 
 def impute_command(

@@ -6,10 +6,10 @@ from typing import Any
 
 from maskevidence.command.command_words import own_file
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.tables.options import RowOptions, RowTraining, ScoredRowOptions
+from maskevidence.tables.table_options import RowOptions, RowTraining, ScoredRowOptions
 
 
-class Rows(Kind):
+class RowKind(Kind):
     """Tables, and models of their rows."""
 
     name = "rows"
@@ -38,11 +38,15 @@ class Rows(Kind):
         "select": "maskevidence.tables.select:select_command",
         "impute": "maskevidence.tables.impute:impute_command",
         "cells": "maskevidence.tables.cells:cells",
-        "information": "maskevidence.tables.information.command:information_command",
+        "information": "maskevidence.tables.information.information_command:information_command",
     }
     folders: Mapping[str, tuple[str, str]] = {
         "selection.json": ("selection", "maskevidence.tables.selection_page:read_selection"),
         "cells.json": ("table of wrong cells", "maskevidence.tables.cells:read_page"),
+        "information.json": (
+            "table of information",
+            "maskevidence.tables.information.information_command:read_page",
+        ),
     }
 
     def claims(self, word: ModelWord) -> bool:
@@ -58,9 +62,9 @@ class Rows(Kind):
             check_file(data)
 
     def prepare(self, model: str, data: str, design: Any, options: Any, out: Path | None) -> Any:
-        from maskevidence.tables.rows import prepare
+        from maskevidence.tables.rows import prepare_rows
 
-        return prepare(model, data, options)
+        return prepare_rows(model, data, options)
 
     def train(self, model: str, data: str, options: Any) -> Any:
         self.check_words(model, data)
@@ -89,4 +93,4 @@ class Rows(Kind):
         return unlikely_cells(run, places, values)
 
 
-rows = Rows()
+rows = RowKind()

@@ -7,17 +7,16 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
 from maskevidence.tables.kind import rows
-from maskevidence.tables.options import LookOptions
+from maskevidence.tables.table_options import LookOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
 
 TABLE, PAGE, MODEL, UNFINISHED = "table.json", "index.html", "model", "unfinished"
 FILES = ("filled.*", "filled_sd.csv", "cells.csv", "columns.csv", PAGE, MODEL, TABLE)
-ASKED = "asked"  # key of the hash of file and settings
 _REMEDY = "look again with --overwrite"
 
 
@@ -45,7 +44,8 @@ def look_command(
     """
     rows.check_words(None, data)
     from maskevidence.core.support.files import read_json, write_json
-    from maskevidence.runs.folder import ResultFolder, read_sealed, write_sealed
+    from maskevidence.runs.folder import ResultFolder, write_sealed
+    from maskevidence.tables.finished import ASKED, finished
     from maskevidence.tables.looking.by_folds import Kept
     from maskevidence.tables.looking.look_files import write_look
     from maskevidence.tables.looking.look_page import short_page
@@ -58,11 +58,9 @@ def look_command(
     folder = ResultFolder(path, "look at a table", FILES, (*FILES, UNFINISHED))
     folder.refuse_unrelated()
     asked = _asked(data, options)
-    if not options.overwrite and (path / TABLE).exists():
-        content = read_sealed(path / TABLE, _REMEDY)
-        if content.get(ASKED) == asked:
-            return Result(_headline_of(content), content, folder.finished_before("looks again"))
-        folder.refuse(overwrite=False)
+    content = finished(folder, asked, _REMEDY, overwrite=options.overwrite)
+    if content is not None:
+        return Result(_headline_of(content), content, folder.finished_before("looks again"))
     kept = Kept(path / UNFINISHED)
     with _locked(folder, asked, read_json, write_json):
         seen = look_at(
@@ -84,7 +82,7 @@ def look_command(
 
 @contextmanager
 def _locked(folder: "ResultFolder", asked: str, read_json: Any, write_json: Any) -> Iterator[None]:
-    """Hold the folder; remove what another look left unfinished; say what an interruption keeps."""
+    """Lock the folder, remove another look's unfinished files, and report what an interruption keeps."""
     from maskevidence.runs.folder import locked
 
     unfinished = folder.path / UNFINISHED
@@ -110,7 +108,7 @@ def _locked(folder: "ResultFolder", asked: str, read_json: Any, write_json: Any)
 def _asked(data: str, options: LookOptions) -> str:
     """Hash the file, the settings and the version: everything that determines the result."""
     from maskevidence import __version__
-    from maskevidence.core.support.digest import digest
+    from maskevidence.core.support.provenance import digest
     from maskevidence.core.support.sources import is_remote
     from maskevidence.runs.folder import seal
 
@@ -125,7 +123,7 @@ def _stem(data: str) -> str:
 
 
 def _headline_of(content: dict[str, Any]) -> Any:
-    """The page of a look that was finished before."""
+    """The page of an earlier, finished look."""
     from maskevidence.core.show.parts import Page
     from maskevidence.core.show.words import count
 

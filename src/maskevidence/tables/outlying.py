@@ -7,7 +7,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.command.pages.reading import ImageContent, ReportedRun, RowContent
+from maskevidence.command.pages.reported_runs import ImageContent, ReportedRun, RowContent
 from maskevidence.command.pages.token_shades import scores_of_tokens
 from maskevidence.core.errors import CollapsedWeightsWarning, MaskEvidenceError
 from maskevidence.core.evidence.estimate import estimate_evidence

@@ -13,9 +13,9 @@ from maskevidence.command.command_words import own_file
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import check_conditionals
 from maskevidence.core.support.devices import choose_device
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.files import reading
-from maskevidence.tables.options import RowDevice
+from maskevidence.core.support.provenance import digest
+from maskevidence.tables.table_options import RowDevice
 
 
 def own_model(word: str, device: RowDevice = RowDevice()) -> Any:

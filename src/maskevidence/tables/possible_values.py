@@ -21,18 +21,18 @@ _FEW_VALUES, _CELLS_EACH = 12, 5  # of whole numbers that are filled with values
 _MOST_DECIMALS = 6
 _TEST_FRACTION = 0.2
 
-Rows = Float64[np.ndarray, "N D"]
-Column = Float64[np.ndarray, " n"]
+_Rows = Float64[np.ndarray, "N D"]
+_Column = Float64[np.ndarray, " n"]
 
 
 class Moments(NamedTuple):
     """Means and standard deviations of filled values."""
 
-    mean: Column
-    sd: Column
+    mean: _Column
+    sd: _Column
 
 
-def within(mean: Column, sd: Column, low: Column | float, high: Column | float) -> Moments:
+def within(mean: _Column, sd: _Column, low: _Column | float, high: _Column | float) -> Moments:
     """Moments of a normal distribution between two ends.
 
     With a = (low - m) / s, b = (high - m) / s, Z = Φ(b) - Φ(a): m + s (φ(a) - φ(b)) / Z, and
@@ -56,7 +56,7 @@ def within(mean: Column, sd: Column, low: Column | float, high: Column | float) 
     return Moments(means, sd * np.sqrt(variance))
 
 
-def cut_off(mean: Column, sd: Column) -> Moments:
+def cut_off(mean: _Column, sd: _Column) -> Moments:
     """Moments of max(0, x) of a normal x: m Φ(m/s) + s φ(m/s), and its second moment (m² + s²) Φ + m s φ.
 
     Example:
@@ -70,7 +70,7 @@ def cut_off(mean: Column, sd: Column) -> Moments:
     return Moments(np.maximum(first, 0), np.sqrt(np.maximum(second - first**2, 0)))
 
 
-def drawn_within(mean: Column, sd: Column, low: Column, high: Column, seed: int) -> Column:
+def drawn_within(mean: _Column, sd: _Column, low: _Column, high: _Column, seed: int) -> _Column:
     """Draws of normal distributions between two ends."""
     a, b = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
     u = np.random.default_rng(seed).random(mean.shape)
@@ -79,9 +79,9 @@ def drawn_within(mean: Column, sd: Column, low: Column, high: Column, seed: int)
 
 
 def never_below_0(
-    table: Table, values: Rows, holes: Bool[np.ndarray, "N D"], names: Sequence[str]
+    table: Table, values: _Rows, holes: Bool[np.ndarray, "N D"], names: Sequence[str]
 ) -> list[str]:
-    """The columns without a value below 0 of which some hole is filled below 0."""
+    """The columns without a value below 0 in which a hole is filled below 0."""
     found = []
     for name in names:
         j = table.columns.index(name)
@@ -156,7 +156,7 @@ def unlogged(moments: Moments) -> Moments:
 
 
 def _hidden(model: TableModel, rows: Table, name: str) -> Moments:
-    """What a model expects of a column given the rest of each row."""
+    """A model's expectation of a column given the rest of each row."""
     columns = model.columns or []
     values, j = rows.select(columns).values.copy(), columns.index(name)
     values[:, j] = np.nan
@@ -164,13 +164,13 @@ def _hidden(model: TableModel, rows: Table, name: str) -> Moments:
     return Moments(filled.values[:, j], np.sqrt(np.maximum(filled.variance[:, j], 1e-300)))
 
 
-def _log_normal(x: Column, moments: Moments) -> Column:
+def _log_normal(x: _Column, moments: Moments) -> _Column:
     """log N(x; m, s²)."""
     return -0.5 * ((x - moments.mean) / moments.sd) ** 2 - np.log(moments.sd) - 0.5 * np.log(2 * np.pi)
 
 
-def decimals_of(known: Column) -> int | None:
-    """Digits behind the decimal sign that write all values; None if six are too few.
+def decimals_of(known: _Column) -> int | None:
+    """The number of decimals that all values need; None above six.
 
     Example:
         >>> decimals_of(np.array([1.5, 2.25])), decimals_of(np.array([3.0])), decimals_of(np.array([1 / 3]))
@@ -182,8 +182,8 @@ def decimals_of(known: Column) -> int | None:
     return None
 
 
-def as_the_column(known: Column, filled: Column) -> tuple[Column, bool]:
-    """Filled values with the decimals of the column; of few whole numbers, the nearest that exists.
+def as_the_column(known: _Column, filled: _Column) -> tuple[_Column, bool]:
+    """Filled values rounded to the column's decimals, or to the nearest of few whole numbers.
 
     Returns:
         The values, and whether they are values that exist.

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from maskevidence.core.model import DENSITY, HasLeaveOneOut
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file for a saved model, read by row groups where memory does not hold all of them."""
+"""Rows of a Parquet file for a saved model, read by row groups where memory is too small for all."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from jaxtyping import Int64
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasNotesOn, HasRefine
 from maskevidence.core.stored_tokens import StoredTokens
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.memory import free_memory
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
@@ -24,44 +24,25 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.table_files import ColumnSelection, RawTable, kind_of_file, to_table
 
 COPIES = 6  # of a table that is read at once, at the worst
+_CELLS_AT_ONCE, _BUFFER = 2**20, 2**18  # that are read, and bytes of the file for each column
 
 
-def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> Prepared | None:
-    """The rows of a Parquet file, read by row groups; None if memory holds them.
-
-    It is None as well where all rows have to be seen at once: for words, names of rows, and a model that
-    refines its integrals for them.
-
-    Args:
-        model: a saved model.
-        selection: of the columns of the file.
-    """
-    whole = selection.one_hot or selection.words or selection.id_column
-    if whole or not isinstance(model, TableModel) or isinstance(model, HasRefine) or model.columns is None:
-        return None
-    if is_remote(data) or kind_of_file(data) != ".parquet" or not Path(data).is_file():
-        return None
-    groups = _RowGroups(model, data, selection)
-    room = free_memory()
-    if room is None or COPIES * 8 * groups.n_rows * groups.file.metadata.num_columns <= room:
-        return None
-    return groups.prepared() if groups.are_numbers() else None
-
-
-class _RowGroups:
-    """The row groups of a Parquet file, of which the last one that was read is kept."""
+class RowGroups:
+    """The rows of a Parquet file in the columns of a model, read one piece of a row group after the other."""
 
     def __init__(self, model: TableModel, data: str, selection: ColumnSelection) -> None:
         from pyarrow import parquet
 
         with reading_parquet(Path(data)):
-            self.file = parquet.ParquetFile(data)
-        of_groups = [
-            self.file.metadata.row_group(k).num_rows for k in range(self.file.metadata.num_row_groups)
-        ]
-        self.model, self.name, self.selection = model, data, selection
+            self.file = parquet.ParquetFile(data, buffer_size=_BUFFER, pre_buffer=False)
+        groups = self.file.metadata.num_row_groups
+        of_groups = [self.file.metadata.row_group(k).num_rows for k in range(groups)]
+        self.model, self.name, self.columns = model, data, list(model.columns or ())
+        self.selection = replace(selection, columns=tuple(self.columns))
         self.ends: Int64[np.ndarray, " K"] = np.cumsum([0, *of_groups])
-        self.last: tuple[int, Table] | None = None
+        self.n_at_once = max(1, _CELLS_AT_ONCE // max(1, len(self.columns)))
+        self.rest: Iterator[Table] = iter(())  # of the group that is being read
+        self.last: Table | None = None
 
     @property
     def n_rows(self) -> int:
@@ -77,67 +58,92 @@ class _RowGroups:
         named = (schema.pandas_metadata or {}).get("index_columns", ())
         return not any(isinstance(name, str) for name in named) and all(
             name in of_file and (types.is_floating(of_file[name]) or types.is_integer(of_file[name]))
-            for name in self.model.columns or ()
+            for name in self.columns
         )
 
-    def table(self, group: int) -> Table:
-        """The rows of a group, in the columns of the model, with their positions in the file."""
-        if self.last is None or self.last[0] != group:
-            self.last = None
+    def tables(self, group: int | None = None) -> Iterator[Table]:
+        """The rows of a group, or of all groups, piece by piece, with their positions in the file as ids."""
+        import pyarrow as pa
+
+        for each in range(len(self.ends) - 1) if group is None else (group,):
+            first = int(self.ends[each])
             with reading_parquet(Path(self.name)):
-                columns = self.file.read_row_group(group, columns=list(self.model.columns or ()))
-            first = int(self.ends[group])
-            try:
-                table = to_table(
-                    RawTable(self.name, columns),
-                    replace(self.selection, columns=tuple(self.model.columns or ())),
-                    empty_rows=True,
-                    notes=False,
-                )
-                _refuse_empty_rows(table)
-            except InputError as error:
-                raise InputError(f"{error} (rows counted from row {first:,} of the file)") from error
-            table = with_columns_of(table, self.model.columns or [])
-            self.last = group, replace(table, ids=first + np.arange(len(table)))
-        return self.last[1]
+                pieces = self.file.iter_batches(self.n_at_once, [each], self.columns, use_threads=False)
+                for piece in pieces:
+                    yield self._table(pa.table(piece), first)
+                    first += len(piece)
+
+    def _table(self, columns: Any, first: int) -> Table:
+        """A piece that begins at a position of the file."""
+        try:
+            table = to_table(RawTable(self.name, columns), self.selection, empty_rows=True, notes=False)
+            _refuse_empty_rows(table)
+        except InputError as error:
+            raise InputError(f"{error} (rows counted from row {first:,} of the file)") from error
+        return replace(with_columns_of(table, self.columns), ids=first + np.arange(len(table)))
+
+    def _holding(self, row: int) -> Table:
+        """The piece with a row; pieces before it are passed over."""
+        last = self.last
+        group = bisect_right(self.ends.tolist(), row) - 1
+        if last is None or not self.ends[group] <= last.ids[0] <= row:
+            self.rest, last = self.tables(group), None
+        while last is None or row > last.ids[-1]:
+            last = self.last = None  # before the next one is read
+            last = next(self.rest)
+        self.last = last
+        return last
 
     def read(self, start: int, stop: int) -> Tokens:
-        """The tokens of the rows from a position to another."""
+        """The tokens of a range of rows."""
         values, ids = list[np.ndarray](), np.arange(start, stop)
         while start < stop:
-            group = bisect_right(self.ends.tolist(), start) - 1
-            first, end = int(self.ends[group]), min(stop, int(self.ends[group + 1]))
-            values.append(self.table(group).values[start - first : end - first])
+            piece = self._holding(start)
+            first, end = int(piece.ids[0]), min(stop, int(piece.ids[-1]) + 1)
+            values.append(piece.values[start - first : end - first])
             start = end
         in_order = np.ascontiguousarray(np.concatenate(values))  # as in a whole table, for the same last bits
         return Tokens.from_array(in_order, ids)
 
-    def prepared(self) -> Prepared:
-        """All rows, checked group by group."""
-        counts, ids = list[torch.Tensor](), np.arange(self.n_rows)
+    def checked(self) -> tuple[str, Int64[np.ndarray, " N"]]:
+        """Check all rows; their fingerprint, and how many cells each has."""
+        counts = list[np.ndarray]()
 
         def values() -> Iterator[np.ndarray]:
-            for group in range(len(self.ends) - 1):
-                table = self.table(group)
+            for table in self.tables():
                 tokens = table.tokens()
                 self.model.refuse_strange_cells(tokens, place="row {} (from 0)".format)
-                counts.append(tokens.n_tokens)
+                counts.append(tokens.n_tokens.numpy())
                 yield table.values
 
-        names = self.model.columns or []
-        fingerprint = digest("\x1f".join(names), ids, values(), iter(()))
-        none = torch.zeros(0, len(names), dtype=torch.bool)
+        ids = np.arange(self.n_rows)
+        return digest("\x1f".join(self.columns), ids, values(), iter(())), np.concatenate(counts)
+
+    @property
+    def note(self) -> str:
+        """How the file is read."""
+        return f"read by {len(self.ends) - 1:,} row groups, since memory does not hold all rows at once"
+
+    def prepared(self) -> Prepared:
+        """All rows, checked piece by piece, to be scored."""
+        fingerprint, counts = self.checked()
+        none = torch.zeros(0, len(self.columns), dtype=torch.bool)
         tokens = StoredTokens(
-            none.double(), none, none, torch.from_numpy(ids), counts=torch.cat(counts), read=self.read
+            none.double(),
+            none,
+            none,
+            torch.arange(self.n_rows),
+            counts=torch.from_numpy(counts),
+            read=self.read,
         )
-        notes = [f"read by {len(self.ends) - 1:,} row groups, since memory does not hold all rows at once"]
+        notes = [self.note]
         if isinstance(self.model, HasNotesOn):
             notes += self.model.notes_on(tokens)
         source = DataSource(
             name=self.name,
             fingerprint=fingerprint,
             n_observations=self.n_rows,
-            columns=list(names),
+            columns=self.columns,
             notes=notes,
             kind="rows",
             noun="row",
@@ -145,8 +151,30 @@ class _RowGroups:
         return Prepared(self.model, tokens, source)
 
 
+def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroups | None:
+    """The rows of a Parquet file, to be read by row groups; None if memory holds them.
+
+    It is None as well where all rows have to be seen at once: for words, names of rows, and a model that
+    refines its integrals for them.
+
+    Args:
+        model: a saved model.
+        selection: of the columns of the file.
+    """
+    whole = selection.one_hot or selection.words or selection.id_column
+    if whole or not isinstance(model, TableModel) or isinstance(model, HasRefine) or model.columns is None:
+        return None
+    if is_remote(data) or kind_of_file(data) != ".parquet" or not Path(data).is_file():
+        return None
+    groups = RowGroups(model, data, selection)
+    room = free_memory()
+    if room is None or COPIES * 8 * groups.n_rows * groups.file.metadata.num_columns <= room:
+        return None
+    return groups if groups.are_numbers() else None
+
+
 def _refuse_empty_rows(table: Table) -> None:
-    """Rows keep their positions in the file, so that none can be left out."""
+    """Refuse options that leave out rows: positions are those of the file."""
     empty = np.flatnonzero(np.isnan(table.values).all(axis=1))
     if len(empty):
         raise InputError(f"{table.name!r} has no value in {table.place(int(empty[0]))}; leave such rows out")

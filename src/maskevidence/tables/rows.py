@@ -20,26 +20,24 @@ from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
 from maskevidence.core.support.files import read_json
 from maskevidence.core.support.sources import is_remote
-from maskevidence.core.support.spread import spreads
 from maskevidence.core.table import (
     Table,
     are_pixels,
     binarise,
     column_of,
     place_of,
+    spreads,
     with_columns_of,
     with_levels_of,
 )
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
-from maskevidence.tables import by_name
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, parse_model
+from maskevidence.tables.by_name import AUTO, parse_model, takes_words
 from maskevidence.tables.cell_mass import CellMass, check_cells
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.fitting import fit_table
-from maskevidence.tables.network.columns import columns_of, declared_columns
-from maskevidence.tables.options import RowDevice, RowOptions, RowReading, TableOptions
+from maskevidence.tables.network.network_columns import columns_of, declared_columns
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
 from maskevidence.tables.reading.description import TableDescription
 from maskevidence.tables.row_groups import by_row_groups
@@ -61,6 +59,7 @@ from maskevidence.tables.table_files import (
     read_raw,
     to_table,
 )
+from maskevidence.tables.table_options import RowDevice, RowOptions, RowReading, TableOptions
 
 TEST_FRACTION = 0.2
 _UNLIKE = 10.0  # PPCA gets a note if the columns' largest spread is this many times the smallest
@@ -71,7 +70,7 @@ _OF_ONE_FILE = ("delimiter", "header", "comment", "skip_rows", "encoding")  # an
 DATA_SETS: dict[str, Callable[[], Table]] = {"digits": digits}
 
 
-def prepare(
+def prepare_rows(
     model: str,
     data: str,
     options: RowOptions = RowOptions(),
@@ -102,8 +101,8 @@ def prepare(
     if saved is not None and not cells and not code and all(value is None for value in plain):
         stored = by_row_groups(saved, data, selection_of(reading.table, words=words))
         if stored is not None:
-            return stored.read_with(data, reading_options(reading, limit=None, words=words))
-    table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
+            return stored.prepared().read_with(data, reading_options(reading, limit=None, words=words))
+    table = read_rows(data, reading, limit=options.limit, seed=options.seed, words=words)
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
         if cells:
@@ -133,11 +132,6 @@ def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
     columns, load = columns_of(of_fit.values, declared_columns(of_all, of_all.values)), ready.load
     again = None if load is None else lambda: CellMass(load(), columns)
     return replace(ready, model=CellMass(ready.model, columns), load=again)
-
-
-def takes_words(word: str, saved: Any) -> bool:
-    """Whether the model of a MODEL word, new or saved, takes columns of words as they are."""
-    return by_name.takes_words(word) if saved is None else getattr(saved, "takes_words", False)
 
 
 def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowReading, list[str]]:
@@ -229,7 +223,8 @@ def reading_from(options: Mapping[str, Any]) -> RowReading:
 
 def model_on(word: str, device: RowDevice) -> tuple[Callable[[int], TableModel] | None, Any]:
     """Build or load the model of a MODEL word, on a device and in a dtype."""
-    choose_device(device.device or "cpu", float64=True)  # refused before any data are read
+    if device.device is not None:
+        choose_device(device.device, float64=True)  # refused before any data are read
     _check_dtype(device)
     if own_file(word) is not None and not Path(word).is_dir():
         raise InputError(f"{word!r} is code of yours, which check and score run; give another model")
@@ -275,7 +270,7 @@ def _check_dtype(options: RowDevice) -> None:
         raise InputError(f"models of rows do not compute in {options.dtype}; give float32 or float64")
 
 
-def read(
+def read_rows(
     data: str,
     reading: RowReading = RowReading(),
     *,
@@ -295,7 +290,7 @@ def read(
 def reread(data: str, options: Mapping[str, Any], seed: int) -> Table:
     """Read data again with the result of `reading_options`; runs written from Python have no options."""
     limit, words = options.get("limit"), bool(options.get("words"))
-    return read(data, reading_from(options), limit=limit, seed=seed, words=words)
+    return read_rows(data, reading_from(options), limit=limit, seed=seed, words=words)
 
 
 def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Table:
@@ -325,7 +320,7 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     return table if limit is None else table.head(limit)
 
 
-def reopen(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple[Table, Table]:
+def reopen_rows(source: DataSource, seed: int, ids: Int64[np.ndarray, " n"]) -> tuple[Table, Table]:
     """Read a run's rows again, with the name and options in run.json.
 
     Args:

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import MissingExtraError
 from maskevidence.tables.by_name import parse_components, takes_words
 from maskevidence.tables.kind import rows
-from maskevidence.tables.options import SelectOptions
+from maskevidence.tables.table_options import SelectOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
@@ -46,11 +46,11 @@ def select_command(
         maskevidence impute runs/chosen/model table.csv --out filled.csv
     """
     rows.check_words(None, data)
-    from maskevidence.core.masks.by_name import as_design
+    from maskevidence.core.masks.design_words import as_design
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.choosing.choosing import candidates, select
-    from maskevidence.tables.rows import note_on_units, read, reading_options, with_decisions
+    from maskevidence.tables.rows import note_on_units, read_rows, reading_options, with_decisions
     from maskevidence.tables.rows import read_with as kept_reading
 
     components = parse_components(options.components)
@@ -63,7 +63,7 @@ def select_command(
         folder.refuse(overwrite=options.overwrite)
     reading = replace(options.reading, table=with_decisions(options.reading.table))
     words = any(takes_words(word.family) for word in among)
-    table = read(data, reading, limit=options.limit, seed=options.seed, words=words)
+    table = read_rows(data, reading, limit=options.limit, seed=options.seed, words=words)
     selection = select(
         table,
         families,

@@ -3,15 +3,15 @@
 import numpy as np
 from jaxtyping import Integer
 
-from maskevidence.command.pages.reading import Content, Contents, ImageContent, RowContent
+from maskevidence.command.pages.reported_runs import Content, Contents, ImageContent, RowContent
 from maskevidence.core.table import PIXEL, Table, are_pixels
 from maskevidence.runs import Manifest
-from maskevidence.tables.rows import reopen
+from maskevidence.tables.rows import reopen_rows
 
 
 def read_rows_again(manifest: Manifest, ids: Integer[np.ndarray, " n"]) -> Contents | None:
     """Read the rows of a run again; None if they have changed."""
-    rows, everything = reopen(manifest.data, manifest.seed, ids)
+    rows, everything = reopen_rows(manifest.data, manifest.seed, ids)
     return _of_table(rows, everything) if rows.fingerprint() == manifest.data.fingerprint else None
 
 

@@ -46,10 +46,10 @@ from maskevidence.tables.reading.columns import (
     MAX_CATEGORIES,
     Choices,
     ReadColumn,
+    arrow_texts,
     read_columns,
-    texts,
 )
-from maskevidence.tables.reading.contents import SHEETS, inner_name, sheet_text, text_of, unzipped
+from maskevidence.tables.reading.contents import SHEETS, sheet_text, text_of, unzipped
 from maskevidence.tables.reading.dates import Order
 from maskevidence.tables.reading.describing import described
 from maskevidence.tables.reading.description import (
@@ -61,7 +61,7 @@ from maskevidence.tables.reading.description import (
     finding,
     quoted,
 )
-from maskevidence.tables.reading.layout import Apart, Row, apart, lay_out, mended
+from maskevidence.tables.reading.layout import Apart, SheetRow, apart, lay_out, mended
 from maskevidence.tables.reading.numbers import Choice, NumberForm, cell_of, signs_of
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
@@ -97,14 +97,14 @@ class RawTable:
     lines: Sequence[int] | None = None  # of a CSV file, the line of each row; None for other files
     encoding: str = "utf-8"  # of a CSV file
     above: str = ""  # the lines above the names of the columns
-    head: tuple[Row, ...] = ()  # rows of units below the names of the columns
-    foot: tuple[Row, ...] = ()  # rows of totals and footnotes
+    head: tuple[SheetRow, ...] = ()  # rows of units below the names of the columns
+    foot: tuple[SheetRow, ...] = ()  # rows of totals and footnotes
     findings: tuple[Finding, ...] = ()  # on rows and the file
 
 
 @dataclass(frozen=True)
 class TextChoices:
-    """How to read the text of a file, where the reader should not find it out."""
+    """Options that override the reader's guesses about the text of a file."""
 
     delimiter: str | None = None  # one ASCII character
     encoding: str | None = None
@@ -354,7 +354,8 @@ def kind_of_file(name: str) -> str:
         >>> kind_of_file("a.CSV.gz"), kind_of_file("a.parquet"), kind_of_file("a.parquet.gz")
         ('.csv', '.parquet', '.gz')
     """
-    path = PurePosixPath(inner_name(name.lower()))
+    path = PurePosixPath(name.lower())
+    path = PurePosixPath(path.stem) if path.suffix == ".zip" else path
     inner = PurePosixPath(path.stem).suffix
     return (
         inner
@@ -534,7 +535,7 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
 
 
 def notes_on_delimiter(delimiter: str) -> list[str]:
-    """A note on a delimiter that was guessed and is no comma."""
+    """A note on a guessed delimiter other than the comma."""
     return (
         []
         if delimiter == ","
@@ -543,7 +544,7 @@ def notes_on_delimiter(delimiter: str) -> list[str]:
 
 
 def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable | None:
-    """A text of numbers alone, as Python writes them, below names; None for any other text."""
+    """Fast path for a text of plain numbers below names; None for any other text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -605,7 +606,7 @@ def _has_leading_zeros(content: bytes, delimiter: str) -> bool:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names below a line of other names, those that repeat with a number."""
+    """Column names in two lines, joined; repeated names get a number."""
     seen, found = Counter[str](), list[str]()
     for name in names:
         seen[name] += 1
@@ -614,7 +615,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
-    """Take rows of units, of totals and repeated names from the rows of data."""
+    """Remove rows of units, totals and repeated names."""
     import pyarrow as pa
 
     assert raw.lines is not None
@@ -642,7 +643,7 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
 
 def _cells(
     name: str, content: bytes, text: str, delimiter: str
-) -> tuple[Any, Sequence[int] | None, list[str], tuple[Row, ...]]:
+) -> tuple[Any, Sequence[int] | None, list[str], tuple[SheetRow, ...]]:
     """The cells of a CSV file as text, a `pyarrow.Table`; refuses rows of other widths, and open quotes.
 
     Returns:
@@ -687,7 +688,7 @@ def _cells(
             reason = str(error).splitlines()[0].removeprefix("CSV parse error: ")
             raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
         found, notes, foot = repaired
-        columns = [texts([row[j] for _, row in found], pa.large_string()) for j in range(width)]
+        columns = [arrow_texts([row[j] for _, row in found], pa.large_string()) for j in range(width)]
         cells = pa.table({f"f{j}": pa.chunked_array([column]) for j, column in enumerate(columns)})
         return cells, [line for line, _ in found], notes, tuple(foot)
     return cells.slice(0, cells.num_rows - 1), None, [], ()
@@ -722,7 +723,7 @@ def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:
 
 
 def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The line of each row of a CSV file, as cells may span lines; and the blank lines between rows."""
+    """The line number of each row of a CSV file, whose cells may span lines, and the blank lines."""
     if text.count("\n") + (not text.endswith("\n")) == n_rows:
         return range(1, n_rows + 1), ()
     found, blank, line = list[int](), list[int](), 1
@@ -834,7 +835,7 @@ def _choices(selection: ColumnSelection) -> Choices:
 
 
 def _forms(read: dict[str, ReadColumn]) -> dict[str, Any]:
-    """How columns write their numbers: whole numbers with the decimal comma of the others."""
+    """The number formats of columns; whole numbers take the decimal comma of the others."""
     forms = {name: column.form for name, column in read.items() if column.form is not None}
     marks = {form.decimal for form in forms.values() if isinstance(form, NumberForm)}
     if marks == {","}:
@@ -999,7 +1000,7 @@ def _coded(column: Any, selection: ColumnSelection) -> tuple[tuple[str, ...], Fl
 
 
 def _folded(cells: list[str]) -> list[str]:
-    """Words that differ by case, blanks or composition are replaced by the commonest of them."""
+    """Replace words that differ only by case, blanks or Unicode composition by the most frequent form."""
     spelling = {word: _fold(word) for word in {*cells}}
     best: dict[str, str] = {}
     for word, _ in Counter(cells).most_common():
@@ -1008,7 +1009,7 @@ def _folded(cells: list[str]) -> list[str]:
 
 
 def _fold(word: str) -> str:
-    """A word without case, repeated blanks and composition."""
+    """A word with case, blanks and Unicode composition normalised."""
     return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
 
 
@@ -1105,7 +1106,7 @@ def _refusal(file: str, columns: list[ReadColumn], selection: ColumnSelection, r
 
 
 def _first_word(raw: RawTable, name: str, read: ReadColumn) -> str:
-    """Where a column has its first word, or how words and numbers are mixed; or its type."""
+    """The position of a column's first word, the mix of words and numbers, or its type."""
     if read.refusal:
         return read.refusal
     column = raw.columns.column(names_of(raw).index(name))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.command.training_folder import (
     HISTORY,
     check_training_folder,
@@ -16,7 +16,7 @@ from maskevidence.command.training_folder import (
 )
 from maskevidence.core.errors import InputError
 from maskevidence.core.fingerprints import marks_of
-from maskevidence.core.masks.by_name import parse_design
+from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.model import HasLogEvidence
 from maskevidence.core.show import parts
 from maskevidence.core.show.parts import Page
@@ -33,8 +33,8 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network
 from maskevidence.tables.fitting import new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
-from maskevidence.tables.options import RowDevice, RowTraining
-from maskevidence.tables.rows import TEST_FRACTION, model_on, read, read_with
+from maskevidence.tables.rows import TEST_FRACTION, model_on, read_rows, read_with
+from maskevidence.tables.table_options import RowDevice, RowTraining
 
 EPOCHS, BATCH_SIZE, CHECKPOINT_EVERY = 500, 512, 20
 _MAX_DIGITS_IWAE = 5
@@ -105,7 +105,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
 
 def _read(data: str, options: RowTraining, *, words: bool) -> tuple[Table, Table | None, Table]:
     """The training rows, the held-out rows or None, and all rows."""
-    table = read(data, options.reading, limit=options.limit, seed=options.seed, words=words)
+    table = read_rows(data, options.reading, limit=options.limit, seed=options.seed, words=words)
     test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if test_fraction != 0:
         return *table.split(test_fraction, options.seed), table

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.texts.masked_head import logits_of
-from maskevidence.texts.options import DiffusionName
+from maskevidence.texts.text_options import DiffusionName
 
 # What has no conditionals of hidden tokens given visible ones, by the name of the model or of its type.
 _REFUSED = {

@@ -17,10 +17,9 @@ from torch import Tensor
 from maskevidence.core.errors import InputError, UnknownTokensWarning
 from maskevidence.core.packed_tokens import PackedTokens
 from maskevidence.core.show.words import RESIDUES, count
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.progress import Advance, silent
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.tokens import Tokens
-from maskevidence.texts.options import Long
 from maskevidence.texts.pieces import (
     NO_WORD,
     NOTHING,
@@ -41,6 +40,7 @@ from maskevidence.texts.pieces import (
     wants_spaces,
     with_spaces,
 )
+from maskevidence.texts.text_options import Long
 
 
 class Row(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.texts.options import ScoredTextOptions, TextOptions
+from maskevidence.texts.text_options import ScoredTextOptions, TextOptions
 
 _IN_BFLOAT16 = 0.05  # relative to 1 + |answer|
 
@@ -53,9 +53,9 @@ class TextKind(Kind):
         return RECIPES[options.recipe].design
 
     def prepare(self, model: str, data: str, design: Any, options: Any, out: Path | None) -> Any:
-        from maskevidence.texts.prepared_texts import prepare
+        from maskevidence.texts.prepared_texts import prepare_texts
 
-        return prepare(model, data, design, options)
+        return prepare_texts(model, data, design, options)
 
     def score(self, model: str, data: str, design: Any, options: Any, run: Any) -> Any:
         if getattr(options, "against", None) is None:

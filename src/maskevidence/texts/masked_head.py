@@ -192,7 +192,7 @@ class Head:
     ) -> bool:
         """Whether the head, called alone after its cut, reproduces the expected logits."""
         try:
-            captured, states = self._states({"input_ids": ids}, places_of(hidden))
+            captured, states = self._states({"input_ids": ids}, places_of_hidden(hidden))
             assert captured.hidden is not None
             if captured.hidden.ndim != 3 or (self.cut and captured.hidden.shape[:2] != (1, len(expected))):
                 return False
@@ -203,7 +203,7 @@ class Head:
         return isinstance(logits, Tensor) and close(logits, expected)
 
 
-def places_of(hidden: Bool[Tensor, "b L"]) -> Places:
+def places_of_hidden(hidden: Bool[Tensor, "b L"]) -> Places:
     """The rows and columns of hidden tokens, row by row."""
     row, column = hidden.nonzero(as_tuple=True)
     return row, column

@@ -23,7 +23,7 @@ from maskevidence.texts.call_sizes import CallSizes
 from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
 from maskevidence.texts.masked_head import Places
 from maskevidence.texts.network_calls import NetworkAdapter, limit_of
-from maskevidence.texts.options import Long
+from maskevidence.texts.text_options import Long
 
 
 class _Call(NamedTuple):

@@ -20,7 +20,7 @@ from maskevidence.texts.masked_head import (
     logits_of,
     only_positions,
     padding_is_ignored,
-    places_of,
+    places_of_hidden,
     target_log_probs,
     trial_inputs,
     trial_tells,
@@ -158,7 +158,7 @@ class NetworkAdapter:
         if self.head is None or isinstance(call, nn.DataParallel):  # each replica sees a part of the batch
             return target_log_probs(self._full_logits(call, inputs, targets)[hidden], targets)
         if isinstance(self.network, DiffusionNetwork):
-            return self.log_probs(inputs, targets, places_of(hidden))
+            return self.log_probs(inputs, targets, places_of_hidden(hidden))
         with alone_with(self.network), only_positions(self.head.module, hidden):
             return target_log_probs(call(**inputs).logits[0], targets)
 

@@ -155,7 +155,7 @@ def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> l
 
 
 def _starts(text: str, tokens: list[str], unknown: str | None) -> list[int] | None:
-    """Where each token begins, if the known ones spell the text but for what is unknown between them.
+    """The start of each token, if the known tokens spell the text apart from unknown parts between them.
 
     Example:
         >>> _starts("MKaaT", ["M", "K", "<unk>", "T"], "<unk>"), _starts("MKT", ["m", "k", "t"], None)

@@ -10,15 +10,15 @@ import torch
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import FEWEST
-from maskevidence.core.masks.by_name import DesignWord, parse_design
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import DesignWord, parse_design
 from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.support.digest import digest
 from maskevidence.core.support.hub import check_revision
 from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.table import place_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import DataSource
@@ -26,16 +26,16 @@ from maskevidence.runs.prepared import Prepared, recorded
 from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, PackedTexts, pack_texts
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.masked_lm import MaskedLM
-from maskevidence.texts.options import CheckpointOptions, ScoredTextOptions, TextOptions
 from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
+from maskevidence.texts.text_options import CheckpointOptions, ScoredTextOptions, TextOptions
 from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
 
 PACKED_FROM = 2**17  # texts, from which on their tokens lie in a file
 
 
-def prepare(
+def prepare_texts(
     model: str,
     data: str,
     design: MaskDesign,
@@ -54,7 +54,7 @@ def prepare(
     """
     options = _with_recipe(options)
     _check(model, design, options)
-    texts, scored = read(data, options)
+    texts, scored = read_texts_of(data, options)
     loaded = load_text_model(model, options.checkpoint)
     prepared = _encoded(model, data, loaded, texts, scored, options)
     for note in _recipe_notes(options, design):
@@ -68,7 +68,7 @@ def prepare_pairs(
     """Prepare the first and the second texts of pairs; both have the same ids."""
     _check(model, design, options)
     required = [str(options.text), str(options.against)]
-    both = [read(data, replace(options, text=column), required) for column in required]
+    both = [read_texts_of(data, replace(options, text=column), required) for column in required]
     for texts, (column,) in both:
         for row, text in enumerate(texts[column]):
             if not text.strip():
@@ -236,7 +236,7 @@ def tokens_fingerprint(columns: Sequence[str], tokens: Observations) -> str:
     return digest("\x1f".join(columns), tokens.ids, tokens.values, tokens.maskable, tokens.context)
 
 
-def read(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple[Texts, list[str]]:
+def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple[Texts, list[str]]:
     """Read the texts; return them with the one or two columns to score.
 
     With --skip-empty, rows without text in a required column are left out, by default in a scored one.
@@ -262,7 +262,7 @@ def read(data: str, options: TextOptions, required: Sequence[str] = ()) -> tuple
     return texts, scored
 
 
-def reopen(source: DataSource) -> Texts:
+def reopen_texts(source: DataSource) -> Texts:
     """Read a run's texts again, with the name and options in run.json."""
     limit, skipped = (source.options.get(name) for name in ("limit", "skip_empty"))
     assert not isinstance(limit, str)

@@ -7,7 +7,7 @@ is biased, the result says by how much (`MaskDesign.weight_by_size`).
 from dataclasses import dataclass
 from typing import Any
 
-from maskevidence.texts.options import RecipeName
+from maskevidence.texts.text_options import RecipeName
 
 _TIMES = "eps=0.001,noise-eps=0.001"
 

@@ -5,23 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskevidence.command import scoring as numbers
-from maskevidence.command.drawing import drawing_for
-from maskevidence.command.options import RunOptions
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result, RunOptions
+from maskevidence.command.scoring import drawing_for
 from maskevidence.core.comparing.pairs import TextPairs, pair_texts
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.core.masks.by_name import DesignWord
 from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.masks.design_words import DesignWord
 from maskevidence.core.masks.sizes import RandomSize
-from maskevidence.core.scores.score import Scoring
+from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.show.words import count
 from maskevidence.core.support.files import csv_text, write_atomic, write_json
 from maskevidence.runs import RunDirectory, read_run
 from maskevidence.runs.folder import ResultFolder
 from maskevidence.runs.prepared import Prepared, recorded, score_prepared
-from maskevidence.texts.options import ScoredTextOptions
 from maskevidence.texts.prepared_texts import groups_of_pairs, prepare_pairs
+from maskevidence.texts.text_options import ScoredTextOptions
 
 PAIRS, CONTENT = "pairs.csv", "pairs.json"
 _FEW_OPEN, _MOST_DRAWS = 0.1, 128  # share of ties at which more masks stop; random sizes per text

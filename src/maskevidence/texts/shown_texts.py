@@ -1,8 +1,8 @@
 """Read the texts of a run again for a report."""
 
-from maskevidence.command.pages.reading import Content, Contents, Reason, TextContent
+from maskevidence.command.pages.reported_runs import Content, Contents, Reason, TextContent
 from maskevidence.runs import Manifest
-from maskevidence.texts.prepared_texts import reopen
+from maskevidence.texts.prepared_texts import reopen_texts
 
 
 def read_texts_again(manifest: Manifest) -> Contents | Reason | None:
@@ -10,7 +10,7 @@ def read_texts_again(manifest: Manifest) -> Contents | Reason | None:
     data = manifest.data
     if "block_size" in data.options:
         return "The observations are blocks of running text; the run does not record which text they hold."
-    texts = reopen(data)
+    texts = reopen_texts(data)
     if texts.fingerprint() != data.text_fingerprint:
         return None
     if len(texts) != data.n_observations:

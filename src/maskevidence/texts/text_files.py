@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.digest import digest
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import (
     HubSet,
     check_distinct,

@@ -20,8 +20,8 @@ import maskevidence as me
 from command_line import CommandLine
 from forked import exit_code, fork
 from maskevidence.core.errors import InputError, UntrustedFileWarning
-from maskevidence.lm_eval.command import _complete
 from maskevidence.lm_eval.harness import AnswerCache, _with_error, errors_page
+from maskevidence.lm_eval.race_command import _complete
 from maskevidence.texts.masked_lm import MaskedLM
 from text_models import SENTENCES, small_bert, small_tokenizer
 

@@ -28,9 +28,8 @@ from maskevidence.ray import RayEngine
 from maskevidence.ray import engine as ray_engine
 from maskevidence.ray.engine import WorkerPool, with_own_memory
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
-from maskevidence.runs.blocks import Piece, Work
-from maskevidence.runs.parts import list_parts
-from maskevidence.tables.options import RowOptions
+from maskevidence.runs.blocks import Piece, Work, list_parts
+from maskevidence.tables.table_options import RowOptions
 from ray_models import (
     Budgeted,
     Troubled,

@@ -9,9 +9,9 @@ import pytest
 
 import maskevidence as me
 from maskevidence.command.pages.figures import figures_of_curves, y_window
-from maskevidence.command.pages.layout import Figure, side_by_side
 from maskevidence.command.pages.page import provenance, render
-from maskevidence.command.pages.reading import ReportedRun, read_runs
+from maskevidence.command.pages.page_layout import Figure, side_by_side
+from maskevidence.command.pages.reported_runs import ReportedRun, read_runs
 from maskevidence.command.pages.shown_observations import find_extremes, outliers, spread_of
 from maskevidence.core.comparing.comparison import answer
 from maskevidence.core.evidence.curve import curve_lines

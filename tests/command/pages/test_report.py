@@ -17,9 +17,9 @@ import maskevidence as me
 from command_line import CommandLine
 from image_models import random_images, saved, small_vit_mae, smooth_images, write_images
 from maskevidence.command.pages.figures import figures_of_curves
-from maskevidence.command.pages.layout import Figure
 from maskevidence.command.pages.page import render, write_report
-from maskevidence.command.pages.reading import (
+from maskevidence.command.pages.page_layout import Figure
+from maskevidence.command.pages.reported_runs import (
     Contents,
     ImageContent,
     ReportedRun,
@@ -37,7 +37,7 @@ from maskevidence.core.show.pictures import Lines
 from maskevidence.core.show.words import typeset
 from maskevidence.core.table import Table
 from maskevidence.runs import RunDirectory
-from maskevidence.runs.parts import list_parts
+from maskevidence.runs.blocks import list_parts
 from maskevidence.tables.table_files import read_table
 from report_runs import HOSTILE, command, text_of, write_table, write_texts
 from text_models import save_bert

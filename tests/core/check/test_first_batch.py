@@ -7,7 +7,7 @@ from torch import Tensor
 
 import maskevidence as me
 from checked_models import Strings, strings
-from maskevidence.core.scores.score import check_first_batch
+from maskevidence.core.scores.score_masks import check_first_batch
 from maskevidence.core.tokens import Tokens
 
 

@@ -9,12 +9,11 @@ import torch
 
 import maskevidence as me
 import oracles
-from many_estimates import many_estimates
+from many_estimates import many_estimates, scores_of
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.scores.ask import Asker
-from maskevidence.core.scores.score import score_observations
 from maskevidence.core.tokens import Tokens
 
 DESIGNS = [
@@ -456,7 +455,7 @@ class TestResult:
     def test_a_record_in_any_order_gives_the_same_estimate(self, build_ppca) -> None:
         model, design, key = build_ppca(4), me.EverySize(2), MaskKey(1)
         tokens = Tokens.from_array(model.sample(4))
-        table, _ = score_observations(model, tokens, design, key)
+        table = scores_of(model, tokens, design, key)
         order = np.random.default_rng(0).permutation(len(table))
         columns = (getattr(table, name)[order] for name in ("id", "draw", "size", "n_tokens", "score"))
         found = summarize_scores(me.ScoreTable(*columns), HowScored(design, key, "exact"), 1)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.core.masks import by_name
-from maskevidence.core.masks.by_name import DesignWord, as_design, parse_design
+from maskevidence.core.masks import design_words
+from maskevidence.core.masks.design_words import DesignWord, as_design, parse_design
 from maskevidence.texts.published import LLaDA, RandomTime
 
 DESIGNS = {
@@ -61,7 +61,7 @@ def test_a_word_is_a_design_and_a_design_a_word(word: str) -> None:
 
 
 def test_every_design_is_among_them() -> None:
-    assert {design.name for design in DESIGNS.values()} == set(by_name.design_names())
+    assert {design.name for design in DESIGNS.values()} == set(design_words.design_names())
 
 
 def test_words_are_short() -> None:
@@ -92,7 +92,7 @@ def test_a_new_field_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
         wrapped: bool = False
         name: ClassVar[str] = "windows"
 
-    monkeypatch.setattr(by_name, "DESIGNS", (*by_name.DESIGNS, Windows))
+    monkeypatch.setattr(design_words, "DESIGNS", (*design_words.DESIGNS, Windows))
     assert parse_design("windows:4,share=0.25,wrapped").design == Windows(4, 0.25, wrapped=True)
     assert str(DesignWord(Windows(4, wrapped=True), "shared")) == "windows:4,wrapped,shared"
 

@@ -13,8 +13,8 @@ from scipy.stats import chisquare
 
 import maskevidence as me
 from learned_conditionals import Learned, rows
-from maskevidence.core.masks.by_name import design_names
 from maskevidence.core.masks.design import Integers, MaskDesign, MaskKey, Summation, drawn_masks
+from maskevidence.core.masks.design_words import design_names
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import IndependentMasks
 from maskevidence.core.tokens import positions

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from maskevidence.core.show.draw import COLOURS, draw, image, svg
-from maskevidence.core.show.parts import Picture, Value, Values
+from maskevidence.core.show.parts import Picture, Value, ValueRows
 from maskevidence.core.show.pictures import Band, ColourGrid, Histogram, Line, Lines, Strip, Strips
 
 HOSTILE = ("\ud800 half", "$a_1$", "_hidden", '<script>"alert(1)"</script>', "a\u202eb")
@@ -28,9 +28,9 @@ def lines(*labels: str, n_points: int = 40) -> Lines:
     return Lines(drawn, "mask size M", "score (nats)", top=("mask rate (%)", 2.5))
 
 
-def values(*labels: str) -> Values:
+def values(*labels: str) -> ValueRows:
     rows = [Value(label, 0.0, (-1.0, 2.0), (-0.1, 0.1), "group") for label in labels]
-    return Values(rows, "nats", zero=True)
+    return ValueRows(rows, "nats", zero=True)
 
 
 PICTURES: dict[str, Picture] = {

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from command_line import CommandLine
-from maskevidence.core.show.parts import Page, Table, Value, Values
+from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.terminal import print_page
 from maskevidence.core.show.words import digits_for, plus_minus, typeset
 from report_runs import write_table
@@ -77,7 +77,7 @@ def test_compare_fits(
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_a_page_has_bars_that_fit(width: int) -> None:
     rows = [Value("ppca:8", 0.0), Value("gaussian", -2.0, (-3.0, -1.0)), Value("a", -0.5, (-1.5, 0.5))]
-    page = Page("", "ppca:8 is best", "(nats)", [Values(rows, "minus the best", zero=True)], ["a note"])
+    page = Page("", "ppca:8 is best", "(nats)", [ValueRows(rows, "minus the best", zero=True)], ["a note"])
     lines = printed(page, width).splitlines()
     assert max(map(len, lines)) <= width
     assert lines.pop(0) == "ppca:8 is best (nats)"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.support.folds import first_copies, folds_of, held_out_first, n_nearly_equal
 from maskevidence.core.table import Table
 from maskevidence.sklearn import PPCA, MaskedNetworkDensity
@@ -140,7 +141,7 @@ def stopping(found: dict[str, Any]) -> Callable[..., Any]:
 
 
 def by_select(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
-    plan, _ = choosing._plan(x, "ppca", (1, 2), 5, None, "own", 0)
+    plan, _ = choosing._plan(x, choosing.candidates("ppca", (1, 2)), 5, None, MaskKey(0))
     for fold in plan.folds:
         yield np.delete(x, fold, axis=0), x[fold]
 

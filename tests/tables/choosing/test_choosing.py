@@ -21,7 +21,7 @@ from maskevidence.tables.choosing import choosing
 from maskevidence.tables.choosing.choosing import beaten_candidates
 from maskevidence.tables.choosing.selection import below_picture, page_of_selection, picture_of_selection
 from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
-from maskevidence.tables.network.columns import columns_of, declared_columns
+from maskevidence.tables.network.network_columns import columns_of, declared_columns
 
 
 def rows(n: int = 300, k: int = 3, d: int = 8, seed: int = 0, missing: float = 0.0) -> np.ndarray:
@@ -419,3 +419,14 @@ def test_progress_names_candidate_and_fold(monkeypatch: pytest.MonkeyPatch) -> N
     me.select(x, ["ppca", "gaussian"], components="1", folds=2)
     assert told[0] == "fits: ppca:1, fold 1 of 2"
     assert list(filter(None, told))[-1] == "fits: gaussian, fold 2 of 2"
+
+
+def test_a_family_without_components_stands_at_the_side(selection: me.Selection) -> None:
+    pytest.importorskip("matplotlib")
+    picture, _ = picture_of_selection(selection.to_dict())
+    assert isinstance(picture, Lines)
+    (gaussian,) = [line for line in picture.lines if line.label.startswith("gaussian")]
+    assert len(gaussian.x) == 1
+    assert gaussian.x[0] > max(line.x.max() for line in picture.lines if line is not gaussian) == 7
+    ticks = selection.plot().get_xticks()
+    assert (ticks % 1 == 0).all()

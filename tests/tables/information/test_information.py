@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.tables.information.gains import fitted
-from maskevidence.tables.information.result import errors_of
+from maskevidence.tables.information.information_result import errors_of
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(9, 3))
@@ -205,8 +205,66 @@ def test_the_zero_is_that_of_independent_columns() -> None:
         assert abs(found.zero) < 0.03  # type: ignore[arg-type]
 
 
+def square(n: int, seed: int) -> np.ndarray:
+    """b = a² + noise, which have .803 nats on each other and no linear correlation."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=n)
+    return np.column_stack([a, a**2 + 0.5 * rng.normal(size=n)])
+
+
+@pytest.mark.parametrize("word", ["gaussian", "kernel-gaussian"])
+def test_increasing_maps_of_the_columns_change_nothing(word: str) -> None:
+    x = rows(150, 9)[:, :3]
+    bent = np.column_stack([x[:, 0] ** 3, np.exp(x[:, 1]), 1e6 * x[:, 2]])
+    straight, other = (me.information(word, each, 0, 1, 2) for each in (x, bent))
+    assert (other.nats, other.zero) == pytest.approx((straight.nats, straight.zero), abs=1e-6)
+
+
+def test_kernels_find_a_dependence_without_a_line() -> None:
+    """.49 by kernels that are as wide as fills want them, and by ranks that are not sharpened."""
+    found = me.information("kernel-gaussian", square(1000, 0), 0, 1)
+    assert 0.65 < found.nats < 0.803 < found.interval()[1]
+    assert me.information("auto", square(1000, 0), 0, 1).nats == found.nats
+
+
+def test_a_column_of_numbers_gives_a_bound_from_below() -> None:
+    """E log q(a | b) + H(a), where H(a) is that of a normal."""
+    x = square(300, 1)
+    found = me.information("kernel-gaussian", x, 0, 1)
+    fit = fitted("kernel-gaussian", x, [0, 1], 5, 0)
+    log_q = []
+    for fold in fit.folds:
+        some = fit.table.values[fold.out]
+        log_q += list(fold.model.score_samples(some))
+        log_q[-len(some) :] -= fold.model.score_samples(np.where([[True, False]], np.nan, some))
+    assert found.lower_bound == pytest.approx(np.mean(log_q) + 0.5 * np.log(2 * np.pi * np.e), abs=1e-9)
+    assert found.symmetric_uncertainty is None
+    assert not any("no lower bound" in note for note in found.notes)
+    assert me.information("gaussian", rows(60, 2), [0, 1], [2, 3]).lower_bound is None
+
+
+def test_the_interval_reaches_what_more_rows_would_find() -> None:
+    """A fit to two of five folds has half the rows of the others: it lacks √2 times as much."""
+    x = square(200, 2)
+    found, fit = me.information("kernel-gaussian", x, 0, 1), fitted("kernel-gaussian", x, [0, 1], 5, 0)
+    rise = [
+        me.information(model, fit.table.values[fold.out], 0, 1).nats * len(fold.out) * sign
+        for fold in fit.folds[2:]
+        for model, sign in ((fold.model, 1), (fit.half, -1))
+    ]
+    expected = found.held_out + max(0.0, sum(rise) / 120) / (2**0.5 - 1)
+    assert found.with_more_rows == pytest.approx(expected, abs=1e-9)
+    assert found.with_more_rows > found.held_out + 0.02
+    assert found.seen is not None
+    assert found.nats == pytest.approx((found.held_out + found.seen) / 2)
+    assert found.interval()[1] > found.with_more_rows
+    half = set(np.concatenate([fold.out for fold in fit.folds[2:]]).tolist())
+    assert len(half) == 120  # which the half model has not seen
+
+
 TEXTS = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 9), mask_token_id=8)
 X = rows(120, 8)
+COPIES = pd.DataFrame({"c": X[:, 1], "a": X[:, 0], "b": 32 - 1.8 * X[:, 0]})
 WORDS = pd.DataFrame({"a": ["x", "y"] * 60, "b": X[:, 0], "c": 1.0})
 
 
@@ -220,8 +278,10 @@ WORDS = pd.DataFrame({"a": ["x", "y"] * 60, "b": X[:, 0], "c": 1.0})
         (lambda: me.information("gaussian", X[:12], 0, 1), "12 rows for 5 folds; give 15 or more"),
         (lambda: me.information("gaussian", X, 0, 1, folds=2), "folds=2; give a whole number of 3 or more"),
         (lambda: me.information("gaussian", WORDS, "a", "b"), "holds words, which gaussian cannot take"),
-        (lambda: me.information("gaussian", WORDS, "b", "c"), "column 'c' has one value in all rows"),
+        (lambda: me.information("gaussian", WORDS, "b", "c"), "column 'c' has one value or none in all rows"),
         (lambda: me.information("gaussain", X, 0, 1), "gaussain"),
+        (lambda: me.information("gaussian", COPIES, "a", "b"), "column 'b' is 'a' by another name or unit"),
+        (lambda: me.information_matrix("masked-net", COPIES), "two copies of a number have infinite"),
         (lambda: me.total_correlation("gaussian", X, [0]), "total correlation of 1 column; give two"),
         (lambda: me.information_matrix("gaussian", X, rate=0), "rate=0; give a share"),
         (lambda: me.information_matrix("gaussian", X[:, :1]), "one column; give two or more"),

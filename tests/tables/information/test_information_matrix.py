@@ -85,6 +85,14 @@ def test_the_picture_is_white_where_nothing_is_found() -> None:
     assert "false discovery rate 5 %" in found.page().notes[0]
 
 
+@pytest.mark.parametrize("target", [None, "y"])
+def test_a_result_is_read_again(target: str | None) -> None:
+    found = me.information_matrix("gaussian", table(), target)
+    again = me.InformationMatrix.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert again.page() == found.page()
+    assert again.to_csv() == found.to_csv()
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table().to_csv(tmp_path / "t.csv", index=False)
@@ -106,7 +114,15 @@ def test_the_command_writes_a_table_a_picture_and_a_page(folder: Path, run: Comm
     page = (folder / "o" / "information.html").read_text()
     assert "How it was made" in page
     assert "not above 0" in page
-    assert "holds another information" in run(*words[:-2]).error
+    again = run(*words[:-2])
+    assert again.code == 0
+    assert "was finished before" in again.out
+    assert result.out.splitlines()[0] == again.out.splitlines()[0]
+    assert "holds another table of information" in run(*words[:-2], "--seed", "1").error
+    (folder / "o" / "information.json").unlink()  # killed before its last file
+    assert run(*words[:-2], "--seed", "1").code == 0
+    assert run("report", "o", "--out", "p.html").code == 0
+    assert (folder / "p.html").read_text() == (folder / "o" / "information.html").read_text()
     result = run("information", "gaussian", "t.csv", "--target", "y", "--drop", "d")
     assert "3 of 3 columns tell about y, and 2 given all others" in result.out
 

@@ -11,7 +11,7 @@ import pytest
 import maskevidence as me
 from maskevidence.core.show.parts import Group, Table
 from maskevidence.tables.looking.reading import near_words, read_for_look
-from maskevidence.tables.options import TableOptions
+from maskevidence.tables.table_options import TableOptions
 from messy_flats import Flats, messy_flats
 
 

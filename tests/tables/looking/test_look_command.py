@@ -13,7 +13,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.tables.look import look_command
 from maskevidence.tables.looking.by_folds import Folds
-from maskevidence.tables.options import LookOptions
+from maskevidence.tables.table_options import LookOptions
 from messy_flats import Flats, messy_flats
 
 LOOK = ("look", "flats.csv", "--model", "kernel-gaussian")

@@ -15,10 +15,10 @@ from maskevidence.core.masks.design import MaskKey, drawn_masks
 from maskevidence.tables import base
 from maskevidence.tables.network import masked_network
 from maskevidence.tables.network.cell_coding import ColumnHeads
-from maskevidence.tables.network.columns import MIXED, Column, column_from
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 from maskevidence.tables.network.masked_network import MaskedNetwork, _Complements
-from maskevidence.tables.rows import prepare
+from maskevidence.tables.network.network_columns import MIXED, Column, column_from
+from maskevidence.tables.rows import prepare_rows
 
 N_ROWS = 300
 
@@ -521,7 +521,7 @@ def test_what_a_fit_says_is_told_by_select_and_score(monkeypatch: pytest.MonkeyP
     x = (np.random.default_rng(0).random((60, 3)) < 0.5).astype(float)
     assert "masked-net:8x1: said" in me.select(x, "masked-net:8x1,masked-net:4x1", folds=2).notes
     np.save(tmp_path / "x.npy", x)
-    assert "said" in prepare("masked-net:8x1", str(tmp_path / "x.npy")).notes
+    assert "said" in prepare_rows("masked-net:8x1", str(tmp_path / "x.npy")).notes
 
 
 def test_the_check_finds_nothing_wrong(network: MaskedNetwork) -> None:

@@ -14,7 +14,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.data import describe, read_table
 from maskevidence.tables.filling import fill_table
-from maskevidence.tables.options import ImputeOptions
+from maskevidence.tables.table_options import ImputeOptions
 
 WAYS = [
     "%Y-%m-%d",

@@ -12,7 +12,7 @@ import pytest
 import maskevidence as me
 from maskevidence.data import describe, read_table
 from maskevidence.tables.filling import fill_table
-from maskevidence.tables.options import ImputeOptions, TableOptions
+from maskevidence.tables.table_options import ImputeOptions, TableOptions
 
 ROWS = "".join(f"{k},{20 - k / 5:.2f}\n" for k in range(30))
 BODY = "depth,temp\n" + ROWS

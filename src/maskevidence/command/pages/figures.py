@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from maskevidence.command.pages.layout import Figure
-from maskevidence.command.pages.reading import ReportedRun
+from maskevidence.command.pages.page_layout import Figure
+from maskevidence.command.pages.reported_runs import ReportedRun
 from maskevidence.core.comparing.along_rates import with_turns
 from maskevidence.core.comparing.comparison import Comparison
 from maskevidence.core.evidence.curve import Curve, curve_lines

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskevidence.command.pages.figures import figures_of_curves
-from maskevidence.command.pages.layout import (
+from maskevidence.command.pages.page_layout import (
     Block,
     Section,
     caution,
@@ -14,7 +14,7 @@ from maskevidence.command.pages.layout import (
     notes,
     side_by_side,
 )
-from maskevidence.command.pages.reading import ReportedRun, noun_of
+from maskevidence.command.pages.reported_runs import ReportedRun, noun_of
 from maskevidence.command.pages.shown_observations import section_of_observations
 from maskevidence.core.comparing.comparison import Comparison, common_name, verdict
 from maskevidence.core.errors import InputError, import_extra

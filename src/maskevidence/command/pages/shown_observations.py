@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.command.command_words import own_file
-from maskevidence.command.pages.layout import Block, Figure, Html, Section, note
-from maskevidence.command.pages.reading import (
+from maskevidence.command.pages.page_layout import Block, Figure, Html, Section, note
+from maskevidence.command.pages.reported_runs import (
     Content,
     ImageContent,
     ReportedRun,

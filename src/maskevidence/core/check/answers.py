@@ -14,7 +14,7 @@ from maskevidence.core.check.findings import Finding, critical, failed, noted, p
 from maskevidence.core.check.trial import Trial, check, compared
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals, active_dropout, check_conditionals
-from maskevidence.core.scores.score import like
+from maskevidence.core.scores.score_masks import like
 from maskevidence.core.tokens import Tokens
 
 _OFFSETS = (-2, -1, 1, 2)

@@ -8,7 +8,7 @@ from torch import Tensor
 from maskevidence.core.check.findings import Finding, failed, passed, signs_by_chance, skipped
 from maskevidence.core.check.trial import Trial, check, compared, raised, worst
 from maskevidence.core.scores.ask import slices
-from maskevidence.core.scores.score import like
+from maskevidence.core.scores.score_masks import like
 
 _PADDING = 3
 _N_ALONE = 6

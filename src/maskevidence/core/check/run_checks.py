@@ -10,7 +10,7 @@ from maskevidence.core.check.trial import Trial, new_trial, raised
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import kinds, named
 from maskevidence.core.model import HasLogDistributions, as_tokens, rounding
-from maskevidence.core.scores.score import check_tokens
+from maskevidence.core.scores.score_masks import check_tokens
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.threads import seeded
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from maskevidence.core.check.findings import Finding, failed, passed
 from maskevidence.core.model import rounding
 from maskevidence.core.scores.ask import Answer, Asker, MaskedRows, slices
-from maskevidence.core.scores.score import like
+from maskevidence.core.scores.score_masks import like
 from maskevidence.core.tokens import Tokens
 
 _MAX_ROWS = 16

@@ -12,10 +12,10 @@ from maskevidence.core.comparing.along_rates import notes_on_rates, turns, with_
 from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens, same_data
 from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.conditional_gains import ORDERS_DIFFER
 from maskevidence.core.evidence.curve import Curve, curve_lines
 from maskevidence.core.evidence.data_set import EvidenceOfRows
-from maskevidence.core.evidence.gains import ORDERS_DIFFER
-from maskevidence.core.evidence.result import EvidenceEstimate, Kind
+from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate
 from maskevidence.core.evidence.standard_errors import (
     Tails,
     df_of_sum,
@@ -23,7 +23,7 @@ from maskevidence.core.evidence.standard_errors import (
     variances_with_df,
 )
 from maskevidence.core.show.arviz import elpd_data
-from maskevidence.core.show.parts import Page, Part, Table, Value, Values
+from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Histogram, Lines
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
@@ -103,7 +103,7 @@ class Difference(Shown):
     n_observations: int
     curve: Curve | None = field(repr=False)
     per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
-    kinds: tuple[Kind, Kind]
+    kinds: tuple[EstimateKind, EstimateKind]
     notes: tuple[str, ...] = ()
     n_pairs: int = 1
     tails: Tails = (0.0, 0.0)
@@ -338,11 +338,11 @@ class Comparison(Shown):
             notes=[*decided, *self.all_notes()],
         )
 
-    def picture(self) -> tuple[Values, str]:
+    def picture(self) -> tuple[ValueRows, str]:
         """The distance of each model from the best one, with its interval."""
         return self._distances("observation"), answer(self).headline
 
-    def _distances(self, noun: str) -> Values:
+    def _distances(self, noun: str) -> ValueRows:
         values = [Value(self.names[0], 0.0, group="the best model", number=2)]
         for each in self.behind:
             words, mark = _LEGEND[each.verdict]
@@ -350,7 +350,7 @@ class Comparison(Shown):
         several = "simultaneous " if len(self.behind) > 1 else ""
         words = f"Bars are {several}95 % intervals, for masks and data."
         unit = self.unit.replace("observation", noun)
-        return Values(values, f"behind the best model  ({unit})", True, words)
+        return ValueRows(values, f"behind the best model  ({unit})", True, words)
 
     def columns(self) -> Columns:
         """One row per model, best first.

@@ -24,8 +24,8 @@ from maskevidence.core.evidence.curve import Curve
 from maskevidence.core.evidence.curve_points import curve_from_scores
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.evidence.standard_errors import Tails
-from maskevidence.core.masks.by_name import design_from_settings
 from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.masks.design_words import design_from_settings
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.record import HiddenTokens, Scores, ScoreTable

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Integer
 
-from maskevidence.core.evidence.gains import corrected_scores
+from maskevidence.core.evidence.conditional_gains import corrected_scores
 from maskevidence.core.evidence.standard_errors import equal_by_chance, t_half_width
 from maskevidence.core.masks.design import MaskDesign, Masks
 from maskevidence.core.masks.orders import LogSizes, Orderings

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Integer
 
+from maskevidence.core.evidence.conditional_gains import with_all_hidden
 from maskevidence.core.evidence.control_variates import Prediction, SizeCurves
 from maskevidence.core.evidence.curve import Curve
-from maskevidence.core.evidence.gains import with_all_hidden
 from maskevidence.core.evidence.score_means import predicted
 from maskevidence.core.evidence.standard_errors import ErrorSums, MeanWithErrors, Spread, equal_by_chance
 from maskevidence.core.masks.design import MaskDesign, Masks, Summation

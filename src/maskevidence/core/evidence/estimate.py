@@ -8,8 +8,8 @@ from typing import Any
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import FEWEST, Precise, check_own_masks, default_design
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
-from maskevidence.core.masks.by_name import as_design
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import EverySize, LeaveOneOut
 from maskevidence.core.model import (
@@ -25,7 +25,7 @@ from maskevidence.core.model import (
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.scores.ask import check_batch_size, check_shared
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score import (
+from maskevidence.core.scores.score_masks import (
     Scoring,
     check_first_batch,
     check_tokens,

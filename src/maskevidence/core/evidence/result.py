@@ -48,7 +48,7 @@ from maskevidence.core.show.words import (
 )
 from maskevidence.core.support.provenance import origin
 
-Kind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
+EstimateKind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
 MANY_ROWS, MOST_VARIANCE = 20, 0.5  # limits above which a note names the worst observation
@@ -104,7 +104,7 @@ class EvidenceEstimate(Shown):
     mask_se: float | None
     mask_df: float | None
     data_se: float | None
-    kind: Kind
+    kind: EstimateKind
     n_observations: int
     n_tokens: int
     n_bytes: int | None
@@ -520,7 +520,9 @@ def _note_on_weights(scores: Scores, design: MaskDesign) -> list[str]:
     ]
 
 
-def kind_of(design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]) -> Kind:
+def kind_of(
+    design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]
+) -> EstimateKind:
     """The kind of an estimate from its design, the conditionals and the numbers of tokens."""
     covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
     if conditionals == "transformed":

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64, Integer
 
 from maskevidence.core.evidence.bounds import linear_scores
+from maskevidence.core.evidence.conditional_gains import mean_with_gains
 from maskevidence.core.evidence.control_variates import (
     FEWEST_TO_PREDICT,
     MAX_MASKS,
@@ -15,7 +16,6 @@ from maskevidence.core.evidence.control_variates import (
     fitted_curves,
     predict_by_size,
 )
-from maskevidence.core.evidence.gains import mean_with_gains
 from maskevidence.core.evidence.standard_errors import (
     Drops,
     ErrorSums,

@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.masks.by_name import DesignWord, as_design
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import DesignWord, as_design
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.model import HasBatches, HasLogDistributions, MaskedModel, to_device_of
 from maskevidence.core.packed_tokens import Observations

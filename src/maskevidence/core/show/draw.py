@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from maskevidence.core.errors import InputError, import_extra
-from maskevidence.core.show.parts import Picture, Values
+from maskevidence.core.show.parts import Picture, ValueRows
 from maskevidence.core.show.pictures import (
     FEWEST_IN_A_BAND,
     Band,
@@ -76,7 +76,8 @@ def _(picture: Lines, axes: Any) -> None:
         _set_limits(axes, picture)
     tickers = import_extra("matplotlib.ticker", "plots", "a picture")
     locator = axes.xaxis.get_major_locator()
-    if isinstance(locator, tickers.MaxNLocator) and all((line.x % 1 == 0).all() for line in picture.lines):
+    whole = [(line.x % 1 == 0).all() for line in picture.lines if len(line.x) > 1]  # not points at the side
+    if isinstance(locator, tickers.MaxNLocator) and whole and all(whole):
         locator.set_params(integer=True)
     axes.set_xlabel(_label(picture.x_label))
     axes.set_ylabel(_label(picture.y_label))
@@ -85,7 +86,7 @@ def _(picture: Lines, axes: Any) -> None:
 
 
 @draw.register
-def _(picture: Values, axes: Any) -> None:
+def _(picture: ValueRows, axes: Any) -> None:
     in_legend: set[str] = set()
     for row, value in enumerate(picture.values):
         label = _label(value.group) if value.group and value.group not in in_legend else None
@@ -284,7 +285,7 @@ def _new_figure(picture: Picture) -> Any:
 
 def _size(picture: Picture) -> tuple[float, float]:
     """Width and height of a new figure, in inches."""
-    if isinstance(picture, Values):
+    if isinstance(picture, ValueRows):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
     if isinstance(picture, ColourGrid):
         if _is_tall(picture):

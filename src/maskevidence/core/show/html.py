@@ -9,7 +9,7 @@ from html import escape
 from maskevidence.core.errors import MissingExtraError
 from maskevidence.core.show.cell_map import cell_map_svg
 from maskevidence.core.show.draw import svg
-from maskevidence.core.show.parts import Answers, Bars, Group, Page, Part, Table, Values
+from maskevidence.core.show.parts import Bars, BigNumbers, Group, Page, Part, Table, ValueRows
 from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import plain
 
@@ -89,7 +89,7 @@ def table(part: Table, label: str = "") -> str:
     return f'{title}<div style="overflow-x:auto"{named}>{grid}</div>{rest}'
 
 
-def answers(part: Answers) -> str:
+def answers(part: BigNumbers) -> str:
     """Numbers in large letters side by side."""
     items = "".join(
         f'<div style="flex:1 1 11em"><div style="{_LARGE}">{text(number)}</div><div>{text(words)}</div>'
@@ -119,7 +119,7 @@ def _part(part: Part, summary: str) -> str:
         return f'<div style="{_SMALL}">{text(part)}</div>'
     if isinstance(part, Table):
         return table(part)
-    if isinstance(part, Answers):
+    if isinstance(part, BigNumbers):
         return answers(part)
     if isinstance(part, Group):
         inner = "".join(_part(each, part.title) for each in part.parts)
@@ -129,7 +129,7 @@ def _part(part: Part, summary: str) -> str:
     try:
         return svg(part, summary)
     except MissingExtraError:
-        return f'<div style="{_SMALL}">{text(part.words)}</div>' if isinstance(part, Values) else ""
+        return f'<div style="{_SMALL}">{text(part.words)}</div>' if isinstance(part, ValueRows) else ""
 
 
 def _notes(sentences: Sequence[str]) -> str:

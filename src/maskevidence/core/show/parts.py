@@ -54,7 +54,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Answers:
+class BigNumbers:
     """Numbers in large letters, each with the words that it counts and a remark."""
 
     items: Sequence[tuple[str, str, str]]
@@ -79,7 +79,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Values(Picture):
+class ValueRows(Picture):
     """Values with intervals, one row each."""
 
     values: Sequence[Value]  # one or more
@@ -96,7 +96,7 @@ class Group:
     parts: Sequence["Part"]
 
 
-Part = Table | Answers | Picture | Group | str
+Part = Table | BigNumbers | Picture | Group | str
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
-from maskevidence.core.show.parts import Answers, Group, Page, Part, Table, Values
+from maskevidence.core.show.parts import BigNumbers, Group, Page, Part, Table, ValueRows
 from maskevidence.core.show.words import plain
 
 _MIN_NAME = 12  # least width to which the first column is folded
@@ -54,7 +54,7 @@ def print_page(screen: Console, page: Page) -> None:
         shown: Iterable[RenderableType] = [part] if isinstance(part, str) else []
         if isinstance(part, Table):
             shown = _fitting(screen, part)
-        elif isinstance(part, Values):
+        elif isinstance(part, ValueRows):
             shown = _bars(part, screen.width)
         for each in shown:
             screen.print(each)
@@ -68,7 +68,7 @@ def _unfolded(parts: Iterable[Part]) -> Iterator[Part]:
         if isinstance(part, Group):
             yield f"\n{part.title}"
             yield from _unfolded(part.parts)
-        elif isinstance(part, Answers):
+        elif isinstance(part, BigNumbers):
             for number, words, remark in part.items:
                 yield f"{number} {words}{f': {remark}' if remark else ''}"
         else:
@@ -80,7 +80,7 @@ def _plain_part(part: Part) -> Part:
     if isinstance(part, Table):
         rows = [[plain(cell) for cell in row] for row in part.rows]  # bar charts become their characters
         return replace(part, columns=[*map(plain, part.columns)], rows=rows, title=plain(part.title))
-    if isinstance(part, Values):
+    if isinstance(part, ValueRows):
         return replace(part, values=[replace(each, label=plain(each.label)) for each in part.values])
     return plain(part) if isinstance(part, str) else part
 
@@ -219,7 +219,7 @@ def _blocks(table: Table) -> Iterator[RenderableType]:
     yield ""
 
 
-def _bars(drawn: Values, room: int) -> Iterator[RenderableType]:
+def _bars(drawn: ValueRows, room: int) -> Iterator[RenderableType]:
     """Draw intervals with characters, one per line."""
     names = [value.label for value in drawn.values]
     left = min(max(map(len, names)), room // 3)

@@ -1,1 +1,1 @@
-"""Helpers for all layers: files, progress, random numbers, versions, the hub, lazy imports."""
+"""Helpers for all layers: files, progress, random numbers, versions, the hub, public names."""

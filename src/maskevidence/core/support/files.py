@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.digest import digest
+from maskevidence.core.support.provenance import digest
 
 TEMPORARY = ".tmp"
 _QUOTED = re.compile(r'[,"\r\n]')  # makes the quotes of a cell in CSV necessary

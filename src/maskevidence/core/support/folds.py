@@ -14,7 +14,7 @@ _BY_CHANCE, _SHARE = 1.0, 0.05  # most pairs due to chance: number, share of tho
 _MOST_CELLS = 2**22  # most cells of a table that is searched for nearly equal rows
 _MOST_COMMON = 5  # a row above a fifth of all rows is not a copy: every fit has to see it
 
-Rows = Float64[np.ndarray, "N D"]
+_Rows = Float64[np.ndarray, "N D"]
 
 
 @runtime_checkable
@@ -26,7 +26,7 @@ class Shuffles(Protocol):
         ...
 
 
-def folds_of(rows: Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]:
+def folds_of(rows: _Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]:
     """Divide rows at random into n folds; copies of a row share a fold (see `first_copies`).
 
     Without copies these are the parts of `np.array_split` of a random order. Otherwise copies go, the most
@@ -60,7 +60,7 @@ def folds_of(rows: Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]
     return [part for part in parts if len(part)]
 
 
-def held_out_first(rows: Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[np.ndarray, np.ndarray]:
+def held_out_first(rows: _Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[np.ndarray, np.ndarray]:
     """Split off about n rows from the front of an order; copies of a row stay on one side.
 
     Copies move up to the first of them. If the cut would go through them, none of them is held out, or all
@@ -82,7 +82,7 @@ def held_out_first(rows: Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[
     return order[:n], order[n:]
 
 
-def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
+def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
     """For each row, the index of the first equal row, its own if there is none; missing cells are equal.
 
     Where equal rows may be chance they are no copies, and each gets its own number: where independent columns
@@ -112,7 +112,7 @@ def first_copies(rows: Rows) -> Int64[np.ndarray, " N"]:
     return np.where(same.all(axis=1), first, alone)
 
 
-def n_nearly_equal(rows: Rows) -> int:
+def n_nearly_equal(rows: _Rows) -> int:
     """Number of distinct rows that differ from an earlier row in exactly one cell.
 
     Example:
@@ -127,7 +127,7 @@ def n_nearly_equal(rows: Rows) -> int:
     return int(near.sum())
 
 
-def nearly_copies(rows: Rows) -> int:
+def nearly_copies(rows: _Rows) -> int:
     """`n_nearly_equal`, or 0 if independent columns could explain such rows or the table is large.
 
     Example:
@@ -145,14 +145,14 @@ def nearly_copies(rows: Rows) -> int:
     return n_near if math.comb(len(rows), 2) * sum(others) <= min(_BY_CHANCE, _SHARE * n_near) else 0
 
 
-def _values_of(rows: Rows) -> tuple[list[int], list[float]]:
+def _values_of(rows: _Rows) -> tuple[list[int], list[float]]:
     """For each column, the number of values and the share of pairs of rows that agree."""
     counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
     n_pairs = math.comb(len(rows), 2)
     return [len(n) for n in counts], [float(n @ (n - 1.0)) / 2 / n_pairs for n in counts]
 
 
-def _keys(rows: Rows) -> UInt64[np.ndarray, " N"]:
+def _keys(rows: _Rows) -> UInt64[np.ndarray, " N"]:
     """A 64-bit hash of each row, the sum of the hashes of its cells."""
     keys = np.zeros(len(rows), dtype=np.uint64)
     for j, column in enumerate(rows.T):

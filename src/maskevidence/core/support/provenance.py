@@ -1,16 +1,15 @@
-"""The package versions and the command behind a result."""
+"""The package versions and the command behind a result, and the SHA-256 by which data are recognised."""
 
+import hashlib
 import platform
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from maskevidence import __version__
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?")
 _MAX_SHOWN = 60  # characters of a value in an error
@@ -23,6 +22,8 @@ def versions() -> dict[str, str]:
         >>> sorted(versions())[:2]
         ['maskevidence', 'numpy']
     """
+    from maskevidence import __version__
+
     return {"python": platform.python_version(), "maskevidence": __version__, **_of_other_packages()}
 
 
@@ -101,3 +102,33 @@ def without_passwords(text: str) -> str:
         'https://...@example.org/t.csv is missing'
     """
     return re.sub(r"://[^/\s'\"]+@", "://...@", text)
+
+
+def digest(*parts: Any) -> str:
+    """The SHA-256 in hexadecimal of parts that follow each other without a gap.
+
+    Args:
+        parts: text, which is read as UTF-8, bytes, arrays and tensors, whose numbers are read in C order, or
+            iterators of these.
+
+    Example:
+        >>> import numpy as np
+        >>> digest("ab", iter([b"c"])) == digest("abc"), digest(np.ones(2)) == digest(np.ones((1, 2)))
+        (True, True)
+    """
+    sha = hashlib.sha256()
+    for part in parts:
+        for each in part if isinstance(part, Iterator) else [part]:
+            sha.update(_bytes(each))
+    return sha.hexdigest()
+
+
+def _bytes(part: Any) -> Any:
+    """The bytes of a part."""
+    if isinstance(part, str):
+        return part.encode(errors="surrogatepass")
+    if hasattr(part, "detach"):
+        import torch  # commands without a model do not load it
+
+        return part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return part.tobytes() if hasattr(part, "tobytes") else part

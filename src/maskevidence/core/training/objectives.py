@@ -22,7 +22,7 @@ from maskevidence.core.model import (
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.scores.score import score_masks
+from maskevidence.core.scores.score_masks import score_masks
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table
+from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, KERNELS, NETWORK, TAKE_WORDS, parse_model
 from maskevidence.tables.choosing.choosing import ranked_candidates

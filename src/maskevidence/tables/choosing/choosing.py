@@ -20,9 +20,9 @@ from maskevidence.core.comparing.comparison import (
 )
 from maskevidence.core.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, Kind, summarize_scores
-from maskevidence.core.masks.by_name import as_design
+from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
 from maskevidence.core.scores.record import ScoreTable
@@ -30,8 +30,7 @@ from maskevidence.core.show.words import kind_name
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.support.spread import varies, with_values
-from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies
+from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies, varies, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import (
@@ -49,7 +48,7 @@ from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
-from maskevidence.tables.network.columns import (
+from maskevidence.tables.network.network_columns import (
     MIXED,
     Column,
     base_measure,
@@ -190,7 +189,8 @@ def select(
         >>> selection.choice, selection.model.n_components
         ('ppca:2', 2)
     """
-    plan, notes = _plan(data, families, components, folds, design, masks, seed)
+    key = MaskKey(whole_number("seed", seed, 0), masks)
+    plan, notes = _plan(data, candidates(families, _numbers(components)), folds, design, key)
     scores, noted = _fitted(plan)
     notes += noted
     ranked, kinds = _ranked(plan, scores)
@@ -223,7 +223,7 @@ def ranked_candidates(
     data: Table, families: Sequence[str], *, folds: int, design: str, seed: int
 ) -> tuple[Candidate, ...]:
     """The candidates of `select`, the best first, without a fit to all rows."""
-    plan, _ = _plan(data, families, COMPONENTS, folds, design, "own", seed)
+    plan, _ = _plan(data, candidates(families, _numbers(COMPONENTS)), folds, design, MaskKey(seed))
     return _ranked(plan, _fitted(plan)[0])[0]
 
 
@@ -251,6 +251,8 @@ def held_out_fills(
     columns: Iterable[int],
     seed: int = 0,
     pairs: Collection[str] = (),
+    *,
+    most: int = _MOST_FILLED,
 ) -> dict[str, Fill]:
     """Hide up to 1,000 known values of each column, and fill them by models of the other folds.
 
@@ -260,11 +262,12 @@ def held_out_fills(
         columns: the places of the columns to fill.
         seed: of the choice of values.
         pairs: columns of two values, which are filled by the nearer one and counted as words are.
+        most: values of a column to hide.
     """
     fills, rng = {}, np.random.default_rng(seed)
     for j in columns:
         known, name = np.flatnonzero(~np.isnan(table.values[:, j])), table.columns[j]
-        some = np.sort(rng.permutation(known)[:_MOST_FILLED])
+        some = np.sort(rng.permutation(known)[:most])
         truth, filled = table.values[:, j], np.full(len(table), np.nan)
         for rows, model in zip(folds, models, strict=True):
             these = np.intersect1d(rows, some)
@@ -296,21 +299,17 @@ def _numbers(components: int | str | Sequence[int]) -> list[int]:
 
 def _plan(
     data: object,
-    families: str | Sequence[str],
-    components: int | str | Sequence[int],
+    words: tuple[_Word, ...],
     folds: int | None,
     design: MaskDesign | str | None,
-    masks: Masks,
-    seed: int,
+    key: MaskKey,
 ) -> tuple[_Plan, list[str]]:
     """Plan the selection; the notes say which rows, columns and candidates are left out."""
-    numbers, folds = _numbers(components), None if folds is None else whole_number("folds", folds)
-    key = MaskKey(whole_number("seed", seed, 0), masks)
+    folds = None if folds is None else whole_number("folds", folds)
     if design is not None:
-        drawn = as_design(design, masks).without_tokens("select")
+        drawn = as_design(design, key.masks).without_tokens("select")
         design, key = drawn.design, MaskKey(key.seed, drawn.masks)
     table = as_table(data)
-    words = candidates(families, numbers)
     values, columns = table.values, table.columns
     given = table.take(np.flatnonzero(with_values(values)))
     values = given.values
@@ -508,10 +507,12 @@ def _note_on_failures(failed: Mapping[_Word, str]) -> str:
     return f"could not be fitted, and left out: {shown} ({reason})"
 
 
-def _ranked(plan: _Plan, scores: Mapping[_Word, _Scores]) -> tuple[tuple[Candidate, ...], Mapping[str, Kind]]:
+def _ranked(
+    plan: _Plan, scores: Mapping[_Word, _Scores]
+) -> tuple[tuple[Candidate, ...], Mapping[str, EstimateKind]]:
     """Candidates with their comparisons, highest evidence first, and the kind of each number."""
     between: Callable[[str, str], Difference]
-    kinds: dict[str, Kind]
+    kinds: dict[str, EstimateKind]
     behind: tuple[Difference, ...] = ()
     if plan.design is not None:
         estimates = {str(word): _pooled(plan, word, score.estimates) for word, score in scores.items()}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maskevidence.core.comparing.comparison import Difference
-from maskevidence.core.evidence.result import Kind
-from maskevidence.core.show.parts import Page, Part, Table, Value, Values
+from maskevidence.core.evidence.result import EstimateKind
+from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Band, Line, Lines
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
@@ -107,7 +107,7 @@ class Selection(Shown):
 
     candidates: tuple[Candidate, ...]
     model: TableModel
-    kind: Kind
+    kind: EstimateKind
     base_measure: str | None
     n_observations: int
     folds: int
@@ -149,7 +149,7 @@ class Selection(Shown):
         """A page with the answer, the best candidates, and their distances from the best one."""
         return page_of_selection(self.to_dict())
 
-    def picture(self) -> tuple[Lines | Values, str]:
+    def picture(self) -> tuple[Lines | ValueRows, str]:
         """The held-out evidence against the number of components; the choice is marked.
 
         A family without components is a horizontal line. The intervals show the sampling error of each
@@ -258,20 +258,20 @@ def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(["column", "holes", "RMSE or share right", "without a model"], rows, title)
 
 
-def picture_of_selection(result: _Entry) -> tuple[Lines | Values, str]:
+def picture_of_selection(result: _Entry) -> tuple[Lines | ValueRows, str]:
     """The picture of a selection.json, and its title; see `Selection.picture`."""
     title, y_label = sentence(answer_of_selection(result, typeset)), "held-out log evidence  (nats per row)"
     candidates = result["candidates"]
     sizes = sorted({each["n_components"] for each in candidates if each["n_components"] is not None})
     if len(sizes) < 2:
         of_masks = "Bars are 95 % intervals: thick for the masks, thin for the data."
-        words = Values.words if result["design"] is None else of_masks
-        return Values([_value(each) for each in candidates], y_label, words=words), title
+        words = ValueRows.words if result["design"] is None else of_masks
+        return ValueRows([_value(each) for each in candidates], y_label, words=words), title
     families = dict.fromkeys(each["family"] for each in candidates)
     lines = [_line(candidates, family, sizes, number) for number, family in enumerate(families)]
     marked = {"smallest not told apart": _smallest(result)} | {"chosen": candidates[0]}
     points = [
-        (float(each["n_components"] or sizes[-1]), each["log_evidence"], f"{words}: {each['name']}")
+        (_place(each, sizes), each["log_evidence"], f"{words}: {each['name']}")
         for words, each in reversed(marked.items())
         if words == "chosen" or each is not candidates[0]
     ]
@@ -347,7 +347,7 @@ def _worse(each: _Entry) -> str:
     return "behind" if ends is not None and ends[0] > 0 else "worse than another candidate"
 
 
-def _distances(listed: Sequence[_Entry]) -> Values:
+def _distances(listed: Sequence[_Entry]) -> ValueRows:
     """How far each candidate is behind the best, which comes first."""
     values = [Value(listed[0]["name"], 0.0, group="chosen", number=2)]
     for each in listed[1:]:
@@ -358,24 +358,27 @@ def _distances(listed: Sequence[_Entry]) -> Values:
         difference, between = each["behind"]["difference"], None if ends is None else (ends[0], ends[1])
         values.append(Value(each["name"], difference, between, group=group, number=number))
     words = "Bars are simultaneous 95 % intervals, for masks and data."
-    return Values(values, "behind the best  (nats per row)", True, words)
+    return ValueRows(values, "behind the best  (nats per row)", True, words)
 
 
 def _line(candidates: Sequence[_Entry], family: str, sizes: Sequence[int], number: int) -> Line:
-    """A family's evidence by number of components; a horizontal line for a family without components."""
+    """A family's evidence by number of components."""
     members = [each for each in candidates if each["family"] == family]
     members = sorted(members, key=lambda each: each["n_components"] or 0)
-    if members[0]["n_components"] is None:
-        x, members = [sizes[0], sizes[-1]], [members[0]] * 2
-    else:
-        x = [each["n_components"] or 0 for each in members]
+    x = [_place(each, sizes) for each in members]
     y = np.array([each["log_evidence"] for each in members])
     bands = []
     for name, words in (("data_se", _DATA), ("mask_se", _MASKS)):
         half = _Z * np.array([each[name] or 0.0 for each in members])
         if half.any():
             bands.append(Band(name[:-3], y - half, y + half, words, wide=name == "data_se"))
-    return Line(family, np.array(x, dtype=float), y, bands, number)
+    label = family if members[0]["n_components"] is not None else f"{family}, without K, at the right"
+    return Line(label, np.array(x), y, bands, number)
+
+
+def _place(each: _Entry, sizes: Sequence[int]) -> float:
+    """The place of a candidate on the axis of K; without K, to the right of the largest one."""
+    return float(each["n_components"] or sizes[-1] + 0.06 * (sizes[-1] - sizes[0]))
 
 
 def _value(each: _Entry) -> Value:

@@ -1,13 +1,13 @@
-"""Columns as codes: the places of words among all of them, and numbers as cells and as bins of cells."""
+"""Columns as codes: indices of words, and numbers as cells and as bins of cells."""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from maskevidence.tables.network.columns import Column
+from maskevidence.tables.network.network_columns import Column
 
-Floats = Float64[np.ndarray, " n"]
+_Floats = Float64[np.ndarray, " n"]
 
 _MOST_BINS = 24
 _REPEATED = 0.5  # the share of cells with a value that occurs again, from which single values are counted
@@ -29,8 +29,8 @@ class Codes(NamedTuple):
     log_size: Float64[np.ndarray, " V"]
     bins: bool
 
-    def of(self, x: Floats) -> Int64[np.ndarray, " n"]:
-        """The code of each value (a number's cell); -1 for one that has none, and for a hole."""
+    def of(self, x: _Floats) -> Int64[np.ndarray, " n"]:
+        """The code of each value (of a number: its cell); -1 for holes and values without a code."""
         x = np.nan_to_num(x, nan=np.inf)
         if self.bins:
             place = np.searchsorted(self.values, x, "right") - 1
@@ -40,13 +40,13 @@ class Codes(NamedTuple):
         return np.where(self.values[place] == x, place, -1)
 
 
-def cells_of(column: Column, x: Floats) -> Floats:
-    """The cell of each number, counted in steps from the centre; other values as they are."""
+def cells_of(column: Column, x: _Floats) -> _Floats:
+    """The cell of each number, in steps from the centre; other values unchanged."""
     return np.round((x - column.centre) / column.step) if column.kind == "number" else x
 
 
-def codes_of(place: int, column: Column, cells: Floats) -> list[Codes]:
-    """The ways to count a column: its values, if they recur, and for a number with many of them bins.
+def codes_of(place: int, column: Column, cells: _Floats) -> list[Codes]:
+    """The ways to count a column: by value, if values recur, and by bins for many numbers.
 
     Args:
         cells: of the training rows, NaN for holes.
@@ -63,7 +63,7 @@ def codes_of(place: int, column: Column, cells: Floats) -> list[Codes]:
     return found
 
 
-def _starts(values: Floats, counts: Int64[np.ndarray, " n"]) -> Float64[np.ndarray, " E"]:
+def _starts(values: _Floats, counts: Int64[np.ndarray, " n"]) -> Float64[np.ndarray, " E"]:
     """The first cells of bins with about equally many rows, and the end of the last one."""
     n_bins = int(np.clip(1.5 * np.cbrt(counts.sum()), 4, _MOST_BINS))
     ends = np.cumsum(counts)
@@ -72,7 +72,7 @@ def _starts(values: Floats, counts: Int64[np.ndarray, " n"]) -> Float64[np.ndarr
     return np.unique([values[0], *inner, values[-1] + 1])
 
 
-def log_far(column: Column, cells: Floats) -> Floats:
+def log_far(column: Column, cells: _Floats) -> _Floats:
     """log of the mass of a Cauchy distribution of 3 scales about the centre on each cell of a number."""
     scale = _WIDE * column.scale / column.step
     mass = np.arctan((np.abs(cells) + 0.5) / scale) - np.arctan((np.abs(cells) - 0.5) / scale)

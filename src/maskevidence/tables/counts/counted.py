@@ -1,4 +1,4 @@
-"""The counts of training rows, from which the conditionals of each column are mixed."""
+"""The counts of training rows, from which each column's conditionals are mixed."""
 
 import math
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from maskevidence.core.support.folds import first_copies
 from maskevidence.tables.counts.column_codes import cells_of, codes_of, log_far
 from maskevidence.tables.counts.pair_counts import PRIOR, PairCounts
 from maskevidence.tables.counts.spelling import Near, log_new, neighbours
-from maskevidence.tables.network.columns import Column
+from maskevidence.tables.network.network_columns import Column
 
-Rows = Float64[np.ndarray, "B D"]
-Cells = Bool[np.ndarray, "B D"]
-Floats = Float64[np.ndarray, " B"]
-Ints = Int64[np.ndarray, " B"]
+CodedRows = Float64[np.ndarray, "B D"]
+_Cells = Bool[np.ndarray, "B D"]
+_Floats = Float64[np.ndarray, " B"]
+_Ints = Int64[np.ndarray, " B"]
 
-Places = Int64[np.ndarray, " _"]
-Values = Float64[np.ndarray, " _"]
+_Places = Int64[np.ndarray, " _"]
+_Values = Float64[np.ndarray, " _"]
 
 WAYS = 2  # to count a column
 TINY = 1e-300
@@ -27,20 +27,20 @@ ALL = -1
 
 
 class Own(NamedTuple):
-    """The training rows that some rows are, which are not counted."""
+    """The training rows equal to some rows, which are not counted."""
 
-    cells: Rows
+    cells: CodedRows
     copies: (
-        Ints  # how many are equal; ALL to count no row with the same value in the column that is asked for
+        _Ints  # how many are equal; ALL to count no row with the same value in the column that is asked for
     )
 
-    def take(self, rows: Places) -> "Own":
-        """Some of them."""
+    def take(self, rows: _Places) -> "Own":
+        """Select rows."""
         return Own(self.cells[rows], self.copies[rows])
 
 
-class Part(NamedTuple):
-    """A part of the mixture of a column, with places among the ways to count columns."""
+class CountedPart(NamedTuple):
+    """A component of a column's mixture, with indices of the ways to count columns."""
 
     way: int  # of the column
     given: int | None  # of the one that is given; None for the frequencies alone
@@ -51,14 +51,14 @@ class Part(NamedTuple):
 class Batch(NamedTuple):
     """Rows in the codes of all ways to count columns."""
 
-    cells: Rows  # numbers as cells
-    visible: Cells
+    cells: CodedRows  # numbers as cells
+    visible: _Cells
     codes: Int64[np.ndarray, "E B"]
     own: Int64[np.ndarray, "E B"]  # of the training rows that they are; -1 for none
-    copies: Ints
+    copies: _Ints
 
-    def take(self, rows: Places) -> "Batch":
-        """Some of them."""
+    def take(self, rows: _Places) -> "Batch":
+        """Select rows."""
         parts = (self.cells[rows], self.visible[rows], self.codes[:, rows])
         return Batch(*parts, self.own[:, rows], self.copies[rows])
 
@@ -72,7 +72,9 @@ class Counted:
         words: of each column; None for numbers.
     """
 
-    def __init__(self, rows: Rows, columns: Sequence[Column], words: Sequence[Sequence[str] | None]) -> None:
+    def __init__(
+        self, rows: CodedRows, columns: Sequence[Column], words: Sequence[Sequence[str] | None]
+    ) -> None:
         self.columns, self.n_rows = columns, len(rows)
         self.rows = np.column_stack([cells_of(column, x) for column, x in zip(columns, rows.T, strict=True)])
         self.copies = np.bincount(first_copies(rows), minlength=len(rows))[first_copies(rows)]
@@ -102,9 +104,9 @@ class Counted:
             self._new.append(self._log_new(j))
             others = np.exp(self._new[-1])[np.append(n_each == 0, True)].sum()
             self._unseen.append(math.log(max(others, TINY)))
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[CountedPart]] = {}
 
-    def _log_new(self, j: int) -> Values:
+    def _log_new(self, j: int) -> _Values:
         """log p_new of all listed values of a column, and of all others together."""
         words = self.words[j]
         if words is None:
@@ -114,12 +116,12 @@ class Counted:
         found = found - max(0.0, float(np.logaddexp.reduce(found)) - math.log(0.999))
         return np.append(found, math.log1p(-np.exp(found).sum()))
 
-    def own(self, rows: Places) -> Own:
+    def own(self, rows: _Places) -> Own:
         """Training rows that are not counted, with their copies."""
         return Own(self.rows[rows], self.copies[rows])
 
-    def batch(self, x: Rows, visible: Cells, own: Own | None) -> Batch:
-        """Rows, NaN for what is not read, in codes."""
+    def batch(self, x: CodedRows, visible: _Cells, own: Own | None) -> Batch:
+        """Rows in codes; NaN for cells that are not read."""
         cells = np.column_stack([cells_of(column, v) for column, v in zip(self.columns, x.T, strict=True)])
         codes = np.stack([way.of(cells[:, way.column]) for way in self.ways])
         if own is None:
@@ -127,8 +129,8 @@ class Counted:
         of_own = np.stack([way.of(own.cells[:, way.column]) for way in self.ways])
         return Batch(cells, visible, codes, of_own, own.copies)
 
-    def parts(self, j: int) -> list[Part]:
-        """The parts of the mixture of a column, the frequencies of its values first."""
+    def parts(self, j: int) -> list[CountedPart]:
+        """The components of a column's mixture; the frequencies of its values come first."""
         if j not in self._parts:
             found, place, width = [], 0, 1 + WAYS * len(self.columns)
             for t, target in enumerate(self.ways):
@@ -136,22 +138,22 @@ class Counted:
                     continue
                 of_target, size = self.of_rows[t], len(target.values)
                 start = 2 + place * width
-                found.append(Part(t, None, PairCounts(None, of_target, (1, size)), start))
+                found.append(CountedPart(t, None, PairCounts(None, of_target, (1, size)), start))
                 seen = dict[int, int]()
                 for e, given in enumerate(self.ways):
                     seen[given.column] = seen.get(given.column, -1) + 1
                     if given.column != j and len(given.values) > 1:
                         counts = PairCounts(self.of_rows[e], of_target, (len(given.values), size))
                         weight = start + 1 + WAYS * given.column + seen[given.column]
-                        found.append(Part(t, e, counts, weight))
+                        found.append(CountedPart(t, e, counts, weight))
                 place += 1
             self._parts[j] = found
         return self._parts[j]
 
     def shares(
-        self, parts: Sequence[Part], batch: Batch
+        self, parts: Sequence[CountedPart], batch: Batch
     ) -> tuple[Float64[np.ndarray, "B C"], Float64[np.ndarray, "B C"]]:
-        """Which parts a row has, as 0 and 1; and p of its cell by each of them, 0 for others."""
+        """Which components a row has, as 0 and 1, and p of its cell by each of them; 0 for others."""
         use, p = (np.zeros((len(batch.cells), len(parts))) for _ in range(2))
         frequency = np.zeros(len(batch.cells))
         for k, part in enumerate(parts):
@@ -171,13 +173,13 @@ class Counted:
                 p[:, k] = np.where(there, (n_ab + PRIOR * frequency) / (n + PRIOR) * size, 0.0)
         return use, p
 
-    def _own(self, part: Part, batch: Batch, a: Ints) -> Ints:
-        """How often a row's own copies are counted with the code a."""
+    def _own(self, part: CountedPart, batch: Batch, a: _Ints) -> _Ints:
+        """The number of a row's own copies with the code a."""
         a_own = np.zeros_like(a) if part.given is None else batch.own[part.given]
         return batch.copies * ((a == a_own) & (a >= 0) & (batch.own[part.way] >= 0))
 
-    def log_new(self, j: int, batch: Batch, spelled: bool) -> Floats:
-        """log p_new of the cells of a column, or of all unseen words together in place of one."""
+    def log_new(self, j: int, batch: Batch, spelled: bool) -> _Floats:
+        """log p_new of the cells of a column, or of all unseen words together."""
         if self.columns[j].kind == "number":
             far = log_far(self.columns[j], batch.cells[:, j])
             alone = [each for each in self.parts(j) if each.given is None and self.ways[each.way].bins]
@@ -192,20 +194,20 @@ class Counted:
             return found
         return np.where(np.append(self.n_each[j], 0)[place] > 0, found, self._unseen[j])
 
-    def log_spelled(self, j: int) -> Values:
+    def log_spelled(self, j: int) -> _Values:
         """log p_new of all listed words of a column."""
         return self._new[j][:-1]
 
-    def log_wide(self, j: int, x: Values) -> Values:
+    def log_wide(self, j: int, x: _Values) -> _Values:
         """log of a wide distribution of a number, or of equal probabilities of both values of a yes/no."""
         if self.columns[j].kind != "number":
             return np.full(len(x), -math.log(2))
         return log_far(self.columns[j], cells_of(self.columns[j], x)) - self.log_unit[j]
 
     def distribution(
-        self, parts: Sequence[Part], share: Float64[np.ndarray, "B C"], batch: Batch
+        self, parts: Sequence[CountedPart], share: Float64[np.ndarray, "B C"], batch: Batch
     ) -> Float64[np.ndarray, "B V"]:
-        """p of all known words of a column in each row, by parts with these weights."""
+        """p of all known words of a column in each row, for components with these weights."""
         n_all = np.repeat(parts[0].counts.dense_counts()[None], len(share), 0)
         b_own, p = batch.own[parts[0].way], np.zeros((len(share), n_all.shape[1]))
         known = np.flatnonzero(b_own >= 0)
@@ -224,7 +226,7 @@ class Counted:
                 p[i, b_own[i]] -= factor[i] * own[i]
         return p + of_base[:, None] * base
 
-    def moments(self, j: int, part: Part, batch: Batch) -> Float64[np.ndarray, "2 B"]:
+    def moments(self, j: int, part: CountedPart, batch: Batch) -> Float64[np.ndarray, "2 B"]:
         """E x and E x² of a column of numbers or of yes/no by a part in each row."""
         column, target = self.columns[j], self.ways[part.way]
         size = np.exp(target.log_size)
@@ -241,11 +243,11 @@ class Counted:
         sums = [np.bincount(row, counts.counts * of[column_of], len(counts.of_a)) for of in both]
         return (np.where(a >= 0, np.stack(sums)[:, a], 0.0) + PRIOR * base) / (counts.of(a) + PRIOR)
 
-    def _frequency(self, j: int, part: Part) -> PairCounts:
+    def _frequency(self, j: int, part: CountedPart) -> PairCounts:
         """The frequencies of the codes that a part predicts."""
         return next(each.counts for each in self.parts(j) if each.given is None and each.way == part.way)
 
-    def drawn(self, j: int, part: Part, batch: Batch, uniform: Float64[np.ndarray, "B 2"]) -> Floats:
+    def drawn(self, j: int, part: CountedPart, batch: Batch, uniform: Float64[np.ndarray, "B 2"]) -> _Floats:
         """A cell of a column by a part in each row."""
         column, target, frequency = self.columns[j], self.ways[part.way], self._frequency(j, part)
         zero, first = np.zeros(len(batch.cells), dtype=np.int64), uniform[:, 0]

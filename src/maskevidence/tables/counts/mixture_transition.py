@@ -15,9 +15,9 @@ from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import keeping_dtype
-from maskevidence.tables.counts.counted import TINY, WAYS, Batch, Cells, Counted, Own, Part, Rows
+from maskevidence.tables.counts.counted import TINY, WAYS, Batch, CodedRows, Counted, CountedPart, Own
 from maskevidence.tables.described import DescribedTableModel
-from maskevidence.tables.network.columns import (
+from maskevidence.tables.network.network_columns import (
     Column,
     base_measure,
     column_settings,
@@ -138,7 +138,13 @@ class MixtureTransition(DescribedTableModel):
             result[torch.from_numpy(rows).to(result.device), j] = log_p
         return result
 
-    def log_each(self, rows: Rows, asked: Cells, visible: Cells, own: Own | None) -> Rows:
+    def log_each(
+        self,
+        rows: CodedRows,
+        asked: Bool[np.ndarray, "B D"],
+        visible: Bool[np.ndarray, "B D"],
+        own: Own | None,
+    ) -> CodedRows:
         """log p of each cell asked for given the visible others, an unseen word by its own string.
 
         Args:
@@ -166,7 +172,7 @@ class MixtureTransition(DescribedTableModel):
         log_p = torch.logaddexp(log_s + new, log_rest + torch.log(mixed.clamp(min=TINY)))
         return log_p - counted.log_unit[j]
 
-    def _parts(self, j: int) -> list[Part]:
+    def _parts(self, j: int) -> list[CountedPart]:
         """The parts of the mixture of a column with a weight of at least 1/10,000 of the largest one."""
         log_w = self.weights[j].detach().cpu().double().numpy()
         parts = self.counted.parts(j)
@@ -215,7 +221,7 @@ class MixtureTransition(DescribedTableModel):
     def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
         self._fit_rows(table, self.described or columns_of(table), seed)
 
-    def _fit_rows(self, table: Rows, columns: Sequence[Column], seed: int) -> None:
+    def _fit_rows(self, table: CodedRows, columns: Sequence[Column], seed: int) -> None:
         """Keep the rows, and fit the weights."""
         like = self.weights
         self.described, self.base_measure = tuple(columns), base_measure(columns)

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 Words = Sequence[str]
-Floats = Float64[np.ndarray, " _"]
-Ints = Int64[np.ndarray, " _"]
+_Floats = Float64[np.ndarray, " _"]
+_Ints = Int64[np.ndarray, " _"]
 
 _ORDER = 4  # signs of an n-gram
 _BEFORE = 2.0  # signs that the shorter context counts for (Dirichlet prior)
@@ -26,8 +26,8 @@ _FEWEST_PAIRS = 3  # words that have it
 _KINDS = {"a": 26, "A": 26, "9": 10}  # how many signs a letter of a format stands for
 
 
-def log_new(words: Words, counts: Ints, near: "Near") -> Floats:
-    """log p_new of each word: how probable it is as a word that its column has not shown yet, nats.
+def log_new(words: Words, counts: _Ints, near: "Near") -> _Floats:
+    """log p_new of each word: its log-probability as a word that is new to the column, nats.
 
     p_new is a mixture of four distributions over strings, weighed by EM: interpolated n-grams of signs; the
     formats of the column, such as "9.9 a", with equal probabilities of all letters or digits; its common
@@ -58,19 +58,19 @@ def log_new(words: Words, counts: Ints, near: "Near") -> Floats:
     return np.logaddexp.reduce(parts + log_weights, axis=0)
 
 
-def log_any(words: Words) -> Floats:
-    """log of the probability of each word if all signs of the column, and the end, are equally probable."""
+def log_any(words: Words) -> _Floats:
+    """The log-probability of each word if all characters of the column, and the end, are equally probable."""
     n_signs = 1 + len({sign for word in words for sign in word})
     return -np.log(n_signs) * np.array([len(word) + 1 for word in words], dtype=np.float64)
 
 
-def _trust(counts: Ints) -> Floats:
-    """The weight of each word in the fit: how many words occur twice says how many single ones are right."""
+def _trust(counts: _Ints) -> _Floats:
+    """The weight of each word in the fit; words that occur twice tell how many single ones are right."""
     once, twice = (counts == 1).sum(), (counts == 2).sum()
     return np.where(counts == 1, min(1.0, 2 * (twice + 1) / max(once, 1)), (counts > 1).astype(np.float64))
 
 
-def _log_ngrams(words: Words, share: Floats) -> Floats:
+def _log_ngrams(words: Words, share: _Floats) -> _Floats:
     """Σ log p(sign | the 3 before it), each order interpolated with the next one, without the word itself.
 
     p_k(c | h) = (n(hc) + 2 p_{k-1}(c | h')) / (n(h) + 2), with h' the context h without its first sign.
@@ -104,15 +104,15 @@ def _log_ngrams(words: Words, share: Floats) -> Floats:
     return np.bincount(of_word, np.log(p), len(words))
 
 
-def _own(of_word: Ints, key: Ints, weight: Floats) -> Floats:
-    """What each place's own word adds to the count of its key."""
+def _own(of_word: _Ints, key: _Ints, weight: _Floats) -> _Floats:
+    """The contribution of each position's own word to the count of its key."""
     _, both = np.unique(of_word * (int(key.max(initial=0)) + 1) + key, return_inverse=True)
     return np.bincount(both, weight)[both]
 
 
-def _log_formats(words: Words, share: Floats) -> Floats:
-    """log of the share of the other words with the same format, and of the letters and digits within it."""
-    formats = [shape(word) for word in words]
+def _log_formats(words: Words, share: _Floats) -> _Floats:
+    """The log share of other words with the same format, plus that of the letters and digits within it."""
+    formats = [letter_shape(word) for word in words]
     total = Counter[str]()
     for form, weight in zip(formats, share.tolist(), strict=True):
         total[form] += weight
@@ -123,7 +123,7 @@ def _log_formats(words: Words, share: Floats) -> Floats:
         return np.log(np.maximum(others, 0) / np.maximum(n - share, 1e-300)) - letters
 
 
-def shape(word: str) -> str:
+def letter_shape(word: str) -> str:
     """The format of a word: A for a capital, a for a small letter, 9 for a digit.
 
     Example:
@@ -136,12 +136,12 @@ def shape(word: str) -> str:
 class Near(NamedTuple):
     """Pairs of a word and a common word that it may be a misspelling of."""
 
-    word: Ints
-    meant: Ints
+    word: _Ints
+    meant: _Ints
     log_typed: Float64[np.ndarray, " _"]  # log of the probability that this is typed for the other, wrongly
     n_words: int
 
-    def log_mistyped(self, counts: Ints) -> Floats:
+    def log_mistyped(self, counts: _Ints) -> _Floats:
         """log Σ_v p(v) p(word | v, mistyped), over the other common words v."""
         found = np.full(self.n_words, -np.inf)
         p = np.log(np.maximum(counts, 1) / max(1, counts.sum()))
@@ -149,7 +149,7 @@ class Near(NamedTuple):
         return found
 
 
-def neighbours(words: Words, counts: Ints) -> Near:
+def neighbours(words: Words, counts: _Ints) -> Near:
     """For each word the common ones from which it differs by a sign more or less, or by half of its signs.
 
     Half of the typing errors are one random edit: another sign, one more, or one less. In the other half each
@@ -178,7 +178,7 @@ def neighbours(words: Words, counts: Ints) -> Near:
     return Near(word[order], right[order], log_typed[order], len(words))
 
 
-def habits(words: Words, counts: Ints) -> Near:
+def habits(words: Words, counts: _Ints) -> Near:
     """Second writings of a column's words: "0.05%" for "0.05", where many words have the same signs more.
 
     Signs at the end or start that at least three words have more than another word each, all in fewer cells
@@ -207,7 +207,7 @@ def habits(words: Words, counts: Ints) -> Near:
     return Near(word[order], meant[order], log_share[order], len(words))
 
 
-def _near(words: Words, these: Ints, meant: Ints, n_signs: int) -> list[tuple[np.ndarray, ...]]:
+def _near(words: Words, these: _Ints, meant: _Ints, n_signs: int) -> list[tuple[np.ndarray, ...]]:
     """The pairs of words of one length with common ones of one length."""
     size, other = len(words[these[0]]), len(words[meant[0]])
     right, found = _signs(words, meant, other), list[tuple[np.ndarray, ...]]()
@@ -229,7 +229,7 @@ def _near(words: Words, these: Ints, meant: Ints, n_signs: int) -> list[tuple[np
     return found
 
 
-def _signs(words: Words, some: Ints, size: int) -> np.ndarray:
+def _signs(words: Words, some: _Ints, size: int) -> np.ndarray:
     """The signs of words of one length."""
     text = "".join(words[k] for k in some.tolist())
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).reshape(len(some), size)
@@ -250,4 +250,4 @@ def rough_shape(word: str) -> str:
         >>> rough_shape("12.0 oz"), rough_shape("Bad Aibling")
         ('9.9 a', 'Aa Aa')
     """
-    return re.sub(r"(.)\1+", r"\1", shape(word))
+    return re.sub(r"(.)\1+", r"\1", letter_shape(word))

@@ -13,8 +13,8 @@ from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.spelling import Near, habits, log_any, rough_shape
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, Cells, Facts, Judged
 
-Rows = Float64[np.ndarray, "N D"]
-Ints = Int64[np.ndarray, " n"]
+_Rows = Float64[np.ndarray, "N D"]
+_Ints = Int64[np.ndarray, " n"]
 
 _RARE = 3  # cells with a word that may be wrong everywhere
 _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if one is
@@ -74,7 +74,7 @@ class WordJudge(CellJudge):
         rare = -np.log(share) - np.log(len(shapes) + 1)
         return _Spelling(self.counted.near[j], habits(words, counts), log_any(words), rare, counts)
 
-    def log_wrong(self, rows: Rows, everywhere: bool = True) -> Rows:
+    def log_wrong(self, rows: _Rows, everywhere: bool = True) -> _Rows:
         """log q of each cell, nats.
 
         Args:
@@ -112,16 +112,16 @@ class WordJudge(CellJudge):
             wrong[there, j] = known
         return wrong
 
-    def _alone(self, rows: Rows, hidden: Cells, places: Ints | None = None) -> Rows:
+    def _alone(self, rows: _Rows, hidden: Cells, places: _Ints | None = None) -> _Rows:
         """log p of each cell that is not hidden, given the others that are not; NaN elsewhere."""
         visible = ~np.isnan(rows) & ~hidden
         return self._log_each(rows, visible, visible, np.arange(len(rows)) if places is None else places)
 
-    def _left_out(self, places: Ints) -> Own | None:
+    def _left_out(self, places: _Ints) -> Own | None:
         """The training rows at these places, which are not counted."""
         return None if self.own is None else self.own.take(places)
 
-    def _log_each(self, rows: Rows, asked: Cells, visible: Cells, places: Ints) -> Rows:
+    def _log_each(self, rows: _Rows, asked: Cells, visible: Cells, places: _Ints) -> _Rows:
         """log p of the cells asked for given the visible ones."""
         answer, advance = np.full(rows.shape, np.nan), self.asker.advance
         for some in slices(len(rows), _ROWS):
@@ -131,13 +131,13 @@ class WordJudge(CellJudge):
                 advance(int(asked[some].sum()))
         return answer
 
-    def _marginal(self, rows: Rows) -> Rows:
+    def _marginal(self, rows: _Rows) -> _Rows:
         """log p of all cells of a row without any other."""
         nothing = np.zeros(rows.shape, dtype=bool)
         return self._log_each(rows, ~np.isnan(rows), nothing, np.arange(len(rows)))
 
     def _log_strange(
-        self, j: int, rows: Rows, row: Ints, place: Ints, *, typed: bool = False
+        self, j: int, rows: _Rows, row: _Ints, place: _Ints, *, typed: bool = False
     ) -> Float64[np.ndarray, " n"]:
         """log q of words as if they were unseen; `typed` by typing errors alone."""
         spelling = self.words[j]
@@ -153,7 +153,7 @@ class WordJudge(CellJudge):
         return np.maximum(three, new - 3.0)
 
     def _log_meant(
-        self, j: int, rows: Rows, row: Ints, meant: Ints, places: Ints | None = None
+        self, j: int, rows: _Rows, row: _Ints, meant: _Ints, places: _Ints | None = None
     ) -> Float64[np.ndarray, " n"]:
         """log p of other words in some cells, given the rest of their rows."""
         if not len(row):
@@ -162,7 +162,7 @@ class WordJudge(CellJudge):
         other[:, j] = self.counted.listed[j][meant]
         return self._one_column(other, j, row if places is None else places)
 
-    def _log_whatever(self, j: int, place: Ints) -> Float64[np.ndarray, " n"]:
+    def _log_whatever(self, j: int, place: _Ints) -> Float64[np.ndarray, " n"]:
         """log q of words as wrong ones, whatever is right."""
         spelling = self.words[j]
         assert spelling is not None
@@ -172,13 +172,13 @@ class WordJudge(CellJudge):
         share = 0.5 * n / max(1, spelling.counts.sum()) + 0.5 / len(spelling.counts)
         return np.where(n <= _RARE, new, np.log(share))
 
-    def _one_column(self, rows: Rows, j: int, places: Ints) -> Float64[np.ndarray, " n"]:
+    def _one_column(self, rows: _Rows, j: int, places: _Ints) -> Float64[np.ndarray, " n"]:
         """log p of a column's cells given the rest of their rows."""
         visible = ~np.isnan(rows)
         asked = visible & (np.arange(rows.shape[1]) == j)
         return self._log_each(rows, asked, visible, places)[:, j]
 
-    def _without_word(self, rows: Rows, row: Ints, j: int) -> Float64[np.ndarray, " n"]:
+    def _without_word(self, rows: _Rows, row: _Ints, j: int) -> Float64[np.ndarray, " n"]:
         """log p of words by the counts without all rows that have them."""
         own = self.own
         assert own is not None
@@ -189,7 +189,7 @@ class WordJudge(CellJudge):
         self.own = own
         return answer
 
-    def _ordinary(self, rows: Rows, given: Rows) -> Cells:
+    def _ordinary(self, rows: _Rows, given: _Rows) -> Cells:
         """Words of more than three cells that their row makes no less probable: rare is not wrong."""
         found = given > self._marginal(rows) - 1.0
         for j, spelling in enumerate(self.words):
@@ -219,7 +219,7 @@ class WordJudge(CellJudge):
         return found
 
     def suggested(
-        self, rows: Rows, row: Ints, column: Ints, hidden: Cells
+        self, rows: _Rows, row: _Ints, column: _Ints, hidden: Cells
     ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
         """The most probable right word of some cells, and its probability, if the cell is wrong.
 
@@ -260,7 +260,7 @@ class WordJudge(CellJudge):
                 p[these[which[k]]] = np.exp(min(joint[k] - total[which[k]], 0.0))
         return best, p
 
-    def called(self, rows: Rows, judged: Judged, rate: float) -> tuple[Rows, Rows, Cells]:
+    def called(self, rows: _Rows, judged: Judged, rate: float) -> tuple[_Rows, _Rows, Cells]:
         """The share of right cells among those of their column that are as suspicious, and what is called.
 
         A right cell that no other row supports is suspicious. How many there are is not known, but how many
@@ -277,10 +277,8 @@ class WordJudge(CellJudge):
         """
         own, hidden = self.own, judged.hidden
         assert own is not None
-        levels, broken = (
-            list[Rows](),
-            _exceptions(self._marginal(rows), self.log_wrong(rows) - judged.suspicion),
-        )
+        levels, given = list[_Rows](), self.log_wrong(rows) - judged.suspicion
+        broken = _exceptions(self._marginal(rows), given)
         for more in range(3):
             self.own = Own(own.cells, own.copies + more)
             wrong = self.log_wrong(rows, everywhere=False)
@@ -299,7 +297,7 @@ class WordJudge(CellJudge):
         return share, suspicion, share <= rate
 
 
-def _exceptions(marginal: Rows, given: Rows) -> Rows:
+def _exceptions(marginal: _Rows, given: _Rows) -> _Rows:
     """The suspicion of cells that break what their rows say of their column, nats; NaN for holes.
 
     With p(b | row) = (1 - β) d(b | row) + β p(b), where d is what the row adds to the frequency, β is the
@@ -315,7 +313,7 @@ def _exceptions(marginal: Rows, given: Rows) -> Rows:
     return np.log(p + 1e-300) - np.log1p(-p) - np.log(_PRIOR)
 
 
-def _pairs(near: Near, place: Ints) -> tuple[Near, Ints]:
+def _pairs(near: Near, place: _Ints) -> tuple[Near, _Ints]:
     """The pairs of some cells' words with others, and the cell of each pair."""
     start = np.searchsorted(near.word, place)
     n = np.searchsorted(near.word, place, "right") - start
@@ -324,7 +322,7 @@ def _pairs(near: Near, place: Ints) -> tuple[Near, Ints]:
     return Near(near.word[pair], near.meant[pair], near.log_typed[pair], near.n_words), which
 
 
-def _told_apart(judged: Judged, share: Rows) -> Rows:
+def _told_apart(judged: Judged, share: _Rows) -> _Rows:
     """The odds of the best cell of a row among all that would explain its surprise; 0 for others.
 
     Cells count by how rarely right ones of their column are as suspicious.
@@ -360,7 +358,7 @@ def _right_share(
     return best
 
 
-def _of_all_columns(share: Rows) -> Rows:
+def _of_all_columns(share: _Rows) -> _Rows:
     """The least share t + 1 / n at a level t of a cell's share or above, with n cells up to t; at most 1."""
     ordered = np.sort(share[~np.isnan(share)])
     n_below = np.searchsorted(ordered, ordered, "right")
@@ -370,7 +368,7 @@ def _of_all_columns(share: Rows) -> Rows:
     return np.where(np.isnan(share), np.nan, best[place] if len(ordered) else 1.0)
 
 
-def judge_of(model: Any, facts: Facts, rows: Rows, batch_size: int | None) -> WordJudge:
+def judge_of(model: Any, facts: Facts, rows: _Rows, batch_size: int | None) -> WordJudge:
     """The judge of the rows that a model was fitted to, without those that have no value."""
     there = ~np.isnan(rows).all(axis=1)
     cells, copies = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=np.int64)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.gaussian.family import GaussianFamily, expected_score
 from maskevidence.tables.gaussian.maximum_likelihood import check_table, smallest_correlation_eigenvalue

@@ -51,7 +51,7 @@ class KernelGaussian(TableModel):
 
     Args:
         n_features: D.
-        n_centres: N.
+        n_centres: N of a model without a fit; a fit takes as many centres as it has rows.
         dtype: of the computation.
 
     Raises:
@@ -65,7 +65,7 @@ class KernelGaussian(TableModel):
         >>> import maskevidence as me
         >>> x = np.random.default_rng(0).normal(size=(200, 1)) + [[0.0, 0.0]]
         >>> x[:, 1] **= 2
-        >>> model = me.models.KernelGaussian(n_features=2, n_centres=200).fit(x, bandwidth=0.1)
+        >>> model = me.models.KernelGaussian(n_features=2).fit(x, bandwidth=0.1)
         >>> model.impute([[2.0, np.nan]]).values.round(1).tolist()
         [[2.0, 3.8]]
         >>> gaussian = me.models.Gaussian(n_features=2).fit(x)
@@ -79,7 +79,7 @@ class KernelGaussian(TableModel):
     refits = True
     seen: Tensor
 
-    def __init__(self, n_features: int, n_centres: int, *, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, n_features: int, n_centres: int = 1, *, dtype: torch.dtype = torch.float64) -> None:
         if n_features < 1 or n_centres < 1:
             raise InputError(f"n_features={n_features}, n_centres={n_centres}; give at least one of each")
         super().__init__(n_features)

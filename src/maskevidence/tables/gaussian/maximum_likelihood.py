@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import ConvergenceWarning, InputError, NumericalError
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import called
 
 Vector = Float64[np.ndarray, " D"]

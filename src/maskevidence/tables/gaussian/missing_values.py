@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import NumericalError
 from maskevidence.core.support.progress import progress
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import called
 from maskevidence.tables.gaussian.maximum_likelihood import (
     NOISE_BOUND,

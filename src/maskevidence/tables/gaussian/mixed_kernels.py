@@ -12,12 +12,12 @@ from torch import Tensor
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
 from maskevidence.core.noise import KeyedNoise, row_keys
-from maskevidence.core.support.spread import varies
+from maskevidence.core.table import varies
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.network.cell_coding import picked
-from maskevidence.tables.network.columns import (
+from maskevidence.tables.network.network_columns import (
     Column,
     base_measure,
     column_settings,

@@ -1,4 +1,4 @@
-"""Log-probabilities of some columns given some others, row by row; the columns that are neither are hidden.
+"""Row-wise log-probabilities of some columns given others; all remaining columns are hidden.
 
 A cell that is hidden and not asked for has the role "absent" of `Tokens`, as a missing value has. A Gaussian,
 PPCA or factor analysis integrates over it in closed form, `BernoulliPCA` and a VAE by their nodes or samples,
@@ -24,13 +24,13 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import progress
-from maskevidence.core.support.spread import varies, with_values
-from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.fitting import declared
+from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.network.masked_network import MaskedNetwork
 
@@ -39,17 +39,21 @@ REPLICATES, _MASKS = 8, 4  # independent sets of masks for groups of more than s
 _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
 _FEWEST = 3  # rows of a fold
+_FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
+_BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
+_BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 400
+_FEWEST_SHARPENED = 50
 
-Rows = Float64[np.ndarray, "N D"]
-Columns = Bool[np.ndarray, " D"]
+TableRows = Float64[np.ndarray, "N D"]
+_Columns = Bool[np.ndarray, " D"]
 
 
 class Term(NamedTuple):
     """weight × E log p(asked | visible): jointly, each column alone, or each given the rest of the asked."""
 
     weight: float
-    asked: Columns
-    visible: Columns
+    asked: _Columns
+    visible: _Columns
     how: Literal["joint", "alone", "given the rest"] = "joint"
 
     def log_probs(self, model: Any, tokens: Tokens, seed: int) -> Float64[np.ndarray, "R N"]:
@@ -83,8 +87,10 @@ class Gains(NamedTuple):
         return np.tensordot(np.asarray(weights), self.terms, axes=1)
 
 
-def gains(model: Any, values: Rows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int) -> Gains:
-    """The terms of some rows; missing cells of the columns in question are drawn five times by the model.
+def gains(
+    model: Any, values: TableRows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int
+) -> Gains:
+    """The terms of some rows; the model draws missing cells of the columns in question five times.
 
     Rows without any cell in these columns are left out.
     """
@@ -107,12 +113,12 @@ def gains(model: Any, values: Rows, rows: Int64[np.ndarray, " n"], terms: Sequen
 
 
 class Fold(NamedTuple):
-    """A model, the rows that it has not seen, and a model of another fold, which has."""
+    """A model, rows that it has not seen, and a model of another fold, which has seen them."""
 
     model: Any
     out: Int64[np.ndarray, " n"]
     other: Any | None  # None for a model that came fitted
-    again: Callable[[Rows], Any] | None  # fits a new model in the same way to other values of the rows
+    again: Callable[[TableRows], Any] | None  # fits a new model in the same way to other values of the rows
 
 
 class Fitted(NamedTuple):
@@ -124,19 +130,25 @@ class Fitted(NamedTuple):
     folds: list[Fold]
     notes: tuple[str, ...]
     seed: int
+    half: Any | None = None  # a model of the first folds alone, about half as many as the others have
+    ranked: _Columns | None = None  # the columns whose ranks stand for them
 
-    def mask(self, group: Sequence[int]) -> Columns:
+    def mask(self, group: Sequence[int]) -> _Columns:
         """A group as booleans."""
         return np.isin(np.arange(len(self.table.columns)), np.asarray(group, dtype=np.int64))
 
+    def is_ranked(self, group: Sequence[int]) -> bool:
+        """Whether a group has a column whose ranks stand for it."""
+        return self.ranked is not None and bool(self.ranked[list(group)].any())
+
     @property
     def symmetric(self) -> bool:
-        """Whether both directions are one number, as in a model of one joint density."""
+        """Whether I(A; B) equals I(B; A), as for a joint density."""
         return self.folds[0].model.conditionals == "exact"
 
 
 def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int) -> Fitted:
-    """Models of the rows of a table: one that came fitted, or a word's, each fitted to all folds but one.
+    """The given fitted model, or models of a MODEL word, each fitted to all folds but one.
 
     Args:
         groups: the columns in question, by name or place, with `...` for all others; None for all columns,
@@ -151,10 +163,15 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
             table = table.select([table.columns[j] for group in places for j in group])
             ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
             own = [list(range(start, end)) for start, end in ends]
+            table = table.take(np.flatnonzero(with_values(table.values)))
+            if len(table) < (few := folds * _FEWEST):
+                given = count(len(table), "row")
+                raise InputError(f"{given} for {folds} folds; give {few} or more, or fewer folds")
+            table, ranked = _restated(model, table)
             if model == AUTO:
                 model, of_auto = auto_word(table, seed=seed)
                 build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
-            return _by_word(model, build, table, own, (folds, seed))
+            return _by_word(model, build, table, own, (folds, seed))._replace(ranked=ranked)
         model = saved
     check_conditionals(model)
     table, notes = _read(model, data), list[str]()
@@ -170,7 +187,7 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
 
 
 def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
-    """The places of groups of columns, which share none."""
+    """The indices of disjoint groups of columns."""
     if groups is None:
         return [[j] for j in range(len(table.columns))]
     places = [[] if group is ... else places_of(table, group) for group in groups]
@@ -184,7 +201,7 @@ def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
 
 
 def _read(model: Any, data: object) -> Table:
-    """The rows in the columns and codes of a fitted model; texts are refused."""
+    """Recode rows for a fitted model; texts are refused."""
     if isinstance(model, TableModel):
         table = with_levels_of(model.table(data), model.levels)
         model.check_width(len(table.columns))
@@ -207,10 +224,6 @@ def _by_word(
 ) -> Fitted:
     """New models, each fitted to all rows but those of a fold."""
     folds, seed = folding
-    table = table.take(np.flatnonzero(with_values(table.values)))
-    if len(table) < folds * _FEWEST:
-        n = folds * _FEWEST
-        raise InputError(f"{count(len(table), 'row')} for {folds} folds; give {n} or more, or fewer folds")
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         raise InputError(
             f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net or "
@@ -220,28 +233,82 @@ def _by_word(
     for part in parts:
         if not (other := varies(np.delete(table.values, part, axis=0))).all():
             name = table.columns[int(np.argmin(other))]
-            raise InputError(f"column {name!r} has one value in all rows of a fit; leave it out")
+            raise InputError(f"column {name!r} has one value or none in all rows of a fit; leave it out")
 
-    def fit(rows: Int64[np.ndarray, " n"], number: int, values: Rows) -> Any:
+    def fit(rows: Int64[np.ndarray, " n"], number: int, values: TableRows) -> Any:
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
         train = values[rows][with_values(values[rows])]
         if isinstance(model, MaskedNetwork):
-            model.seed = folds * seed + number
+            model.seed = (folds + 1) * seed + number
             return model.fit(train, seed=model.seed)
-        return model.fit(train)
+        model.fit(train)
+        return _sharpened(model, train) if isinstance(model, KernelGaussian) else model
 
     made = []
-    with progress("fits", folds, parts=True) as advance:
+    with progress("fits", folds + 1, parts=True) as advance:
+        half = fit(np.sort(np.concatenate(parts[: n_half(folds)])), folds, table.values)
+        advance(1)
         for number, part in enumerate(parts):
             again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
             made.append(Fold(again(table.values), part, None, again))
             advance(1)
     made = [fold._replace(other=made[number - 1].model) for number, fold in enumerate(made)]
-    return Fitted(word, table, groups, made, table.notes, seed)
+    return Fitted(word, table, groups, made, table.notes, seed, half)
+
+
+def n_half(folds: int) -> int:
+    """The folds that the half model sees; each of the others sees all but one."""
+    return (folds - 1) // 2
+
+
+def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
+    """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
+
+    Returns:
+        The table, and which columns are ranks.
+    """
+    values, ranked = table.values.copy(), np.zeros(len(table.columns), dtype=bool)
+    levels, names = dict(table.levels), dict[bytes, str]()
+    for j, (name, column) in enumerate(zip(table.columns, values.T, strict=True)):
+        seen = ~np.isnan(column)
+        each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
+        if name in levels or len(each) < 2:
+            continue
+        if len(each) <= min(_FEW_VALUES, seen.sum() * _FEW_SHARE):
+            if word in _BY_CATEGORIES and name not in table.kinds:
+                column[seen], levels[name] = place, tuple(map(str, each.tolist()))
+            continue
+        ranked[j] = True
+        share = torch.from_numpy((np.cumsum(n_each) - n_each / 2) / seen.sum())
+        column[seen] = torch.special.ndtri(share).numpy()[place]
+        same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
+        first = names.get(same, names.get(opposite))
+        if first is not None:
+            raise InputError(
+                f"column {name!r} is {first!r} by another name or unit: two copies of a number have infinite "
+                "information on each other; leave one out"
+            )
+        names[same] = name
+    return replace(table, values=values, levels=levels), ranked
+
+
+def _sharpened(model: KernelGaussian, train: TableRows) -> KernelGaussian:
+    """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error."""
+    if len(train) < _FEWEST_SHARPENED:
+        return model
+    held_out, bandwidths = np.zeros(len(_BANDWIDTHS)), torch.logit(torch.tensor(_BANDWIDTHS).double())
+    for n, part in enumerate(folds_of(train, FOLDS, np.random.default_rng(0)), 1):
+        model.fit(np.delete(train, part, axis=0), shrinkage=model.shrinkage, bandwidth=0.5)
+        for k, bandwidth in enumerate(bandwidths):
+            model.bandwidth_logit.data.copy_(bandwidth)
+            held_out[k] += model.score_samples(train[part]).sum()
+        if n * len(part) >= _HELD_OUT:
+            break
+    return model.fit(train, shrinkage=model.shrinkage, bandwidth=_BANDWIDTHS[int(held_out.argmax())])
 
 
 def places_of(table: Table, group: Any) -> list[int]:
-    """The places of a group of columns, given by name or place, one or several.
+    """The indices of one or several columns, given by name or index.
 
     Example:
         >>> places_of(Table("t", np.ones((1, 3)), ("a", "b", "c"), np.arange(1)), ["c", 0])

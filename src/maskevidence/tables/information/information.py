@@ -9,8 +9,8 @@ import numpy as np
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.tables.imputation import HasDrawMissing
-from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains
-from maskevidence.tables.information.result import (
+from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
+from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
     MUTUAL,
     NOT_CAUSE,
@@ -20,6 +20,7 @@ from maskevidence.tables.information.result import (
     errors_of,
     share_present,
 )
+from maskevidence.tables.normal import LOG_2PI
 
 
 def information(
@@ -47,9 +48,13 @@ def information(
     where τ² is the variance of the fits, from two of them that answer for the same rows. Groups of more than
     six columns without a closed form are asked by 8 sets of random masks, whose spread is `mask_se`.
 
-    The interval is Student's t. Its upper end is that of rows that the models have seen: a model that learns
-    from n rows misses a part of a dependence, so the number is low rather than high. Its lower end is lower
-    by `zero`, if that is above 0: what the same fit finds in independent columns.
+    A model that learns from n rows misses a part of a dependence, so this number is too low. Of rows that it
+    has seen it is, to first order, as much too high: `nats` is the mean of both. The interval is Student's t,
+    its lower end from rows not seen, less `zero` (what the same fit finds in independent columns) if that is
+    above 0, its upper end from rows seen, or from `with_more_rows` if this is higher.
+
+    For a MODEL word, numbers of more than 20 values become normal quantiles of their ranks: no increasing map
+    of a column changes the information. Kernels have the bandwidth of the highest held-out density.
 
     Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
     counts as the share of its cells in the error.
@@ -144,7 +149,7 @@ def o_information(
 
 
 def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> Information:
-    """The sum of the joint, lonely and full conditional log-probabilities of columns, with weights."""
+    """The weighted sum of joint, marginal and full conditional log-probabilities of columns."""
     if len(fit.groups[0]) < 2:
         raise InputError(f"{quantity} of {len(fit.groups[0])} column; give two or more")
     asked, known = map(fit.mask, fit.groups)
@@ -158,57 +163,78 @@ def _estimated(
 ) -> Information:
     """The mean of a sum of terms over all rows, with its errors; blocks are shuffled for the zero."""
     values, weights = fit.table.values, [term.weight for term in terms]
-    sums, shares, seen, first = [], [], [], []
+    sums, shares, seen, terms_of, more = [], [], [], [], []
     *asked, given = fit.groups
     pairs = [*(asked if len(asked) > 1 else asked * 2), given]
-    for fold in fit.folds:
+    for k, fold in enumerate(fit.folds):
         got = gains(fold.model, values, fold.out, terms, fit.seed)
         if not len(got.rows):
             continue
         sums.append(got.sums(weights))
         shares.append(share_present(~np.isnan(values), pairs, got.rows))
-        first.append(got.terms[0].mean(0))
+        terms_of.append(got.terms.mean(1))
         if fold.other is not None:
             seen.append(gains(fold.other, values, fold.out, terms, fit.seed).sums(weights))
+        if fit.half is not None and k >= n_half(len(fit.folds)):
+            more.append((sums[-1] - gains(fit.half, values, fold.out, terms, fit.seed).sums(weights)).mean(0))
     if not sums or sum(shares) < 2:
         raise InputError("fewer than two rows have values in each group of columns; give more rows")
     errors = errors_of(sums, seen, shares)
-    nats = float(np.concatenate(sums, axis=1).mean())
+    held_out = float(np.concatenate(sums, axis=1).mean())
+    of_seen = float(np.concatenate(seen, axis=1).mean()) if seen else None
+    nats = held_out if of_seen is None else (held_out + of_seen) / 2
     if not math.isfinite(nats):
         raise NumericalError(f"the {quantity} is {nats}: the model gives a row the probability 0")
     zero = None if fit.folds[0].again is None else _zero(fit, terms, blocks)
-    discrete = [len(each) == 1 and _is_discrete(fit, each[0]) for each in asked]
-    of_each: list[float] = [
-        entropy(values[:, each[0]]) if yes else math.nan for each, yes in zip(asked, discrete, strict=True)
-    ]
     mutual = quantity == MUTUAL and not given
-    bound = None
-    if mutual and discrete[0]:
-        bound = float(np.concatenate(first).mean()) + of_each[0]
+    of_each = [_entropy(fit, group) for group in asked]
+    discrete = mutual and not any(map(fit.is_ranked, asked)) and sum(filter(None, of_each)) > 0
+    asked_for = np.concatenate(terms_of, axis=1).mean(1)[::2]  # log q(a | b), and of a network log q(b | a)
+    bounds = [
+        float(log_q) + entropy
+        for term, log_q in zip(terms[::2], asked_for, strict=True)
+        for group, entropy in zip(asked, of_each, strict=True)
+        if mutual and entropy is not None and (fit.mask(group) == term.asked).all()
+    ]
+    bound = max(bounds, default=None)
     return Information(
         quantity=quantity,
         nats=nats,
         errors=errors,
-        seen=float(np.concatenate(seen, axis=1).mean()) if seen else None,
+        held_out=held_out,
+        seen=of_seen,
+        with_more_rows=held_out + _missed(fit, more) if more else None,
         zero=None if zero is None else zero[0],
         zero_se=None if zero is None else zero[1],
         lower_bound=bound,
-        symmetric_uncertainty=2 * nats / sum(of_each) if mutual and all(discrete) and any(of_each) else None,
+        symmetric_uncertainty=2 * nats / sum(of_each) if discrete and None not in of_each else None,  # type: ignore[arg-type]
         groups=tuple(tuple(fit.table.columns[j] for j in group) for group in fit.groups),
         n_rows=len(np.unique(np.concatenate([fold.out for fold in fit.folds]))),
         model=fit.name,
-        notes=(*fit.notes, *_notes(errors, nats, zero, bound), *([GIVEN_OTHERS] if given else [])),
+        notes=(*fit.notes, *_notes(errors, held_out, zero, bound), *([GIVEN_OTHERS] if given else [])),
     )
 
 
-def _is_discrete(fit: Fitted, column: int) -> bool:
-    """Whether the model gives probabilities to the values of a column."""
-    model = fit.folds[0].model
-    return isinstance(model, HasValuesOf) and model.values_of(column) is not None
+def _entropy(fit: Fitted, group: Sequence[int]) -> float | None:
+    """H of a single column that stands as ranks or has probabilities; None for others."""
+    if len(group) != 1:
+        return None
+    if fit.is_ranked(group):
+        return LOG_2PI / 2 + 0.5
+    model, (column,) = fit.folds[0].model, group
+    discrete = isinstance(model, HasValuesOf) and model.values_of(column) is not None
+    return entropy(fit.table.values[:, column]) if discrete else None
+
+
+def _missed(fit: Fitted, more: list[Any]) -> float:
+    """What more rows would add, if what is missed falls with the square root of their number; 0 if less."""
+    n_folds = len(fit.folds)
+    rise = float(np.concatenate(more).mean())
+    return max(0.0, rise) / (((n_folds - 1) / n_half(n_folds)) ** 0.5 - 1)
 
 
 def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float] | None:
-    """What a fit to rows with independent blocks of columns gives in the first fold, and its error."""
+    """The estimate and its error for independent blocks of columns, from the first fold."""
     fold, values, rng = fit.folds[0], fit.table.values.copy(), np.random.default_rng(fit.seed)
     given = fit.groups[-1]
     assert fold.again is not None
@@ -226,13 +252,13 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
     return float(got.mean()), float(got.std(ddof=1)) / len(got) ** 0.5
 
 
-def _notes(errors: Errors, nats: float, zero: tuple[float, float] | None, bound: float | None) -> list[str]:
-    """What a reader needs to know besides the numbers."""
+def _notes(
+    errors: Errors, held_out: float, zero: tuple[float, float] | None, bound: float | None
+) -> list[str]:
+    """Notes on the numbers."""
     notes = [NOT_CAUSE]
-    if nats < 0:
-        notes.append(
-            "the number is below 0, which the truth is not: the model has learned nothing of the kind"
-        )
+    if held_out < 0:
+        notes.append("the model finds nothing in rows that it has not seen")
     if zero is not None and zero[0] > 3 * zero[1] > 0:
         notes.append("the model finds information in independent columns: it fits these rows badly")
     if bound is None and errors.fit_se is not None:

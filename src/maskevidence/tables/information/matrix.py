@@ -1,7 +1,7 @@
-"""What every column tells about every other one, or about a target, by the same models and masks."""
+"""Mutual information of all pairs of columns, or of columns and a target, with shared models and masks."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -12,25 +12,31 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import as_tokens
 from maskevidence.core.scores.ask import Asker, MaskedRows
-from maskevidence.core.show.parts import Page, Table, Value, Values
+from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import count, digits_for, typeset
 from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
-from maskevidence.tables.information.gains import FOLDS, Fitted, Rows, fitted, places_of
-from maskevidence.tables.information.result import GIVEN_OTHERS, NOT_CAUSE, p_values, variance_of_fits
+from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted, places_of
+from maskevidence.tables.information.information_result import (
+    GIVEN_OTHERS,
+    NOT_CAUSE,
+    p_values,
+    variance_of_fits,
+)
 
 RATE = 0.05
 ALONE, GIVEN = "alone", "given all others"
+_ARRAYS = ("nats", "standard_error", "p_values", "found")
 _NUMBERS = 2**22  # of a batch of rows
 _MOST_LISTED = 20  # pairs on a page
 
 
 @dataclass(frozen=True, repr=False)
 class InformationMatrix(Shown):
-    """The mutual information of all pairs of columns, nats; or what each column tells about a target.
+    """The mutual information of all pairs of columns, or of each column and a target, in nats.
 
     Attributes:
         names: of the D columns.
@@ -48,9 +54,9 @@ class InformationMatrix(Shown):
 
     names: tuple[str, ...]
     target: str | None
-    nats: Rows
-    standard_error: Rows
-    p_values: Rows
+    nats: TableRows
+    standard_error: TableRows
+    p_values: TableRows
     found: Bool[np.ndarray, "n D"]
     rate: float
     n_rows: int
@@ -58,19 +64,19 @@ class InformationMatrix(Shown):
     notes: tuple[str, ...]
 
     def columns(self) -> Columns:
-        """A line for each pair, or for each column alone and given all others; the highest number first."""
+        """One row for each pair, or for each column alone and given all others; highest first."""
         row, column = np.nonzero(_once(self.nats, self.target))
         order = np.argsort(-self.nats[row, column], kind="stable")
         row, column = row[order], column[order]
         firsts = self.names if self.target is None else (ALONE, GIVEN)
         named: dict[str, Any] = {"column": [self.names[k] for k in column]}
         named["other" if self.target is None else "given"] = [firsts[k] for k in row]
-        for name in ("nats", "standard_error", "p_values", "found"):
+        for name in _ARRAYS:
             named[name] = getattr(self, name)[row, column].tolist()
         return Columns(named)
 
     def page(self) -> Page:
-        """A page with the highest numbers; those that are not above 0 are left out."""
+        """A page with the highest numbers; numbers that are not significantly above 0 are left out."""
         table = self.columns().values
         known = self.standard_error[self.standard_error > 0]
         digits = digits_for(float(np.median(known)) if len(known) else None)
@@ -92,8 +98,8 @@ class InformationMatrix(Shown):
         rate = f"false discovery rate {100 * self.rate:g} % (Benjamini-Hochberg); the others are not above 0"
         return Page(f"InformationMatrix({headline})", headline, "", parts, (rate, *self.notes))
 
-    def picture(self) -> tuple[ColourGrid | Values, str]:
-        """The matrix, where cells that are not above 0 are white; with a target, numbers with intervals."""
+    def picture(self) -> tuple[ColourGrid | ValueRows, str]:
+        """The matrix, white where not significantly above 0; with a target, intervals."""
         if self.target is None:
             kept = np.where(self.found, self.nats, np.nan)
             reach = float(np.nanmax(kept, initial=0.0)) or 1.0
@@ -107,7 +113,7 @@ class InformationMatrix(Shown):
                     ends = (nats - width, nats + width)
                     values.append(Value(self.names[k], nats, ends, group=group, number=row))
         label = f"information on {self.target}  (nats)"
-        return Values(values, label, zero=True), f"What tells about {self.target}"
+        return ValueRows(values, label, zero=True), f"What tells about {self.target}"
 
     def to_csv(self) -> str:
         """The lines of `columns`."""
@@ -116,12 +122,19 @@ class InformationMatrix(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        arrays = ("nats", "standard_error", "p_values", "found")
-        known = {name: getattr(self, name) for name in ("target", "rate", "n_rows", "model")}
-        lists = {name: list(getattr(self, name)) for name in ("names", "notes")}
-        blank = np.isnan(self.nats)
-        none = {name: np.where(blank, np.array(None), getattr(self, name)).tolist() for name in arrays}
-        return known | lists | none
+        blank, known = np.isnan(self.nats), dict[str, Any]()
+        for name, value in vars(self).items():
+            array = np.where(blank, np.array(None), value).tolist() if name in _ARRAYS else value
+            known[name] = list(value) if isinstance(value, tuple) else array
+        return known
+
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> "InformationMatrix":
+        """The result that `to_dict` gave."""
+        made = {each.name: known[each.name] for each in fields(cls)}
+        made |= {name: np.array(made[name], dtype=np.float64) for name in _ARRAYS}
+        made["found"] = made["found"] == 1
+        return cls(**made | {name: tuple(made[name]) for name in ("names", "notes")})
 
 
 def information_matrix(
@@ -191,8 +204,16 @@ def information_matrix(
     )
 
 
-def _once(nats: Rows, target: Any) -> Bool[np.ndarray, "n D"]:
-    """The places of the numbers, each pair once."""
+def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarray, "D D"]]:
+    """The mutual information of all pairs of columns, nats, and which are above 0."""
+    nats, _, p = _numbers(fit, partial(_values, target=None))
+    tested, found = _once(nats, None), np.zeros(nats.shape, dtype=bool)
+    found[tested] = _discoveries(p[tested], rate)
+    return nats, found | found.T
+
+
+def _once(nats: TableRows, target: Any) -> Bool[np.ndarray, "n D"]:
+    """The indices of the entries, each pair once."""
     known = ~np.isnan(nats)
     return np.triu(known, 1) if target is None else known
 
@@ -208,8 +229,8 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
     return p <= (np.sort(p)[np.flatnonzero(below)[-1]] if below.any() else -1.0)
 
 
-def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[Rows, Rows, Rows]:
-    """What each column adds on a target to known columns: I(target; j | known), its error and p-value.
+def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[TableRows, TableRows, TableRows]:
+    """I(target; j | known) for each column j, with error and p-value.
 
     Returns:
         Shape (D,) each; NaN for the target and the known columns.
@@ -220,7 +241,7 @@ def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[Rows, Rows,
 
 
 def _added(
-    model: Any, rows: Rows, target: int, known: Bool[np.ndarray, " D"]
+    model: Any, rows: TableRows, target: int, known: Bool[np.ndarray, " D"]
 ) -> Iterator[Float64[np.ndarray, "n 1 D"]]:
     """log p(target | known, j) - log p(target | known) of each row; NaN where a cell is missing."""
     seen, place = ~np.isnan(rows), np.arange(rows.shape[1])
@@ -232,9 +253,9 @@ def _added(
 
 
 def _numbers(
-    fit: Fitted, values: Callable[[Any, Rows], Iterator[Float64[np.ndarray, "n m D"]]]
-) -> tuple[Rows, Rows, Rows]:
-    """Means over all rows, their standard errors and p-values."""
+    fit: Fitted, values: Callable[[Any, TableRows], Iterator[Float64[np.ndarray, "n m D"]]]
+) -> tuple[TableRows, TableRows, TableRows]:
+    """Means of rows seen and not seen in the fits, their standard errors, and p-values of rows not seen."""
     of_folds, gaps = [], []
     for fold in fit.folds:
         rows = fit.table.values[fold.out]
@@ -247,16 +268,20 @@ def _numbers(
     with np.errstate(divide="ignore", invalid="ignore"):
         total, whole = n.sum(0), np.nansum(n * mean, axis=0) / n.sum(0)
         spread = np.nansum(n * (variance + (mean - whole) ** 2), axis=0) / (total - 1)
-        of_rows, of_fits, df = spread / total, np.zeros_like(spread), total - 1
+        of_rows, of_fits, df, nats = spread / total, np.zeros_like(spread), total - 1, whole
         if gaps:
-            of_fits = variance_of_fits(*(np.stack(each) for each in zip(*gaps, strict=True)))
+            n_gaps, gap, of_gaps = (np.stack(each) for each in zip(*gaps, strict=True))
+            of_fits, nats = (
+                variance_of_fits(n_gaps, gap, of_gaps),
+                whole - np.nansum(n * gap, axis=0) / total / 2,
+            )
             df = (of_rows + of_fits) ** 2 / (of_rows**2 / df + of_fits**2 / (len(gaps) - 1))
         error = np.sqrt(of_rows + of_fits)
         p = p_values(whole, error, df)
-    return whole, *(np.where(total > 1, each, np.nan) for each in (error, p))
+    return nats, *(np.where(total > 1, each, np.nan) for each in (error, p))
 
 
-def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Rows, Rows, Rows]:
+def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[TableRows, TableRows, TableRows]:
     """The number, mean and variance of values over rows, without NaN."""
     n = sum((~np.isnan(part)).sum(0) for part in parts)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -264,7 +289,7 @@ def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Rows, Rows, Row
         return n, mean, sum(np.nansum((part - mean) ** 2, axis=0) for part in parts) / n
 
 
-def _values(model: Any, rows: Rows, target: int | None) -> Iterator[Float64[np.ndarray, "n m D"]]:
+def _values(model: Any, rows: TableRows, target: int | None) -> Iterator[Float64[np.ndarray, "n m D"]]:
     """The numbers of each row, some rows at a time; NaN where a cell is missing."""
     width, place = rows.shape[1], np.arange(rows.shape[1])
     for some in np.array_split(rows, 1 + len(rows) * width**2 // _NUMBERS):
@@ -281,8 +306,8 @@ def _values(model: Any, rows: Rows, target: int | None) -> Iterator[Float64[np.n
         yield np.stack([told[:, :, target], given], axis=1)
 
 
-def _asked(model: Any, rows: Rows, hidden: Bool[np.ndarray, "n D"]) -> Rows:
-    """log p of the hidden cells of each row given its others, nats; NaN elsewhere."""
+def _asked(model: Any, rows: TableRows, hidden: Bool[np.ndarray, "n D"]) -> TableRows:
+    """log p of the hidden cells of each row given its other cells, nats; NaN elsewhere."""
     answers, row = np.full(rows.shape, np.nan), np.flatnonzero(hidden.any(1))
     if len(row):
         tokens = as_tokens(model, Tokens.from_array(rows, empty_rows=True))

@@ -171,8 +171,10 @@ class BernoulliPCA(TableModel):
         visible = tokens.visible(masked)
         values = self._binary(tokens, masked | visible)
         if isinstance(self.integration, Importance):
-            return posterior_nodes.log_conditionals(self.decoder, self.integration, values, masked, visible)
-        return shared_nodes.log_conditionals(self.decoder, self._nodes(), values, masked, visible)
+            return posterior_nodes.log_conditionals_at_own(
+                self.decoder, self.integration, values, masked, visible
+            )
+        return shared_nodes.log_conditionals_at_shared(self.decoder, self._nodes(), values, masked, visible)
 
     def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
         """log p(maskable tokens | context) at the current nodes, nats per observation, shape (B,)."""

@@ -112,7 +112,7 @@ def log_joints(
     return z, log_weights + linear - torch.cat(normaliser)
 
 
-def log_conditionals(
+def log_conditionals_at_own(
     decoder: Decoder,
     rule: Importance,
     values: Float[Tensor, "B D"],

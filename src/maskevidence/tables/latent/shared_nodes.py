@@ -63,7 +63,7 @@ def log_likelihoods(
     return linear - torch.cat(normalisers, 1)
 
 
-def log_conditionals(
+def log_conditionals_at_shared(
     decoder: Decoder,
     nodes: Nodes,
     values: Float[Tensor, "B D"],

@@ -65,7 +65,7 @@ def write_look(look: Looked, folder: Path) -> None:
 
 
 def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:
-    """Of each filled cell its mean, standard deviation or probability, one a line."""
+    """One line per filled cell: its mean, and its standard deviation or probability."""
     names = ["row", "line", "column", "filled", "mean", "sd", "probability"]
     if look.modelled is None:
         return names, []
@@ -118,7 +118,7 @@ def lines_of_columns(look: Looked) -> tuple[list[str], list[list[object]]]:
 
 
 def _note(look: Looked, name: str) -> str:
-    """What filled values are, where they are not the means."""
+    """The written form of filled values that differ from the means."""
     assert look.modelled is not None
     of = look.modelled
     j = of.table.columns.index(name)
@@ -132,7 +132,7 @@ def _note(look: Looked, name: str) -> str:
     return f"filled as the column is written; the means are in {SD}"
 
 
-def content_of(look: Looked) -> dict[str, Any]:
+def content_of_look(look: Looked) -> dict[str, Any]:
     """The content of table.json."""
     described = look.description.to_dict()
     options = {name: value for name, value in vars(look.options).items() if value is not None}

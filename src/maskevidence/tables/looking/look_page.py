@@ -1,4 +1,4 @@
-"""The page of a look at a table: what needs a decision, what was filled, and what to look at."""
+"""The page of a look at a table: decisions, filled holes and suspicious cells."""
 
 import math
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.core.show.parts import Answers, Bars, Group, Page, Part, Table
+from maskevidence.core.show.parts import Bars, BigNumbers, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import MINUS, cell_text, count
 from maskevidence.core.support.provenance import origin
@@ -50,14 +50,14 @@ def page_of_look(look: Looked) -> Page:
     made = {"Model": "none" if look.modelled is None else f"{look.modelled.word} (--model)"}
     made |= {"Work": f"{look.seconds:.0f} seconds (--minutes)", "Command": origin()["command"]}
     made["Versions"] = ", ".join(f"{name} {version}" for name, version in origin()["versions"].items())
-    parts: list[Part] = [Answers(_answers(look)), *kept]
+    parts: list[Part] = [BigNumbers(_answers(look)), *kept]
     about = f"A look at {PurePath(look.description.name).name}"
     return Page(line, _headline(look), "", parts, look.notes, made, about)
 
 
 def short_page(look: Looked) -> Page:
-    """The page for a terminal: the answers, what a person may decide, and the first cells to look at."""
-    parts: list[Part] = [Answers(_answers(look))]
+    """The page for a terminal: results, open decisions and the first suspicious cells."""
+    parts: list[Part] = [BigNumbers(_answers(look))]
     findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
     if findings:
         parts += [f"\nDecisions{_of_all(findings)}", *(f"- {each}" for each in findings[:_MOST_IN_TERMINAL])]
@@ -97,14 +97,14 @@ def _answers(look: Looked) -> list[tuple[str, str, str]]:
 
 
 def _is_slip(cell: WrongCell) -> bool:
-    """Whether a cell looks like a typing error: no number, or ordinary with its digits shifted or swapped."""
+    """Whether a cell looks like a typing error: not a number, or normal after shifting or swapping digits."""
     shifted = cell.suggestion.removeprefix("× ").removeprefix("÷ ") in ("10", "100")
     other = bool(cell.suggestion) and cell.suggestion[0] not in "×÷"
     return cell.fault == NO_NUMBER or (cell.suspicion > _SLIP and (shifted or other))
 
 
 def _typical_error(modelled: Modelled) -> float | None:
-    """The error of filled numbers in standard deviations: the median over columns, by their holes."""
+    """The error of filled numbers in standard deviations: median over columns, weighted by holes."""
     shares = [
         (fill.quality / fill.without, fill.holes)
         for fill in modelled.fills.values()
@@ -117,7 +117,7 @@ def _typical_error(modelled: Modelled) -> float | None:
 
 
 def listed_cells(look: Looked) -> list[WrongCell]:
-    """The cells to look at: no numbers among numbers, and suspicious ones that are no other spelling."""
+    """The cells to look at: text among numbers, and suspicious cells that are not mere spellings."""
     if look.modelled is None:
         return []
     table = look.modelled.table
@@ -135,7 +135,7 @@ def listed_cells(look: Looked) -> list[WrongCell]:
 
 
 def _findings(look: Looked) -> Table:
-    """What a person may decide, the worst first."""
+    """The findings that the user may override, most serious first."""
     listed = [each for each in look.description.findings if each.weight >= LOOK]
     rows = [
         [
@@ -266,7 +266,7 @@ def _table_of_cells(look: Looked) -> Table:
 
 
 def _why(cell: WrongCell) -> str:
-    """What seems to be wrong, in words."""
+    """The suspected error in words."""
     if cell.suggestion.startswith(("×", "÷")):
         return f"{cell.suggestion} would fit the row"
     return (
@@ -301,9 +301,9 @@ def _error_text(look: Looked, name: str, error: float) -> str:
 
 
 def _links(modelled: Modelled) -> Group:
-    """A matrix of the links of columns, the most linked ones if there are many."""
+    """A matrix of the links between columns; of many columns, the most linked."""
     strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
-    if len(strength) < 2:
+    if len(strength) < 2 or np.isnan(modelled.links).all():
         return Group("How columns hang together", [Table([], [])])
     order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
     names = [modelled.table.columns[j] for j in order]

@@ -1,4 +1,4 @@
-"""What a look at a table found, as a result."""
+"""The result of looking at a table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from maskevidence.tables.table_files import names_of
 
 @dataclass(frozen=True, repr=False)
 class Look(Looked, Shown):
-    """What a table is, what stood in its holes, and what in it may be wrong; see `look`.
+    """A table's columns, its filled holes and its suspicious cells; see `look`.
 
     Attributes:
         description: of the columns, with the findings that a person has to decide or should see.
@@ -68,7 +68,7 @@ class Look(Looked, Shown):
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """The description, the options and what was found, as JSON values; `table.json` holds them."""
-        from maskevidence.tables.looking.look_files import content_of
+        """The description, the options and the results as JSON values, as in `table.json`."""
+        from maskevidence.tables.looking.look_files import content_of_look
 
-        return content_of(self)
+        return content_of_look(self)

@@ -1,4 +1,4 @@
-"""What a model says of a table, and the parts of a look at it."""
+"""A model's answers on a table, and the parts of a look at it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
-from maskevidence.tables.options import TableOptions
 from maskevidence.tables.reading.description import TableDescription
 from maskevidence.tables.table_files import RawTable
+from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells
 
 
 @dataclass(frozen=True)
 class Modelled:
-    """What a model says of a table of N rows and D columns.
+    """A model's answers on a table of N rows and D columns.
 
     Attributes:
         word: the MODEL word.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from maskevidence.tables.base import keeping_dtype
-from maskevidence.tables.network.columns import Column
+from maskevidence.tables.network.network_columns import Column
 
 N_LOGISTICS = 8  # per number
 _LOG_SCALES = (-7.0, 0.0)  # range for a logistic, in units of asinh((x - centre) / scale)

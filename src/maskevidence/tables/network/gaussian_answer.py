@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.support.keyed_random import keyed_bits
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.tables.gaussian.kernel_choice import SHRINKAGES, best_shrinkage
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk
 

@@ -26,7 +26,8 @@ from maskevidence.core.training.objectives import MaskedObjective, Objective
 from maskevidence.core.training.pace import Pace
 from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.network.cell_coding import ColumnHeads
-from maskevidence.tables.network.columns import (
+from maskevidence.tables.network.gaussian_answer import GaussianAnswer
+from maskevidence.tables.network.network_columns import (
     Column,
     base_measure,
     column_settings,
@@ -34,7 +35,6 @@ from maskevidence.tables.network.columns import (
     notes_on_unseen,
     third_value,
 )
-from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 
 _ROWS = 8_192  # rows per call
 _STEPS = 4_000

@@ -5,7 +5,6 @@ import csv
 import io
 import zipfile
 from datetime import date, datetime, time
-from pathlib import PurePosixPath
 from typing import Any
 
 from maskevidence.core.errors import InputError, import_extra
@@ -111,14 +110,3 @@ def _cell_text(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
         return str(int(cell))
     return str(cell).replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-def inner_name(name: str) -> str:
-    """The name of a file without the ending of a zip archive.
-
-    Example:
-        >>> inner_name("a.csv.zip"), inner_name("a.csv")
-        ('a.csv', 'a.csv')
-    """
-    path = PurePosixPath(name)
-    return path.stem if path.suffix.lower() == ".zip" else name

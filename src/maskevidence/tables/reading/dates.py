@@ -39,7 +39,7 @@ _NAMED_CELL = re.compile(rf"(?:{_NAMED})(?:{_TIME})?")
 
 
 class _Date(NamedTuple):
-    """A cell's parts: two or three numbers whose order is to be found."""
+    """The two or three numbers of a date whose order is still unknown."""
 
     parts: tuple[int, int, int] | None  # None for a time of the day alone
     widths: tuple[int, int, int]
@@ -52,7 +52,7 @@ class _Date(NamedTuple):
 
 @dataclass(frozen=True)
 class DateForm:
-    """How a column writes its dates, and the date of day 0.
+    """The date format of a column, and the date of day 0.
 
     Example:
         >>> DateForm("dmy", ".", origin="2019-01-01").write(31.2)
@@ -97,7 +97,7 @@ class DateForm:
         return f"{text}{self.between}{clock}" if self.time else text
 
     def said(self) -> str:
-        """The writing in words."""
+        """The format in words."""
         if self.order is None:
             return "time of the day"
         words = {"y": "year", "m": "month", "d": "day"}
@@ -108,7 +108,7 @@ class DateForm:
 
 @dataclass(frozen=True)
 class Dates:
-    """The different cells of a column, read as dates: days since the first; NaN for others."""
+    """The distinct cells of a column as days since the first date; NaN for other cells."""
 
     values: tuple[float, ...]
     form: DateForm
@@ -118,7 +118,7 @@ class Dates:
 def read_dates(
     texts: Sequence[str], counts: Sequence[int], order: Order | None = None, *, said: bool = False
 ) -> Dates | None:
-    """Read the different cells of a column as dates; None if there are none.
+    """Read the distinct cells of a column as dates; None if none is a date.
 
     Args:
         order: day first or month first, where the cells do not say it.
@@ -177,7 +177,7 @@ def read_dates(
 
 
 def _parts(text: str) -> _Date | None:
-    """Take a cell apart; None if it is no date or time."""
+    """Parse a cell; None if it is no date or time."""
     found = _CELL.fullmatch(text) or _NAMED_CELL.fullmatch(text)
     if found is None or not text:
         return None
@@ -219,7 +219,7 @@ def _parts(text: str) -> _Date | None:
 
 
 def _order(cells: Sequence[_Date | None], counts: Sequence[int]) -> Order | None:
-    """The order of year, month and day that most cells allow alone; None if day and month may be swapped."""
+    """The order of year, month and day that most unambiguous cells have; None if that is unclear."""
     valid = Counter[str]()
     n = 0
     for cell, times in zip(cells, counts, strict=True):
@@ -258,7 +258,7 @@ def _seconds(cell: _Date, order: Order) -> float:
 
 
 def _commonest(cells: Sequence[_Date | None], counts: Sequence[int], what: str) -> str:
-    """The commonest writing of a part."""
+    """The most frequent format of a part."""
     seen = Counter[str]()
     for cell, n in zip(cells, counts, strict=True):
         if cell is not None:

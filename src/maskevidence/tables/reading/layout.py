@@ -1,4 +1,4 @@
-"""Where the table is in a text: the names of the columns, and rows that are none of data."""
+"""Locate the table in a text: the row of column names, and rows that hold no data."""
 
 import csv
 import io
@@ -24,12 +24,12 @@ _TOTAL = re.compile(
     r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
 )
 
-Row = tuple[int, tuple[str, ...]]  # a row's line, and its cells
+SheetRow = tuple[int, tuple[str, ...]]  # a row's line, and its cells
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The text of a table from the names of its columns on, and what stands above.
+    """The text of a table from its header on, and the lines above.
 
     Attributes:
         text: without the lines that are left out.
@@ -46,7 +46,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Apart:
-    """Rows of a table that are none of data.
+    """Rows of a table that hold no data.
 
     Attributes:
         head: below the names of the columns, such as units.
@@ -54,8 +54,8 @@ class Apart:
         again: the places of rows that repeat the names of the columns.
     """
 
-    head: tuple[Row, ...] = ()
-    foot: tuple[Row, ...] = ()
+    head: tuple[SheetRow, ...] = ()
+    foot: tuple[SheetRow, ...] = ()
     again: tuple[int, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
 
@@ -68,7 +68,7 @@ def lay_out(
     comment: str | None = None,
     skip: Sequence[range] = (),
 ) -> Layout:
-    """Find the names of the columns.
+    """Find the header.
 
     Args:
         guess: finds the delimiter of a text.
@@ -117,7 +117,7 @@ def _first_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
 
 
 def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
-    """Whether lines stand above the names of the columns."""
+    """Whether there are lines above the header."""
     if text.lstrip().startswith("#"):
         return True
     rows = [(line, row) for line, row in _first_rows(text, guess(text)) if "".join(row).strip()]
@@ -125,7 +125,7 @@ def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
 
 
 def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
-    """The place of the row with the names of the columns among the first rows that are not blank."""
+    """The index of the header among the first rows that are not blank."""
     width = Counter(len(row) for row in rows).most_common(1)[0][0] if rows else 0
     if width < 2 or sum(len(row) >= width for row in rows) < _ENOUGH:
         return 0
@@ -149,7 +149,7 @@ def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The columns that hold numbers alone in these rows."""
+    """The columns with nothing but numbers in these rows."""
     found = []
     for j in range(width):
         cells = [row[j].strip() for row in rows if j < len(row) and row[j].strip() not in MISSING]
@@ -162,7 +162,7 @@ def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
 def _header_of(
     every: Sequence[str], kept: Sequence[int], guess: Callable[[str], str]
 ) -> tuple[int, list[Finding]]:
-    """The line with the names of the columns, and findings on those above."""
+    """The line of the header, and findings on the lines above."""
     full = [k for k in kept if every[k - 1].strip()]
     n_marked = next((n for n, k in enumerate(full) if not every[k - 1].startswith("#")), len(full))
     rest = full[n_marked:]
@@ -259,7 +259,7 @@ def _is_of_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 
 def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
-    """Whether the last row above some others is one of totals, a footnote, or blank above such."""
+    """Whether a row at the end is a total, a footnote, or a blank line above one."""
     row = rows[len(rows) - 1 - n_below]
     full = [(j, cell.strip()) for j, cell in enumerate(row) if cell.strip()]
     if not full:
@@ -280,15 +280,15 @@ def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
 
 
 def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
-    """The places of rows that repeat the names of the columns."""
+    """Indices of rows that repeat the header."""
     from pyarrow import compute
 
-    from maskevidence.tables.reading.columns import texts
+    from maskevidence.tables.reading.columns import arrow_texts
 
     column, name = next(((c, n) for c, n in zip(columns, names, strict=True) if n), (None, ""))
     if column is None or is_number(name):
         return ()
-    equal = compute.is_in(column, texts([name], column.type))
+    equal = compute.is_in(column, arrow_texts([name], column.type))
     if not compute.any(equal).as_py():
         return ()
     places = compute.indices_nonzero(equal).to_pylist()
@@ -297,7 +297,7 @@ def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
 
 def mended(
     name: str, text: str, delimiter: str, width: int
-) -> tuple[list[tuple[int, list[str]]], list[str], list[Row]] | None:
+) -> tuple[list[tuple[int, list[str]]], list[str], list[SheetRow]] | None:
     r"""Read rows of unequal width: an escaped delimiter (\,), a last separator that is missing, footnotes.
 
     Returns:
@@ -323,7 +323,7 @@ def mended(
             notes.append(f"a backslash before a {delimiter!r} makes it part of a cell")
     except csv.Error:
         return None
-    foot = list[Row]()
+    foot = list[SheetRow]()
     while rows and len(rows[-1][1]) < max(width - 1, 2) and _is_note(rows[-1][1]):
         line, cells = rows.pop()
         foot.insert(0, (line, (*cells, *[""] * (width - len(cells)))))
@@ -338,7 +338,7 @@ def mended(
 
 
 def _is_note(row: Sequence[str]) -> bool:
-    """Whether a short last row is a footnote: words in its first cell alone."""
+    """Whether a short last row is a footnote: only its first cell holds words."""
     text = row[0].strip()
     return not any(cell.strip() for cell in row[1:]) and (len(text.split()) > 1 or text.startswith("*"))
 

@@ -1,4 +1,4 @@
-"""The cells of a table that look wrong, as a result."""
+"""The suspicious cells of a table, as a result."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -61,7 +61,7 @@ class WrongCell:
 
 @dataclass(frozen=True, repr=False)
 class WrongCells(Shown):
-    """The cells of a table in the order of suspicion, and which are called wrong.
+    """The cells of a table by decreasing suspicion, and the cells called wrong.
 
     Attributes:
         cells: those of all calls, and others that were hidden by the search or have a fault of form, the most
@@ -97,8 +97,7 @@ class WrongCells(Shown):
         if n_sets:
             headline += f", and {'once' if n_sets == 1 else f'{n_sets:,} times'} one of several"
         elif not n and self.cells:
-            why = "is called" if self.n_trusted else "can be called without trusted rows"
-            headline, aside = f"{count(len(self.cells), 'cell')} to look at; none {why}", ""
+            headline, aside = f"{count(len(self.cells), 'cell')} to look at; none is called", ""
         notes = [*self.notes, "a surprising cell is not always a wrong one: look before you change it"]
         parts = [self._suspicious(), self._worst_rows(), self._by_column()]
         return Page(line, headline, aside, [part for part in parts if part.rows], notes)
@@ -185,7 +184,7 @@ class WrongCells(Shown):
 
 
 def odd_cells(table: Data) -> tuple[WrongCell, ...]:
-    """The cells of a table that are no number among numbers: certainly odd, and never called."""
+    """The cells with text in a column of numbers: certainly odd, never called."""
     place, found = {int(key): k for k, key in enumerate(table.ids)}, []
     for name, cells in table.odd.items():
         for row, text in cells.items():

@@ -16,8 +16,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.support.spread import with_values
-from maskevidence.core.table import Table, as_table, with_levels_of
+from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model
@@ -52,6 +51,22 @@ _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 va
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
+
+
+class Search(NamedTuple):
+    """How to search a table.
+
+    Attributes:
+        rate: the share of false calls.
+        seed: of the draws.
+        n_planted: rows with planted cells; without any, no cell is called.
+        most: cells that are described, the most suspicious first; None for all.
+    """
+
+    rate: float = 0.1
+    seed: int = 0
+    n_planted: int = N_PLANTED
+    most: int | None = None
 
 
 def wrong_cells(
@@ -133,7 +148,8 @@ def wrong_cells(
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
         given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
     notes += noted
-    return _as_given(_found(given, coded, sittings, notes, rate, seed, without=trusted is None), table)
+    how = Search(rate, seed)
+    return _as_given(_found(given, coded, sittings, notes, how), table)
 
 
 def cells_by_folds(
@@ -141,11 +157,9 @@ def cells_by_folds(
     table: Table,
     folds: Sequence[Int64[np.ndarray, " _"]],
     known: Sequence[Float64[np.ndarray, "_ D"]],
-    *,
-    rate: float = 0.1,
-    seed: int = 0,
+    how: Search,
 ) -> WrongCells:
-    """The wrong cells of a table by models that were fitted before, each to all rows but a fold.
+    """The wrong cells of a table, by models already fitted to all rows but a fold each.
 
     Args:
         models: one for each fold, of the columns of the table in their order.
@@ -157,7 +171,7 @@ def cells_by_folds(
     for model, places, train in zip(models, folds, known, strict=True):
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
-    return _found(table, table, sittings, [], rate, seed, without=True)
+    return _found(table, table, sittings, [], how)
 
 
 def _found(
@@ -165,41 +179,41 @@ def _found(
     coded: Table,
     sittings: Sequence["_Sitting"],
     notes: list[str],
-    rate: float,
-    seed: int,
-    *,
-    without: bool,
+    how: Search,
 ) -> WrongCells:
-    """Search the table by who judges its rows; `without` trusted rows."""
+    """Search the table by who judges its rows."""
     places = np.argsort(np.concatenate([each.places for each in sittings]))
     searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
     judged = _joined(searched).take(places)
     (first, *_), by_support = sittings, False
     if isinstance(first.judge, WordJudge) and first.judge.own is not None:
         by_support = True
-        p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
+        p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
         notes += first.judge.notes(coded.columns)
     else:
-        p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
+        p_values, calls = _judged_wrong(judged, sittings, coded.values, how)
     n_trusted = sum(len(each.clean) for each in sittings)
-    if without and not by_support:
+    if not n_trusted and not by_support and how.n_planted:
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
-    elif not without and not calls.any():
+    elif n_trusted and not calls.any():
         notes.append(
             f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
-            f"{math.ceil(len(coded) / (rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
+            f"{math.ceil(len(coded) / (how.rate * (n_trusted + 1))):,} calls cannot be made, however "
+            "suspicious"
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
-    found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
-    described = _described(found, coded, sittings, judged, seed)
+    found = WrongCells(
+        (), given, judged.suspicion, p_values, called, calls, how.rate, n_trusted, tuple(notes)
+    )
+    described = _described(found, coded, sittings, judged, how)
     return replace(found, cells=(*odd_cells(given), *described))
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
-    """The number of the call of each called cell, each alone, the most suspicious first; 0 for others."""
+    """Number the called cells, most suspicious first, each as a call of its own; 0 for others."""
     calls = np.zeros(called.shape, dtype=np.int64)
     row, column = np.nonzero(called)
     order = np.argsort(-suspicion[row, column], kind="stable")
@@ -208,7 +222,7 @@ def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndar
 
 
 def _as_given(found: WrongCells, table: object) -> WrongCells:
-    """The same with its columns in the order of a table."""
+    """The same, with the columns in a table's order."""
     place = {name: k for k, name in enumerate(column_names(table) or ())}
     names = sorted(found.table.columns, key=lambda name: place.get(name, len(place)))
     order = [found.table.columns.index(name) for name in names]
@@ -223,10 +237,10 @@ def _as_given(found: WrongCells, table: object) -> WrongCells:
 
 
 def _judged_wrong(
-    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, rate: float, seed: int
+    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, how: Search
 ) -> tuple[Rows, Int64[np.ndarray, "N D"]]:
-    """The p-values of the cells; and the number of the call that each belongs to, 0 for none."""
-    rng = np.random.default_rng(seed)
+    """The p-value of each cell, and the number of its call; 0 for none."""
+    rng = np.random.default_rng(how.seed)
     numbers = np.logical_and.reduce([each.judge.facts.numbers for each in sittings])
     if any(len(each.clean) for each in sittings):
         bases = [each.clean for each in sittings]
@@ -246,7 +260,9 @@ def _judged_wrong(
     trials = list[tuple[Judged, Any, Any, Any]]()
     pool, n = np.concatenate(bases), max(1, sum(map(len, bases)))
     for each, base, source in zip(sittings, bases, sources, strict=True):
-        chosen = rng.integers(len(base), size=-(-N_PLANTED * len(base) // n)) if len(base) else np.arange(0)
+        chosen = (
+            rng.integers(len(base), size=-(-how.n_planted * len(base) // n)) if len(base) else np.arange(0)
+        )
         spoilt, pattern = planted(rng, base[chosen], pool, each.judge.facts)
         wrong = (spoilt != base[chosen]) & ~np.isnan(spoilt)
         trials.append((each.judge.search(spoilt), wrong, source[chosen], pattern))
@@ -254,14 +270,17 @@ def _judged_wrong(
     trial = Planted(_joined(of_clues).clues, *map(np.concatenate, others))
     if not len(trial.wrong):
         return p_values, np.zeros(table.shape, dtype=np.int64)
-    sets, calls = call(judged.clues, len(table), right, trial, rate), np.zeros(table.shape, dtype=np.int64)
+    sets, calls = (
+        call(judged.clues, len(table), right, trial, how.rate),
+        np.zeros(table.shape, dtype=np.int64),
+    )
     place, column = np.nonzero(sets.cells)
     calls[sets.row[place], column] = 1 + place
     return p_values, calls
 
 
 def _searched(what: str, sittings: Sequence["_Sitting"], parts: Sequence[Rows]) -> list[Judged]:
-    """What each sitting says of its rows, with a progress."""
+    """The results of each sitting, with a progress bar."""
     with progress(what, sum(int((~np.isnan(rows)).sum()) for rows in parts)) as advance:
         return [each.judge.search(rows, advance) for each, rows in zip(sittings, parts, strict=True)]
 
@@ -288,7 +307,7 @@ _Prepared = tuple[Table, Table, list[_Sitting], list[str]]
 
 
 def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
-    """The table as a fitted model reads it, which judges all rows."""
+    """The table as a fitted model reads it; the model judges all rows."""
     check_conditionals(model)
     rows, notes = _columns_of(model, table), list[str]()
     levels = getattr(model, "levels", {})
@@ -312,7 +331,7 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
 def _by_word(
     build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
 ) -> _Prepared:
-    """The same by new models: no row is judged by a model that was fitted to it."""
+    """The same with new models: no row is judged by a model that was fitted to it."""
     (folds, seed), base = folding, table if trusted is None else trusted
     if sorted(base.columns) != sorted(table.columns):
         raise InputError(
@@ -347,7 +366,7 @@ def _by_word(
     coded = with_levels_of(rows, base.levels)
 
     def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
-        """A judge that was fitted to all rows but these."""
+        """A judge fitted to all rows but these."""
         model, train = declared(build(len(kept)), base, kept), np.delete(base.values, out, axis=0)
         filled = train[with_values(train)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
@@ -406,21 +425,21 @@ class _Tail:
         self.of_columns = [_pareto(column) for column in suspicion.T]
 
     def share(self, suspicion: Rows) -> Rows:
-        """The share of right cells that are as suspicious as each of these."""
+        """The share of right cells that are at least as suspicious as each of these."""
         own = np.column_stack(
             [tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)]
         )
         return np.maximum(self.whole(suspicion), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
-        """The number of right cells of a row that are as suspicious as a set."""
+        """The number of right cells of a row that are at least as suspicious as a set."""
         of_cell = sets.suspicion - np.log(sets.cells.sum(1))
         shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
         return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
 
 
 def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
-    """The share of values above each level, by a tail; a heavier one for a number of values beyond 90 %."""
+    """The share of values above each level by a tail, made heavier by its standard error."""
     ordered = np.sort(values[~np.isnan(values)])
     n = max(1, len(ordered))
     start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
@@ -449,15 +468,15 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
 
 
 def _described(
-    found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, seed: int
+    found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, how: Search
 ) -> tuple[WrongCell, ...]:
-    """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there.
+    """The called, hidden or faulty cells, most suspicious first, with the expected values.
 
     Of equal ones, such as unknown words of a column, those come first whose right value is surer.
     """
     listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
-    order = np.argsort(-judged.suspicion[listed], kind="stable")
+    order = np.argsort(-judged.suspicion[listed], kind="stable")[: how.most]
     row, column = places[order].T
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
@@ -477,7 +496,7 @@ def _described(
             each.judge.own = None  # numbers that are tried below stand in no row
         for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
             if len(these) and isinstance(model, HasDrawMissing):
-                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, how.seed)
                 of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
                 drawn[these] = of_cells.reshape(-1, _DRAWS)
             these = these[is_number[these]]
@@ -525,13 +544,13 @@ def _one_of(found: WrongCells, row: int, column: int) -> str:
 
 
 def _most_drawn(draws: Float64[np.ndarray, " n"], given: float) -> tuple[float, float]:
-    """The value that was drawn most often, but the given one, and its share; NaN if there is no other."""
+    """The most frequently drawn value other than the given one, and its share; NaN if there is none."""
     values, times = np.unique(draws[draws != given], return_counts=True)
     return (float(values[times.argmax()]), times.max() / len(draws)) if len(values) else (np.nan, np.nan)
 
 
 def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:
-    """The words that were drawn most often, and their shares."""
+    """The most frequently drawn words, and their shares."""
     words = Counter(value_of(coded, column, code) for code in draws.tolist())
     return ", ".join(f"{word} {n / len(draws):.2g}" for word, n in words.most_common(_MOST_LIKELIER))
 
@@ -543,7 +562,7 @@ def _suggested(
     column: Int64[np.ndarray, " n"],
     names: Sequence[str],
 ) -> list[str]:
-    """The unit, or the swap of two numbers, that makes a number ordinary given its row; "" for none."""
+    """The change of unit, or swap of two numbers, that makes a number fit its row; "" for none."""
     facts, tries, probes = judge.facts, list[tuple[int, str]](), list[np.ndarray]()
     for k, (row, j) in enumerate(zip(rows, column.tolist(), strict=True)):
         meant = [(unit, row[j] * factor, j) for unit, factor in _UNITS.items()]

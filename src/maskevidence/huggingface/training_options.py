@@ -5,7 +5,15 @@ from typing import Annotated, ClassVar
 
 from maskevidence.command.command_words import Option
 from maskevidence.command.options import Training
-from maskevidence.texts.options import AllowUnknown, BlockSize, Pattern, SkipEmpty, Text, Tokenizer, Upper
+from maskevidence.texts.text_options import (
+    AllowUnknown,
+    BlockSize,
+    Pattern,
+    SkipEmpty,
+    Text,
+    Tokenizer,
+    Upper,
+)
 
 
 @dataclass(frozen=True)

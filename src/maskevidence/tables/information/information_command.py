@@ -1,24 +1,25 @@
 """maskevidence information: what columns of a table tell about each other, or about a target."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, Option, kind_of_model
-from maskevidence.command.options import Limit
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError, MissingExtraError
-from maskevidence.tables.options import RowDevice, RowReading, TableOptions
+from maskevidence.tables.table_options import FoldOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
+    from maskevidence.core.show.parts import Page
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.information.matrix import InformationMatrix
 
 RESULT, TABLE, PAGE, PICTURE = "information.json", "information.csv", "information.html", "information.png"
+REMEDY = "estimate it again with --overwrite"
 
 
 @dataclass(frozen=True)
-class InformationOptions:
+class InformationOptions(FoldOptions):
     """Options of `information`."""
 
     target: Annotated[
@@ -26,17 +27,11 @@ class InformationOptions:
         Option("Rank the columns by what they tell about this one, alone and given all others.", "COLUMN"),
     ] = None
     rate: Annotated[float, Option("False discovery rate of the numbers called above 0.")] = 0.05
-    folds: Annotated[
-        int, Option("Parts of the rows, each asked of a fit to the others.", min=3, max=10_000)
-    ] = 5
-    seed: Annotated[int, Option("Random seed of the folds and fits.", min=0, max=2**63 - 1)] = 0
-    limit: Limit = None
     out: Annotated[
         Path | None,
         Option("Write information.csv, .png, .html and .json here.", "DIR", writes="folder"),
     ] = None
     overwrite: Annotated[bool, Option("Replace other information in --out, and the file of --json.")] = False
-    table: TableOptions = field(default_factory=TableOptions)
 
 
 def information_command(
@@ -68,20 +63,27 @@ def information_command(
     """
     from maskevidence.core.support.provenance import origin
     from maskevidence.runs.folder import ResultFolder
-    from maskevidence.tables.information.matrix import information_matrix
-    from maskevidence.tables.rows import model_on, read, reading_for, takes_words
+    from maskevidence.tables.by_name import takes_words
+    from maskevidence.tables.finished import ASKED, finished, hash_of
+    from maskevidence.tables.information.matrix import InformationMatrix, information_matrix
+    from maskevidence.tables.rows import model_on, read_rows, reading_for
 
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is not a model of rows; give one, such as masked-net")
     folder = None
     if options.out is not None:
-        folder = ResultFolder(options.out, "information", (TABLE, PICTURE, PAGE, RESULT))
-        folder.refuse(overwrite=options.overwrite)
+        folder = ResultFolder(options.out, "table of information", (TABLE, PICTURE, PAGE, RESULT))
+        folder.refuse_unrelated()
     build, saved = model_on(model, RowDevice())
     reading, notes = RowReading(table=options.table), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
-    table = read(data, reading, limit=options.limit, words=takes_words(model, saved))
+    table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))
+    asked = hash_of([data, model, options.target, options.rate, options.folds, options.seed], saved, [table])
+    content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
+    if folder is not None and content is not None:
+        found = InformationMatrix.from_dict(content)
+        return Result(found.page(), content, folder.finished_before("estimates it again"))
     found = information_matrix(
         model if build is not None else saved,
         table,
@@ -91,8 +93,28 @@ def information_command(
         seed=options.seed,
     )
     found = replace(found, notes=tuple(dict.fromkeys([*table.notes, *notes, *found.notes])))
-    content = {"data": data, **found.to_dict(), **origin()}
+    content = {"data": data, ASKED: asked, **found.to_dict(), **origin()}
     return Result(found.page(), content, [] if folder is None else _write(found, content, folder))
+
+
+def read_page(folder: Path) -> "Page":
+    """Rebuild the page of a folder that `information --out` wrote."""
+    from maskevidence.runs.folder import read_sealed
+    from maskevidence.tables.information.matrix import InformationMatrix
+
+    content = read_sealed(folder / RESULT, REMEDY)
+    try:
+        return _page(InformationMatrix.from_dict(content), content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{RESULT} holds no information; {REMEDY}") from error
+
+
+def _page(found: "InformationMatrix", content: "dict[str, Any]") -> "Page":
+    """The page of a file of its own, with the picture."""
+    from maskevidence.core.support.provenance import made_of
+
+    page = found.page()
+    return replace(page, parts=[found.picture()[0], *page.parts], made=made_of(content))
 
 
 def _write(found: "InformationMatrix", content: "dict[str, Any]", folder: "ResultFolder") -> list[str]:
@@ -100,17 +122,15 @@ def _write(found: "InformationMatrix", content: "dict[str, Any]", folder: "Resul
     from maskevidence.command.pages.page import write_report
     from maskevidence.core.show.draw import image
     from maskevidence.core.support.files import write_atomic
-    from maskevidence.core.support.provenance import made_of
     from maskevidence.runs.folder import write_sealed
 
-    page, missing = replace(found.page(), made=made_of(content)), None
+    missing = None
     with folder.rewritten():
         write_atomic(folder.path / TABLE, found.to_csv())
         try:
             write_atomic(folder.path / PICTURE, image(*found.picture()))
-            page = replace(page, parts=[found.picture()[0], *page.parts])
         except MissingExtraError as error:
             missing = f"{PICTURE} was not drawn: {error}"
-        write_report(page, folder.path / PAGE)
+        write_report(_page(found, content), folder.path / PAGE)
         write_sealed(folder.path / RESULT, content)
     return folder.written(missing)

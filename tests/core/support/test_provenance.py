@@ -14,9 +14,9 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.loop import _fingerprint
 from maskevidence.images.image_files import Images
 from maskevidence.lm_eval.values import key_of_texts
+from maskevidence.runs.blocks import _checksum
 from maskevidence.runs.folder import seal, seal_of_files
-from maskevidence.runs.parts import _checksum
-from maskevidence.tables.cells import _asked
+from maskevidence.tables.finished import hash_of
 from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.own_model import fingerprint_of_code
 from maskevidence.texts.encoding import _hashes
@@ -127,7 +127,7 @@ DIGESTS = {
     "part": (lambda _: _checksum(b"\x00part"), "bf040bae03f34882"),
     "temporary file": (lambda folder: _prefix(folder / "é.json"), ".8651e077af04-"),
     "cells": (
-        lambda _: _asked(["a", 1], None, [TABLE, None]),
+        lambda _: hash_of(["a", 1], None, [TABLE, None]),
         "1b167f261def1bcb1a6dac25876e4a53b14ed219b82018a03e7716bd999a6542",
     ),
 }
@@ -136,5 +136,6 @@ DIGESTS = {
 @pytest.mark.parametrize("name", DIGESTS)
 def test_digests_stay_as_they_were(name, tmp_path, monkeypatch):
     monkeypatch.setattr("maskevidence.__version__", "1.0")
+    monkeypatch.setattr("maskevidence.tables.finished.__version__", "1.0")
     compute, recorded = DIGESTS[name]
     assert compute(tmp_path) == recorded

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.result import Result
+from maskevidence.command.options import Result
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import kinds, named
 from maskevidence.core.show.parts import Page
@@ -15,7 +15,7 @@ from maskevidence.core.show.words import count
 def report(
     runs: Annotated[
         list[Path],
-        Argument("RUN...", "One or more run directories, or the folder of a selection or of wrong cells."),
+        Argument("RUN...", "One or more run directories, or one folder of select, cells or information."),
     ],
     out: Annotated[Path, Option("The page, a file ending in .html.", "FILE", writes="file")] = Path(
         "report.html"
@@ -25,14 +25,14 @@ def report(
         Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0),
     ] = 5,
 ) -> Result:
-    """Write one self-contained page about runs, a selection, mutants or wrong cells; it needs no network.
+    """Write one self-contained page about runs, or what another command found; it needs no network.
 
     The page shows the numbers with both errors, the curves, the comparison of runs on the same data, the
     hardest and easiest observations, and how the runs were made. The observations are read again from
     their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
     shows what is finished. Of a selection, it shows the candidates, and how well the chosen model fills
     known values of rows that it was not fitted to; of mutants, their scores by site and residue; of wrong
-    cells, the page of `cells`.
+    cells and of information, the page of `cells` or `information`.
 
     Examples:
 
@@ -41,7 +41,7 @@ def report(
         maskevidence report runs/chosen
     """
     from maskevidence.command.pages.page import check_report_file, write_report
-    from maskevidence.command.pages.reading import read_runs
+    from maskevidence.command.pages.reported_runs import read_runs
 
     check_report_file(out)
     about, reported = count(len(runs), "run"), None

@@ -167,23 +167,29 @@ class ImputeOptions:
 
 
 @dataclass(frozen=True)
-class CellOptions:
+class FoldOptions:
+    """Options of a command that judges rows by fits to the others."""
+
+    folds: Annotated[
+        int, Option("Parts of the rows, each judged by a fit to the others.", min=2, max=10_000)
+    ] = 5
+    seed: Annotated[int, Option("Random seed of the folds, fits and draws.", min=0, max=2**63 - 1)] = 0
+    limit: Limit = None
+    table: TableOptions = field(default_factory=TableOptions)
+
+
+@dataclass(frozen=True)
+class CellOptions(FoldOptions):
     """Options of `cells`."""
 
     trusted: Annotated[
         str | None, Option("Rows known to be right, read like DATA; they keep the rate.", "DATA")
     ] = None
     rate: Annotated[float, Option("Average share of false calls to allow.")] = 0.1
-    folds: Annotated[
-        int, Option("Parts of the rows, each judged by a fit to the others.", min=2, max=10_000)
-    ] = 5
-    seed: Annotated[int, Option("Random seed of the folds and draws.", min=0, max=2**63 - 1)] = 0
-    limit: Limit = None
     out: Annotated[
         Path | None, Option("Write cells.csv, cells.html and cells.json here.", "DIR", writes="folder")
     ] = None
     overwrite: Annotated[bool, Option("Replace other wrong cells in --out, and the file of --json.")] = False
-    table: TableOptions = field(default_factory=TableOptions)
 
 
 @dataclass(frozen=True)

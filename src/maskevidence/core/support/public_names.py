@@ -1,11 +1,14 @@
-"""Arguments of public functions, constructors and methods, checked by their annotations before any work."""
+"""A package's public names: imported on first use (PEP 562), and their arguments checked by annotations."""
 
+import ast
 import functools
 import inspect
 import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -192,3 +195,44 @@ def _needed(hint: Any) -> str:
     if inner[:1] == (str,):
         return "a list of str"
     return f"a list, each {_needed(inner[0])}" if inner else f"a {getattr(origin, '__name__', origin)}"
+
+
+def lazy_names(
+    package: str, file: str, check: bool = False
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` for a package that imports its names on first use.
+
+    The public names are those that the package's `__init__.pyi` imports, each by its
+    own `from .module import Name as Name`: type checkers, editors and this function read the same lines.
+    Modules of the package are attributes as well, but are not listed.
+
+    Args:
+        check: whether functions and classes check their arguments, once they were asked for.
+
+    Example:
+        >>> get, names, public = lazy_names("maskevidence", __import__("maskevidence").__file__)
+        >>> get("InputError").__module__, names() == public, "InputError" in public
+        ('maskevidence.core.errors', True, True)
+    """
+    modules, ready = dict[str, str](), set[str]()
+    for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body:
+        if isinstance(statement, ast.ImportFrom):
+            module = "." * statement.level + (statement.module or "")
+            modules |= {name.name: module for name in statement.names}
+
+    def get(name: str) -> Any:
+        module = modules.get(name, ".")
+        if module != ".":
+            holder = import_module(module, package)
+            found = getattr(holder, name, None)
+            if check and name not in ready and found is not None:
+                ready.add(name)
+                found = checked(found)
+                setattr(holder, name, found)
+            return import_module(f"{module}.{name}", package) if found is None else found
+        if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    public = sorted(modules)
+    return get, lambda: public, public

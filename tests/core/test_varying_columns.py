@@ -7,11 +7,10 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.core.support.spread import spreads
-from maskevidence.core.table import Table
+from maskevidence.core.table import Table, spreads
 from maskevidence.tables.imputation import Imputation
-from maskevidence.tables.network.columns import columns_of
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
+from maskevidence.tables.network.network_columns import columns_of
 from maskevidence.tables.rows import note_on_units
 from maskevidence.tables.wrong_cells.cell_search import facts_of
 

@@ -18,10 +18,10 @@ from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import OF_A_DENSITY
 from maskevidence.core.table import cell_value
 from maskevidence.runs import Manifest, Run, RunDirectory, read_run
+from maskevidence.runs.blocks import read_part
 from maskevidence.runs.comparing import distinct
 from maskevidence.runs.directory import read_closed_form, read_labels
 from maskevidence.runs.manifest import common_noun
-from maskevidence.runs.parts import read_part
 from maskevidence.runs.saved import IN_PYTHON
 from maskevidence.runs.summary import beside_masks
 

@@ -10,10 +10,10 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import CELLS, MASS
-from maskevidence.core.support.spread import spreads
+from maskevidence.core.table import spreads
 from maskevidence.core.tokens import Tokens, called, column_names
 
-ColumnKind = Literal["yes/no", "category", "number"]
+CodedKind = Literal["yes/no", "category", "number"]
 MIXED = f"{CELLS}, mass of each category"
 FINEST = 1e-3  # the smallest resolution of a number, in units of the column's scale
 _MOST_DECIMALS = 6
@@ -49,7 +49,7 @@ class Column:
         Good (1953), The Population Frequencies of Species and the Estimation of Population Parameters (n₁/n).
     """
 
-    kind: ColumnKind = "number"
+    kind: CodedKind = "number"
     values: tuple[float, ...] = ()
     unseen: float = 0.0
     centre: float = 0.0
@@ -72,8 +72,8 @@ class Column:
         return next((d for d, fits in enumerate(exact) if fits), _MOST_DECIMALS)
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(ColumnKind):
-            raise unknown_name("kind of column", self.kind, get_args(ColumnKind))
+        if self.kind not in get_args(CodedKind):
+            raise unknown_name("kind of column", self.kind, get_args(CodedKind))
         of_category = len(self.values) > 0 and self.unseen > 0
         needed = {"yes/no": len(self.values) == 2, "category": of_category, "number": True}
         positive = all(0 < size < math.inf for size in (self.scale, self.step))
@@ -94,8 +94,8 @@ def column_from(
         ('yes/no', 1.0)
     """
     present, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-    if kind not in (None, *get_args(ColumnKind)):
-        raise unknown_name("kind of column", str(kind), get_args(ColumnKind))
+    if kind not in (None, *get_args(CodedKind)):
+        raise unknown_name("kind of column", str(kind), get_args(CodedKind))
     if not len(present):
         raise InputError(f"column {name or ''} has no observed value; leave it out")
     kind = kind or ("yes/no" if len(present) == 2 else "number")

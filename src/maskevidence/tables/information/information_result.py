@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.evidence.standard_errors import df_of_sum, t_half_width
-from maskevidence.core.show.parts import Page, Table, Value, Values
+from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import digits_for, interval_95, standard_error, typeset
 
-Floats = Float64[np.ndarray, " n"]
+_Floats = Float64[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def p_values(nats: Any, error: Any, df: Any) -> Any:
 
 
 def entropy(codes: Float64[np.ndarray, " n"]) -> float:
-    """The entropy of the shares of the values, nats; on average (V - 1) / 2n too low for V values.
+    """The plug-in entropy of the values, nats; (V - 1) / 2n too low on average for V values.
 
     Example:
         >>> round(entropy(np.array([0.0, 1.0])), 3)
@@ -94,17 +94,21 @@ class Information(Shown):
 
     Attributes:
         quantity: its name.
-        nats: mean over the rows, each asked of a model that has not seen it, where the model is a word.
+        nats: the mean of `held_out` and `seen`; of a model that came fitted, the mean over the rows.
         errors: mask_se, data_se, fit_se, and the standard error of all three.
-        seen: the same mean for rows that the models were fitted to; None for a model that came fitted. By a
-            well-specified model it is as much above the truth as `nats` is below it, which widens the
-            interval upwards.
+        held_out: the mean over rows that the models have not seen.
+        seen: that over rows that they were fitted to; None for a model that came fitted. By a well-specified
+            model it is, to first order, as much above the truth as `held_out` is below it (Akaike, 1974).
+        with_more_rows: what `held_out` tends to with more rows, if what it lacks falls with the square root
+            of their number; from the step between fits to half the rows and to all. None for a model that
+            came fitted.
         zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
             or, where columns are given, drawn given these alone; None for a model that came fitted.
         zero_se: its standard error, in a single fold.
-        lower_bound: E log q(a | b) + H(a), if a is a single column of words, categories or yes/no and
-            nothing is given; H(a) is that of the shares of its values, on average a little too low. It is
-            below the truth, whatever the model. Else None: the model's own log q(a) can be wrong, too.
+        lower_bound: E log q(a | b) + H(a), if a or b is a single column and nothing is given, which is below
+            the truth, whatever the model. H(a) of numbers is that of the normal scores of their ranks, and of
+            words, categories or yes/no that of the shares of the values, on average a little too low. Else
+            None: the model's own log q(a) can be wrong, too.
         symmetric_uncertainty: 2 I / (H(a) + H(b)), 0 to 1, for two such columns; else None.
         groups: the names of the columns, group by group, those that are given last.
         n_rows: the number of rows.
@@ -115,7 +119,9 @@ class Information(Shown):
     quantity: str
     nats: float
     errors: Errors
+    held_out: float
     seen: float | None
+    with_more_rows: float | None
     zero: float | None
     zero_se: float | None
     lower_bound: float | None
@@ -142,18 +148,21 @@ class Information(Shown):
 
     @property
     def p_value(self) -> float:
-        """One-sided, of "not above 0", or not above `zero` where this is higher."""
-        return float(p_values(self.nats - self._excess, self.standard_error, self.errors.df))
+        """One-sided, of `held_out` not above 0, or not above `zero` where this is higher."""
+        return float(p_values(self.held_out - self._excess, self.standard_error, self.errors.df))
 
     @property
     def _excess(self) -> float:
-        """What the model finds where nothing is."""
+        """The estimate for independent columns."""
         return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval around `nats`, from below it by a `zero` above 0, to above `seen`."""
+        """Student's t, from `held_out`, less a `zero` above 0, to the higher of `seen` and
+        `with_more_rows`.
+        """
         width = t_half_width(self.standard_error, self.errors.df, level)
-        return self.nats - self._excess - width, max(self.nats, self.seen or -math.inf) + width
+        known = [each for each in (self.held_out, self.seen, self.with_more_rows) if each is not None]
+        return self.held_out - self._excess - width, max(known) + width
 
     def page(self) -> Page:
         """A page with the number, its errors and its other forms."""
@@ -164,7 +173,11 @@ class Information(Shown):
         rows = [["error of the masks", standard_error(self.errors.mask_se, digits, typeset)]]
         rows.append(["error of the rows", standard_error(self.errors.data_se, digits, typeset)])
         rows.append(["error of the fits", standard_error(self.errors.fit_se, digits, typeset)])
-        named = {"rows that the models have seen": self.seen, "lower bound": self.lower_bound}
+        named: dict[str, float | None] = {}
+        if self.seen is not None:
+            named = {"of rows not seen in the fit": self.held_out, "of rows seen in the fit": self.seen}
+        named |= {"with more rows": self.with_more_rows}
+        named["lower bound"] = self.lower_bound
         named |= {"symmetric uncertainty": self.symmetric_uncertainty}
         if self.quantity == MUTUAL:
             named["as a correlation"] = self.correlation
@@ -183,13 +196,13 @@ class Information(Shown):
         *asked, given = (", ".join(names) for names in self.groups)
         return f"{self.quantity} of {' and '.join(asked)}" + (f", given {given}" if given else "")
 
-    def picture(self) -> tuple[Values, str]:
-        """The number and its interval, beside that of independent columns."""
+    def picture(self) -> tuple[ValueRows, str]:
+        """The number and its interval, and the interval of independent columns."""
         values = [Value(self.model, self.nats, self.interval())]
         if self.zero is not None and self.zero_se is not None:
             ends = (self.zero - 1.96 * self.zero_se, self.zero + 1.96 * self.zero_se)
             values.append(Value("independent columns", self.zero, ends, number=1))
-        return Values(values, f"{self.quantity}  (nats)", zero=True), self._of()
+        return ValueRows(values, f"{self.quantity}  (nats)", zero=True), self._of()
 
     def columns(self) -> Columns:
         """One row with all numbers."""
@@ -219,6 +232,6 @@ GIVEN_OTHERS = "given others: what the model misses of them counts for a column 
 
 
 def share_present(present: Any, groups: Sequence[Sequence[int]], rows: Int64[np.ndarray, " n"]) -> float:
-    """How many rows with missing cells are worth: each the product of the shares of its groups' cells."""
+    """The effective number of rows: a row with missing cells counts as the product of its groups' shares."""
     shares = [present[np.unique(rows)][:, list(group)].mean(1) for group in groups if len(group)]
     return float(np.prod(shares, axis=0).sum())

@@ -14,7 +14,7 @@ from itertools import groupby
 from maskevidence.core.show.cell_map import cell_map_svg
 from maskevidence.core.show.draw import svg
 from maskevidence.core.show.html import answers, table, text
-from maskevidence.core.show.parts import Answers, Picture, Table
+from maskevidence.core.show.parts import BigNumbers, Picture, Table
 from maskevidence.core.show.pictures import CellMap, ColourGrid
 from maskevidence.core.support.provenance import versions
 
@@ -36,7 +36,7 @@ class Figure:
     notes: Sequence[str] = ()  # notes below the picture
 
 
-Block = str | Html | Table | Answers | Picture | Figure
+Block = str | Html | Table | BigNumbers | Picture | Figure
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _shown(part: Block, key: str, section: Section) -> str:
         return f"<p>{text(part)}</p>"
     if isinstance(part, Table):
         return table(part, part.title or section.title)
-    if isinstance(part, Answers):
+    if isinstance(part, BigNumbers):
         return answers(part)
     if isinstance(part, Picture):
         return _drawn(part, section.title, key)
