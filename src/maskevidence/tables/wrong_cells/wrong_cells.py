@@ -186,7 +186,7 @@ def _found(task: "_Task", how: Search) -> WrongCells:
     else:
         judged, n_rows = kept.judged, kept.n_judged[0]
     (first, *_), by_support = sittings, False
-    if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+    if isinstance(first.judge, WordJudge) and first.judge.own is not None:
         by_support = True
         p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
@@ -583,6 +583,7 @@ def _expected(
                 right[of_sitting], p_right[of_sitting] = each.judge.suggested(
                     coded.values, *place, hidden[of_sitting]
                 )
+                each.judge.own = None  # numbers that are tried below stand in no row
             for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
                 n_these = len(these)
                 if n_these and isinstance(model, HasDrawMissing):
