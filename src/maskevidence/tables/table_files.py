@@ -508,6 +508,10 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
     if "\0" in text:  # which no text has, and which ends the cells here
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
 
+    excel = re.match(r"sep=([;,|\t])\r?\n", text)  # a line that only spreadsheets read
+    if excel is not None and choices.delimiter in (None, excel[1]):
+        choices = replace(choices, delimiter=excel[1], skip=(range(1, 2), *choices.skip))
+
     def guess(text: str) -> str:
         return choices.delimiter or _guessed_delimiter(text)
 
@@ -524,6 +528,8 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
     cells, rows, mends, foot = _cells(name, content, layout.text, delimiter)
     if choices.delimiter is None and cells.num_columns > 1:
         notes += notes_on_delimiter(delimiter)
+    elif cells.num_columns == 1:
+        _refuse_blanks(name, cells.column(0))
     blank: Sequence[int] = ()
     if rows is None:
         rows, blank = _lines(layout.text, delimiter, cells.num_rows, cells.num_columns)
@@ -551,6 +557,15 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
     foot = tuple((layout.lines[line - 1], row) for line, row in foot)
     raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, layout.above)
     return _without_rows_apart(replace(raw, foot=foot, findings=tuple(findings)), headless)
+
+
+def _refuse_blanks(name: str, column: Any) -> None:
+    """Refuse a table whose columns stand between blanks, which would be one column of words."""
+    first, *rows = [cell.split() for cell in column.slice(0, _HEAD).to_pylist()]
+    if rows and len(first) > 1 and all(len(row) == len(first) and all(map(is_number, row)) for row in rows):
+        raise InputError(
+            f"{name!r} has {len(first)} columns between blanks; save it with a comma or tab between cells"
+        )
 
 
 def notes_on_delimiter(delimiter: str) -> list[str]:

@@ -125,7 +125,6 @@ class MixtureTransition(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         self.refuse_strange_cells(tokens, masked | visible)
         read, hidden = (each.cpu().numpy() for each in (masked | visible, masked))

@@ -39,6 +39,7 @@ from maskevidence.tables.wrong_cells.cell_search import (
     Sets,
     facts_of,
 )
+from maskevidence.tables.wrong_cells.far_limits import far_limits
 from maskevidence.tables.wrong_cells.found_cells import (
     WrongCell,
     WrongCells,
@@ -209,7 +210,11 @@ def _found(task: "_Task", how: Search) -> WrongCells:
     )
     found = found if kept is None else replace(found, n_judged=kept.n_judged)
     described = _described(found, coded, sittings, judged, how)
-    return replace(found, cells=(*odd_cells(given), *described))
+    judges = [(each.judge.asker.model, each.places) for each in sittings]
+    limits, of_limits = far_limits(coded, judges, judged.suspicion)
+    if limits:
+        described = tuple(sorted((*described, *limits), key=lambda cell: -cell.suspicion))
+    return replace(found, cells=(*odd_cells(given), *described), notes=(*found.notes, *of_limits))
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
