@@ -29,6 +29,7 @@ from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
+from maskevidence.tables.limits import with_limits
 
 FORMAT = 1  # of the folder of a saved model
 _ROWS_AT_ONCE, _CELLS_AT_ONCE = 8192, 2**21  # at most, of the rows that are filled together
@@ -301,6 +302,10 @@ class TableModel(HasPage, nn.Module, ABC):
         if isinstance(x, Tokens):
             return x.to(self._like().device)
         return Tokens.from_array(self._own_columns(x)).to(self._like().device)
+
+    def with_limits(self, table: Table) -> tuple[Any, tuple[str, ...]]:
+        """The model that also scores the limits of a table, and a note if it cannot; see `WithLimits`."""
+        return with_limits(self, self.table(table))
 
     def check_width(self, width: int) -> None:
         """Check that data have as many columns as the model has features.

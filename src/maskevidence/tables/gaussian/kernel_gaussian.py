@@ -244,6 +244,7 @@ class KernelGaussian(TableModel):
         """log p(x_j | x_R) of the masked tokens of a part, x about μ; 0 for other hidden ones."""
         h = self.bandwidth
         a, log_kernels = torch.sqrt(1 - h.square()), part.log_kernels(h)[:, None, :]
+        log_kernels = log_kernels - log_kernels.amax(2, keepdim=True)  # far rows keep their digits
         residual, variance = torch.where(wanted, x - part.shift, 0.0)[:, :, None], h.square() * part.within
         scale = torch.rsqrt(2 * variance)[:, :, None]
         white = torch.addcmul(residual * scale, part.moves, -a * scale)

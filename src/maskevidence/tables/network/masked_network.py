@@ -172,6 +172,15 @@ class MaskedNetwork(DescribedTableModel):
         answer = self._answer(values, visible, tokens.ids)
         return torch.where(masked, self.cells.log_density(answer, values), 0.0)
 
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` about each masked number, over the step; words as ever."""
+        visible = tokens.visible(masked)
+        values = self._values(tokens, masked | visible)
+        answer = self._answer(values, visible, tokens.ids)
+        return torch.where(masked, self.cells.log_density(answer, values, step), 0.0)
+
     def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
         found = self.cells.third_value(tokens.values.double(), read)
         if found is None:
