@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ from tqdm import tqdm
 
 import maskevidence as me
 from maskevidence.core.show import Page, Table
+from maskevidence.core.show.words import MINUS
 
 SEEDS = (4, 44, 444, 4444, 44444)
 _DEVICE: ContextVar[torch.device | None] = ContextVar("device", default=None)
@@ -78,6 +80,11 @@ def near_exact(claim: str, value: float, se: float, exact: float, digits: int) -
     return Claim(claim, measured, None if math.isnan(off) else off <= 3)
 
 
+def _with_minus(text: str) -> str:
+    """Typeset the minus signs of numbers, as everywhere in the terminal."""
+    return re.sub(r"(?<![\w)])-(?=\d)", MINUS, text)
+
+
 @dataclass(frozen=True)
 class PaperFigure:
     """A figure: its claims, its numbers and its picture.
@@ -127,8 +134,8 @@ class PaperFigure:
 
     def page(self) -> Page:
         """What the terminal shows: the tables, the claims and the checks."""
-        claims = [(claim.claim, claim.verdict, claim.measured) for claim in self.claims]
-        checks = [(c.claim, "passed" if c.holds else "FAILED", c.measured) for c in self.checks]
+        claims = [(claim.claim, claim.verdict, _with_minus(claim.measured)) for claim in self.claims]
+        checks = [(c.claim, "passed" if c.holds else "FAILED", _with_minus(c.measured)) for c in self.checks]
         constructed = "Checks of the code, true by construction"
         parts = [
             Table((what, "verdict", "measured"), rows, title, words=range(3))

@@ -1,5 +1,6 @@
 """The site's hook: the reference has every public name, the main ones first, and the gallery its code."""
 
+import json
 import re
 import sys
 import types
@@ -34,9 +35,12 @@ def shown(hooks: Any, page: str) -> list[str]:
 
 
 def test_the_reference_has_every_public_name_and_the_main_ones_first(hooks: Any) -> None:
-    names = [
-        name.removeprefix("me.") for name in shown(hooks, "reference/python.md") if name.startswith("me.")
-    ]
+    text = hooks.on_page_markdown((ROOT / "docs" / "reference" / "python.md").read_text(), None, None, None)
+    listed = re.findall(r"^- \[`me\.(\w+)`\]\(names/(\w+)\.md\): (.*)$", text, re.M)
+    assert all(name == page and len(said) > 10 for name, page, said in listed)
+    names = [name for name, _, _ in listed]
+    assert len(names) == len(set(names))
+    assert "**To fill missing values (holes, NaN)**" in text
     public = {name for name in me.__all__ if not isinstance(getattr(me, name), types.ModuleType)}
     assert public - {"__version__"} == set(names) - {"errors", "model"}  # modules that have no page
     assert names[0] == "estimate_evidence"
@@ -54,3 +58,27 @@ def test_the_gallery_has_its_scripts(hooks: Any) -> None:
     text = hooks.on_page_markdown((ROOT / "docs" / "gallery.md").read_text(), None, None, None)
     assert "<!-- example" not in text
     assert 'me.impute("kernel-gaussian", holes)' in text
+
+
+def test_words_of_users_are_tags_of_pages_that_exist(hooks: Any) -> None:
+    assert [name for name in hooks.SEARCHED if not (ROOT / "docs" / name).exists()] == []
+    page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="proteins.md"), meta={})
+    hooks.on_page_markdown("# Proteins\n", page, None, None)
+    assert "ESM2" in page.meta["tags"]
+
+
+def test_the_search_takes_the_tags_before_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from site_search import Search
+
+    docs = [
+        {"location": "a/#part", "title": "Missing values", "text": "missing values " * 9},
+        {"location": "b/", "title": "Tables", "text": "<p>holes</p>", "tags": ["missing values", "NaN"]},
+        {"location": "c/", "title": "Typos", "text": "nothing"},
+    ]
+    fields = {"title": {"boost": 1e3}, "text": {"boost": 1.0}, "tags": {"boost": 1e6}}
+    index = tmp_path / "search_index.json"
+    index.write_text(json.dumps({"config": {"separator": r"[\s,]+", "fields": fields}, "docs": docs}))
+    assert Search(index).ranked("missing values")[:2] == ["b/", "a/#part"]
+    assert Search(index).ranked("typo") == ["c/"]  # a word matches what it begins
+    assert Search(index).ranked("elephants") == []

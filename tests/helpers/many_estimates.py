@@ -9,7 +9,7 @@ import torch
 import maskevidence as me
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
-from maskevidence.core.scores.score_masks import score_observations
+from maskevidence.core.scores.score_masks import Scoring, score_in_memory
 from maskevidence.core.tokens import positions
 
 _IN_A_CALL = 8192
@@ -68,13 +68,20 @@ def many_estimates(
     return found
 
 
+def scores_of(
+    model: me.model.MaskedModel, tokens: me.Tokens, design: MaskDesign, key: MaskKey
+) -> me.ScoreTable:
+    """The scores of all masks of a design on all observations."""
+    scoring = Scoring(design, key, _IN_A_CALL)
+    return score_in_memory(model, tokens, scoring, scoring.repeats)[0]
+
+
 def _of_whole_orders(
     model: me.model.MaskedModel, tables: Sequence[np.ndarray], design: me.Orderings
 ) -> list[me.EvidenceEstimate]:
     key, n = MaskKey(0, "own"), len(tables[0])
     tokens = me.Tokens.from_array(np.concatenate(tables))
-    scores, _ = score_observations(model, tokens, design, key, _IN_A_CALL)
-    scores = scores.sorted()
+    scores = scores_of(model, tokens, design, key).sorted()
     parts = np.split(np.arange(len(scores)), len(tables))
     assert all((scores.id[part] // n == k).all() for k, part in enumerate(parts))
     return [_summarized(scores.select(part), design, key) for part in parts]

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.model import as_tokens
-from maskevidence.core.scores.score_masks import score_observations
 from maskevidence.tables.base import TableModel
 
 D = 4
@@ -79,11 +77,6 @@ def _estimate(design: me.MaskDesign, masks: str = "own") -> Callable[[Any, Any],
 
 def _curve(model: Any, data: Any) -> Any:
     return me.estimate_evidence(model, data, me.EverySize(2)).curve.score
-
-
-def _score_observations(model: Any, data: Any) -> Any:
-    table, _ = score_observations(model, _tokens(model, data), me.EverySize(1), MaskKey(0, "own"))
-    return table.score
 
 
 def _score_masks(model: Any, data: Any) -> Any:
@@ -160,7 +153,6 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "a rate": _estimate(me.FixedRate(0.5, 2)),
     "the default design": lambda model, data: me.estimate_evidence(model, data).log_evidence,
     "curve": _curve,
-    "score_observations": _score_observations,
     "score_masks": _score_masks,
     "compare": _compare,
     "moments": _needing("score_moments", _moments),

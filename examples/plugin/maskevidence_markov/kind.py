@@ -19,7 +19,6 @@ class SequenceOptions(Sample):  # which declares --seed and --limit
 class Sequences(Kind):
     name, nouns, models = "sequences", "Markov chains", ("markov",)
     files = ("a .seq file of sequences",)
-    examples: Mapping[str, str] = {"score": "markov", "check": "markov"}
     options: Mapping[str, type] = {"score": SequenceOptions, "check": SequenceOptions}
     designs: Mapping[str, str] = {"odd-even": "maskevidence_markov.model:OddEven"}
 
@@ -30,12 +29,11 @@ class Sequences(Kind):
         from maskevidence_markov.model import MarkovChain, encoded
 
         tokens, symbols = encoded(lines)
-        n_fit = len(lines) // 2
-        note = f"fitted to the first {n_fit} sequences, scored on the others"
-        source = DataSource(name=data, fingerprint=seal, n_observations=len(lines) - n_fit, columns=symbols)
-        about = {"kind": self.name, "noun": "sequence", "token": "symbol", "notes": [note]}
-        chain = MarkovChain(tokens[:n_fit], len(symbols))
-        ready = Prepared(chain, tokens[n_fit:], source.model_copy(update=about))
+        fit, rest = tokens[: len(lines) // 2], tokens[len(lines) // 2 :]
+        notes = [f"fitted to the first {len(fit)} sequences, scored on the others"]
+        about: dict[str, Any] = {"kind": self.name, "noun": "sequence", "token": "symbol", "notes": notes}
+        source = DataSource(name=data, fingerprint=seal, n_observations=len(rest), columns=symbols, **about)
+        ready = Prepared(MarkovChain(fit, len(symbols)), rest, source)
         return ready.read_with(data, {"limit": options.limit})
 
     def read_again(self, manifest: Any, ids: Any) -> Any:
@@ -47,12 +45,8 @@ class Sequences(Kind):
 
 def read(data: str, limit: int | None) -> tuple[list[str], str]:
     """The sequences of a file, and their hash."""
-    if Path(data).suffix != ".seq" or not Path(data).is_file():
-        raise InputError(f"{data!r} is no .seq file; give one, with a sequence in each line")
-    lines = [line.strip() for line in Path(data).read_text().split("\n") if line.strip()][:limit]
+    is_file = Path(data).suffix == ".seq" and Path(data).is_file()
+    lines = Path(data).read_text().split()[:limit] if is_file else []
     if len(lines) < 4:
-        raise InputError(f"{data!r} has {len(lines)} sequences; give 4 or more")
+        raise InputError(f"{data!r} has {len(lines)} sequences; give a .seq file with 4 lines or more")
     return lines, hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-sequences = Sequences()

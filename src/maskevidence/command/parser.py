@@ -41,7 +41,7 @@ class Models:
 
     def pages(self, command: str) -> str:
         """Say on the help page without MODEL how to see the options of each kind."""
-        named = [f"{kind.nouns} ({kind.examples[self.command]})" for kind in self.kinds]
+        named = [f"{kind.nouns} ({kind.examples.get(self.command) or kind.models[0]})" for kind in self.kinds]
         return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(named)}."
 
 

@@ -37,7 +37,7 @@ class ModelWord:
 class Kind:
     """A kind of data with its models, options and commands.
 
-    A package declares a subclass, and an instance of it as an entry point of the group `maskevidence.kinds`.
+    A package declares a subclass; an entry point of the group `maskevidence.kinds` names it or an instance.
     Every attribute and method has a default, so that a package may bring a mask design or a command alone.
     docs/plugins.md builds one.
 
@@ -48,7 +48,7 @@ class Kind:
         data: DATA words for help pages, such as "digits".
         data_sets: names of data sets, for refusals of unknown words.
         files: files that are DATA, for help pages, such as "a .csv table".
-        examples: a MODEL word for each command whose options differ by kind.
+        examples: a MODEL word for each command whose options differ by kind; else the first of `models`.
         options: the dataclass of its options by command, such as `{"score": RowOptions}`, whose `kind` is
             `name`.
         design: the word of the mask design that `score` draws by default.
@@ -179,6 +179,7 @@ def _package(point: EntryPoint) -> str:
 def _loaded(point: EntryPoint) -> Kind:
     try:
         kind = point.load()
+        kind = kind() if isinstance(kind, type) else kind
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(
@@ -187,7 +188,7 @@ def _loaded(point: EntryPoint) -> Kind:
         ) from error
     if not isinstance(kind, Kind):
         raise InputError(
-            f"the kind {point.name!r} of the package {_package(point)!r} is {kind!r}, no instance of "
+            f"the kind {point.name!r} of the package {_package(point)!r} is {kind!r}, no "
             "maskevidence.core.kind.Kind; mend or uninstall that package"
         )
     return kind

@@ -205,7 +205,7 @@ class KernelGaussianDensity(TableDensity):
     random_state: Any = None
 
     def _new_model(self, n_features: int) -> TableModel:
-        return me.models.KernelGaussian(n_features, n_centres=1)
+        return me.models.KernelGaussian(n_features)
 
     def _fit_options(self, table: Float64[np.ndarray, "N D"]) -> dict[str, Any]:
         seed = seed_from(self.random_state)

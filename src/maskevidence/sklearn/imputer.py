@@ -243,14 +243,20 @@ class MaskedImputer(
                 raise ValueError(f"missing_values={blank!r}; in a table with categories, give numpy.nan")
             table = _utils.check_array(codes, ensure_all_finite="allow-nan", ensure_min_samples=1 + reset)
             return table, False
-        table = _validation.validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan" if isnan else True,
-            ensure_min_samples=1 + reset,
-        )
+        try:
+            table = _validation.validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan" if isnan else True,
+                ensure_min_samples=1 + reset,
+            )
+        except ValueError as error:
+            if "could not convert string to float" not in str(error):
+                raise
+            remedy = "to fill columns of words, give MaskedImputer(MaskedNetworkDensity()), or use me.impute"
+            raise ValueError(f"{error}; {remedy}") from error
         numbers = table.astype(np.float64)
         return (numbers if isnan else np.where(table == blank, np.nan, numbers)), table.dtype == np.float32
 

@@ -333,7 +333,7 @@ class TableModel(HasPage, nn.Module, ABC):
         read: Bool[Tensor, "B D"] | None = None,
         place: Callable[[int], str] = "observation {}".format,
     ) -> None:
-        """Check that the model has a distribution for every cell.
+        """Check that rows have the model's width, and that it has a distribution for every cell.
 
         Args:
             read: the cells that are read; all that are present by default.
@@ -342,6 +342,7 @@ class TableModel(HasPage, nn.Module, ABC):
         Raises:
             InputError: it has none for a value, such as a third one of a yes/no column.
         """
+        self.check_width(tokens.width)
         found = self.strange_cell(tokens, tokens.maskable | tokens.context if read is None else read)
         if found is not None:
             row, column, advice = found

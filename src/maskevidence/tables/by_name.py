@@ -20,7 +20,7 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
 COUNTS = "mixture-transition"
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
     "gaussian": lambda d: me.models.Gaussian(n_features=d),
-    "kernel-gaussian": lambda d: me.models.KernelGaussian(d, n_centres=1),  # the fit sets one centre per row
+    "kernel-gaussian": lambda d: me.models.KernelGaussian(d),
     COUNTS: lambda d: me.models.MixtureTransition(d),
 }
 NETWORK = "masked-net"  # or with width and layers: masked-net:256x2

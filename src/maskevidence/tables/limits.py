@@ -121,10 +121,14 @@ def with_limits(
         return model, ()
     if isinstance(model, HasLogCells):
         return WithLimits(model, table, columns), ()
-    return model, (f"limits such as <0.5 are not scored: {type(model).__name__} has no distribution function",)
+    return model, (
+        f"limits such as <0.5 are not scored: {type(model).__name__} has no distribution function",
+    )
 
 
-def _ranges(values: Float64[np.ndarray, "N D"], ends: dict[tuple[int, int], Any]) -> Float64[np.ndarray, " D"]:
+def _ranges(
+    values: Float64[np.ndarray, "N D"], ends: dict[tuple[int, int], Any]
+) -> Float64[np.ndarray, " D"]:
     """The range of each column with its limits; 1 where that is 0 or unknown."""
     low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
     for (_, j), both in ends.items():

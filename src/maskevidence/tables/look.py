@@ -82,7 +82,7 @@ def look_command(
 
 @contextmanager
 def _locked(folder: "ResultFolder", asked: str, read_json: Any, write_json: Any) -> Iterator[None]:
-    """Hold the folder; remove what another look left unfinished; say what an interruption keeps."""
+    """Lock the folder, remove another look's unfinished files, and report what an interruption keeps."""
     from maskevidence.runs.folder import locked
 
     unfinished = folder.path / UNFINISHED
@@ -123,7 +123,7 @@ def _stem(data: str) -> str:
 
 
 def _headline_of(content: dict[str, Any]) -> Any:
-    """The page of a look that was finished before."""
+    """The page of an earlier, finished look."""
     from maskevidence.core.show.parts import Page
     from maskevidence.core.show.words import count
 

@@ -26,7 +26,7 @@ def cholesky(matrices: Float[Tensor, "*B K K"]) -> Float[Tensor, "*B K K"]:
 
 
 LOG_2PI = math.log(2 * math.pi)
-_NARROW = 1e-3  # if (1 + |z|) h is smaller, a cell's mass is its mean density times its width
+_NARROW = 0.03  # if (1 + |z|) h is smaller, a cell's mass is its mean density times its width
 
 
 def normal_log_density(
@@ -53,7 +53,11 @@ def normal_log_cell(
     wide, scale = residual.double(), variance.double().sqrt()
     z, half = wide.abs() / scale, 0.5 * step / scale
     narrow = half * (1 + z) < _NARROW
-    middle = -0.5 * (z.square() + LOG_2PI) - torch.log(scale) + (z.square() - 1) * half.square() / 6
+    square, of_width = z.square(), half.square()
+    middle = -0.5 * (square + LOG_2PI) - torch.log(scale) + (square - 1) * of_width / 6
+    middle = middle - (square * (square + 4) - 2) * of_width.square() / 180
+    if bool(narrow.all()):
+        return middle.to(residual.dtype)
     z, half = torch.where(narrow, 0.0, z), torch.where(narrow, 1.0, half)
     below, above = torch.special.log_ndtr(-z - half), torch.special.log_ndtr(half - z)
     mass = above + torch.log(-torch.expm1(below - above))

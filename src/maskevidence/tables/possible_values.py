@@ -81,7 +81,7 @@ def drawn_within(mean: _Column, sd: _Column, low: _Column, high: _Column, seed: 
 def never_below_0(
     table: Table, values: _Rows, holes: Bool[np.ndarray, "N D"], names: Sequence[str]
 ) -> list[str]:
-    """The columns without a value below 0 of which some hole is filled below 0."""
+    """The columns without a value below 0 in which a hole is filled below 0."""
     found = []
     for name in names:
         j = table.columns.index(name)
@@ -156,7 +156,7 @@ def unlogged(moments: Moments) -> Moments:
 
 
 def _hidden(model: TableModel, rows: Table, name: str) -> Moments:
-    """What a model expects of a column given the rest of each row."""
+    """A model's expectation of a column given the rest of each row."""
     columns = model.columns or []
     values, j = rows.select(columns).values.copy(), columns.index(name)
     values[:, j] = np.nan
@@ -170,7 +170,7 @@ def _log_normal(x: _Column, moments: Moments) -> _Column:
 
 
 def decimals_of(known: _Column) -> int | None:
-    """Digits behind the decimal sign that write all values; None if six are too few.
+    """The number of decimals that all values need; None above six.
 
     Example:
         >>> decimals_of(np.array([1.5, 2.25])), decimals_of(np.array([3.0])), decimals_of(np.array([1 / 3]))
@@ -183,7 +183,7 @@ def decimals_of(known: _Column) -> int | None:
 
 
 def as_the_column(known: _Column, filled: _Column) -> tuple[_Column, bool]:
-    """Filled values with the decimals of the column; of few whole numbers, the nearest that exists.
+    """Filled values rounded to the column's decimals, or to the nearest of few whole numbers.
 
     Returns:
         The values, and whether they are values that exist.

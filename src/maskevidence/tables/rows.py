@@ -273,9 +273,9 @@ def placed(model: TableModel, options: RowDevice) -> TableModel:
         torch.float32
     """
     _check_dtype(options)
-    device = choose_device(options.device or "cpu", float64=True)
+    device = None if options.device is None else choose_device(options.device, float64=True)
     dtype = model.dtype if options.dtype is None else getattr(torch, options.dtype)
-    return model.to(device, dtype)
+    return model.to(device or "cpu", dtype)
 
 
 def _check_dtype(options: RowDevice) -> None:

@@ -104,7 +104,7 @@ class RawTable:
 
 @dataclass(frozen=True)
 class TextChoices:
-    """How to read the text of a file, where the reader should not find it out."""
+    """Options that override the reader's guesses about the text of a file."""
 
     delimiter: str | None = None  # one ASCII character
     encoding: str | None = None
@@ -252,7 +252,10 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
     if isinstance(table, pa.Table):
         return RawTable(name, table)
     if hasattr(table, "iloc"):
-        columns = {str(key): pa.array(table[key], from_pandas=True) for key in table.columns}
+        table = table if hasattr(table, "columns") else table.to_frame()
+        names = list(map(str, table.columns))
+        check_distinct(name, names)
+        columns = {each: _arrow_column(each, table.iloc[:, j]) for j, each in enumerate(names)}
     elif hasattr(table, "to_arrow"):
         return RawTable(name, table.to_arrow())
     else:
@@ -270,6 +273,22 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
             )
         columns = {f"c{j}": pa.array(column.copy(), from_pandas=True) for j, column in enumerate(values.T)}
     return RawTable(name, pa.table(columns), lines=lines)
+
+
+def _arrow_column(name: str, column: Any) -> Any:
+    """A column of a data frame as an Arrow array; cells of several types become text."""
+    import pyarrow as pa
+
+    if hasattr(column, "sparse"):
+        column = column.sparse.to_dense()
+    if getattr(column.dtype, "kind", "") == "c":
+        raise InputError(f"column {name!r} holds complex numbers; give its real and imaginary parts")
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array(
+            [None if blank else str(cell) for cell, blank in zip(column, column.isna(), strict=True)]
+        )
 
 
 def described_file(raw: RawTable, selection: ColumnSelection) -> TableDescription:
@@ -550,7 +569,7 @@ def _refuse_blanks(name: str, column: Any) -> None:
 
 
 def notes_on_delimiter(delimiter: str) -> list[str]:
-    """A note on a delimiter that was guessed and is no comma."""
+    """A note on a guessed delimiter other than the comma."""
     return (
         []
         if delimiter == ","
@@ -559,7 +578,7 @@ def notes_on_delimiter(delimiter: str) -> list[str]:
 
 
 def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable | None:
-    """A text of numbers alone, as Python writes them, below names; None for any other text."""
+    """Fast path for a text of plain numbers below names; None for any other text."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -621,7 +640,7 @@ def _has_leading_zeros(content: bytes, delimiter: str) -> bool:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names below a line of other names, those that repeat with a number."""
+    """Column names in two lines, joined; repeated names get a number."""
     seen, found = Counter[str](), list[str]()
     for name in names:
         seen[name] += 1
@@ -630,7 +649,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
-    """Take rows of units, of totals and repeated names from the rows of data."""
+    """Remove rows of units, totals and repeated names."""
     import pyarrow as pa
 
     assert raw.lines is not None
@@ -738,7 +757,7 @@ def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:
 
 
 def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The line of each row of a CSV file, as cells may span lines; and the blank lines between rows."""
+    """The line number of each row of a CSV file, whose cells may span lines, and the blank lines."""
     if text.count("\n") + (not text.endswith("\n")) == n_rows:
         return range(1, n_rows + 1), ()
     found, blank, line = list[int](), list[int](), 1
@@ -850,7 +869,7 @@ def _choices(selection: ColumnSelection) -> Choices:
 
 
 def _forms(read: dict[str, ReadColumn]) -> dict[str, Any]:
-    """How columns write their numbers: whole numbers with the decimal comma of the others."""
+    """The number formats of columns; whole numbers take the decimal comma of the others."""
     forms = {name: column.form for name, column in read.items() if column.form is not None}
     marks = {form.decimal for form in forms.values() if isinstance(form, NumberForm)}
     if marks == {","}:
@@ -1015,7 +1034,7 @@ def _coded(column: Any, selection: ColumnSelection) -> tuple[tuple[str, ...], Fl
 
 
 def _folded(cells: list[str]) -> list[str]:
-    """Words that differ by case, blanks or composition are replaced by the commonest of them."""
+    """Replace words that differ only by case, blanks or Unicode composition by the most frequent form."""
     spelling = {word: _fold(word) for word in {*cells}}
     best: dict[str, str] = {}
     for word, _ in Counter(cells).most_common():
@@ -1024,7 +1043,7 @@ def _folded(cells: list[str]) -> list[str]:
 
 
 def _fold(word: str) -> str:
-    """A word without case, repeated blanks and composition."""
+    """A word with case, blanks and Unicode composition normalised."""
     return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
 
 
@@ -1121,7 +1140,7 @@ def _refusal(file: str, columns: list[ReadColumn], selection: ColumnSelection, r
 
 
 def _first_word(raw: RawTable, name: str, read: ReadColumn) -> str:
-    """Where a column has its first word, or how words and numbers are mixed; or its type."""
+    """The position of a column's first word, the mix of words and numbers, or its type."""
     if read.refusal:
         return read.refusal
     column = raw.columns.column(names_of(raw).index(name))

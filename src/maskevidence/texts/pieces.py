@@ -155,7 +155,7 @@ def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> l
 
 
 def _starts(text: str, tokens: list[str], unknown: str | None) -> list[int] | None:
-    """Where each token begins, if the known ones spell the text but for what is unknown between them.
+    """The start of each token, if the known tokens spell the text apart from unknown parts between them.
 
     Example:
         >>> _starts("MKaaT", ["M", "K", "<unk>", "T"], "<unk>"), _starts("MKT", ["m", "k", "t"], None)
@@ -250,7 +250,7 @@ def unknown_in(pieces: Sequence[Pieces], unknown: int) -> Unknown:
 
 
 def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
-    """How much of some texts is unknown to the tokenizer, of how much, and the unit."""
+    """The amount of text unknown to the tokenizer, the total amount, and their unit."""
     return unknown_in(pieces, unknown).counted()
 
 

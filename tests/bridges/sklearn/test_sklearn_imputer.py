@@ -176,3 +176,9 @@ class TestOptionsOfScikitLearnsImputers:
         assert single.dtype == np.float32
         assert imputer.transform(holed).dtype == np.float64
         np.testing.assert_allclose(single, imputer.transform(holed), atol=1e-5)
+
+
+def test_words_are_refused_with_the_imputer_that_takes_them() -> None:
+    frame = pd.DataFrame({"city": ["Bern", "Chur", "Bern"], "rent": [1.0, np.nan, 3.0]})
+    with pytest.raises(ValueError, match=r"'Bern'; to fill columns of words, give MaskedImputer\(MaskedNet"):
+        MaskedImputer().fit(frame)

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare, norm
 
 import maskevidence as me
+from many_estimates import scores_of
 from maskevidence.core.evidence.standard_errors import mean_with_errors
 from maskevidence.core.masks.design import (
     MAX_LISTED,
@@ -27,7 +28,6 @@ from maskevidence.core.masks.design import (
 )
 from maskevidence.core.masks.design_words import DESIGNS, design_from_settings
 from maskevidence.core.masks.sizes import size_of_rate
-from maskevidence.core.scores.score_masks import score_observations
 from maskevidence.core.tokens import Tokens, positions
 from maskevidence.texts.published import RandomTime
 from oracles import every_mask
@@ -472,8 +472,7 @@ class TestRandomSize:
     def test_sizes_follow_the_rank_of_the_id(self, masks: Masks, ids: np.ndarray) -> None:
         model = me.models.PPCA(n_features=9, n_components=1)
         tokens = Tokens.from_array(model.sample(40), ids=ids)
-        scores, _ = score_observations(model, tokens, me.RandomSize(8), MaskKey(3, masks))
-        scores = scores.sorted()
+        scores = scores_of(model, tokens, me.RandomSize(8), MaskKey(3, masks)).sorted()
         expected = sizes_of(me.RandomSize(8), MaskKey(3, masks), 40, 9)
         np.testing.assert_array_equal(scores.id.reshape(40, 8)[:, 0], np.sort(ids))
         np.testing.assert_array_equal(scores.size.reshape(40, 8), expected)

@@ -419,3 +419,14 @@ def test_progress_names_candidate_and_fold(monkeypatch: pytest.MonkeyPatch) -> N
     me.select(x, ["ppca", "gaussian"], components="1", folds=2)
     assert told[0] == "fits: ppca:1, fold 1 of 2"
     assert list(filter(None, told))[-1] == "fits: gaussian, fold 2 of 2"
+
+
+def test_a_family_without_components_stands_at_the_side(selection: me.Selection) -> None:
+    pytest.importorskip("matplotlib")
+    picture, _ = picture_of_selection(selection.to_dict())
+    assert isinstance(picture, Lines)
+    (gaussian,) = [line for line in picture.lines if line.label.startswith("gaussian")]
+    assert len(gaussian.x) == 1
+    assert gaussian.x[0] > max(line.x.max() for line in picture.lines if line is not gaussian) == 7
+    ticks = selection.plot().get_xticks()
+    assert (ticks % 1 == 0).all()

@@ -43,7 +43,7 @@ def slow_log_density(model: KernelGaussian, values: np.ndarray, present: np.ndar
 
 @pytest.fixture(scope="module")
 def model() -> KernelGaussian:
-    return KernelGaussian(4, 1).fit(holed_rows(), shrinkage=0.2, bandwidth=0.6)
+    return KernelGaussian(n_features=4).fit(holed_rows(), shrinkage=0.2, bandwidth=0.6)
 
 
 def test_densities_and_conditionals_are_those_of_the_mixture(model: KernelGaussian) -> None:

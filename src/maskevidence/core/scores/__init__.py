@@ -1,4 +1,4 @@
-"""What a model is asked, and the scores of masks that its answers give.
+"""Ask models for log-probabilities, and turn the answers into scores of masks.
 
 The public names are declared in `__init__.pyi`, and each is imported when it is first used.
 """

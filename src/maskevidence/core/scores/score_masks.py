@@ -120,27 +120,6 @@ class Scoring:
         return range(self.design.n_repeats)
 
 
-def score_observations(
-    model: MaskedModel,
-    tokens: Tokens,
-    design: MaskDesign,
-    key: MaskKey,
-    batch_size: int = 1024,
-) -> tuple[ScoreTable, int]:
-    """Score all masks of a design on all observations.
-
-    A row's score depends on its observation, draw and size alone: not on the batch size or on the other rows.
-
-    Args:
-        batch_size: how many masks go into one call; a model with `batches` decides for itself.
-
-    Returns:
-        The scores, and how many times the model was called.
-    """
-    scoring = Scoring(design, key, batch_size, timed=True)
-    return score_in_memory(model, tokens, scoring, scoring.repeats)
-
-
 def score_in_memory(
     model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range
 ) -> tuple[ScoreTable, int]:

@@ -259,6 +259,8 @@ def held_out_fills(
     columns: Iterable[int],
     seed: int = 0,
     pairs: Collection[str] = (),
+    *,
+    most: int = _MOST_FILLED,
 ) -> dict[str, Fill]:
     """Hide up to 1,000 known values of each column, and fill them by models of the other folds.
 
@@ -268,11 +270,12 @@ def held_out_fills(
         columns: the places of the columns to fill.
         seed: of the choice of values.
         pairs: columns of two values, which are filled by the nearer one and counted as words are.
+        most: values of a column to hide.
     """
     fills, rng = {}, np.random.default_rng(seed)
     for j in columns:
         known, name = np.flatnonzero(~np.isnan(table.values[:, j])), table.columns[j]
-        some = np.sort(rng.permutation(known)[:_MOST_FILLED])
+        some = np.sort(rng.permutation(known)[:most])
         truth, filled = table.values[:, j], np.full(len(table), np.nan)
         for rows, model in zip(folds, models, strict=True):
             these = np.intersect1d(rows, some)

@@ -271,7 +271,7 @@ def picture_of_selection(result: _Entry) -> tuple[Lines | ValueRows, str]:
     lines = [_line(candidates, family, sizes, number) for number, family in enumerate(families)]
     marked = {"smallest not told apart": _smallest(result)} | {"chosen": candidates[0]}
     points = [
-        (float(each["n_components"] or sizes[-1]), each["log_evidence"], f"{words}: {each['name']}")
+        (_place(each, sizes), each["log_evidence"], f"{words}: {each['name']}")
         for words, each in reversed(marked.items())
         if words == "chosen" or each is not candidates[0]
     ]
@@ -362,20 +362,23 @@ def _distances(listed: Sequence[_Entry]) -> ValueRows:
 
 
 def _line(candidates: Sequence[_Entry], family: str, sizes: Sequence[int], number: int) -> Line:
-    """A family's evidence by number of components; a horizontal line for a family without components."""
+    """A family's evidence by number of components."""
     members = [each for each in candidates if each["family"] == family]
     members = sorted(members, key=lambda each: each["n_components"] or 0)
-    if members[0]["n_components"] is None:
-        x, members = [sizes[0], sizes[-1]], [members[0]] * 2
-    else:
-        x = [each["n_components"] or 0 for each in members]
+    x = [_place(each, sizes) for each in members]
     y = np.array([each["log_evidence"] for each in members])
     bands = []
     for name, words in (("data_se", _DATA), ("mask_se", _MASKS)):
         half = _Z * np.array([each[name] or 0.0 for each in members])
         if half.any():
             bands.append(Band(name[:-3], y - half, y + half, words, wide=name == "data_se"))
-    return Line(family, np.array(x, dtype=float), y, bands, number)
+    label = family if members[0]["n_components"] is not None else f"{family}, without K, at the right"
+    return Line(label, np.array(x), y, bands, number)
+
+
+def _place(each: _Entry, sizes: Sequence[int]) -> float:
+    """The place of a candidate on the axis of K; without K, to the right of the largest one."""
+    return float(each["n_components"] or sizes[-1] + 0.06 * (sizes[-1] - sizes[0]))
 
 
 def _value(each: _Entry) -> Value:

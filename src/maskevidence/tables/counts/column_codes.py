@@ -1,4 +1,4 @@
-"""Columns as codes: the places of words among all of them, and numbers as cells and as bins of cells."""
+"""Columns as codes: indices of words, and numbers as cells and as bins of cells."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class Codes(NamedTuple):
     bins: bool
 
     def of(self, x: _Floats) -> Int64[np.ndarray, " n"]:
-        """The code of each value (a number's cell); -1 for one that has none, and for a hole."""
+        """The code of each value (of a number: its cell); -1 for holes and values without a code."""
         x = np.nan_to_num(x, nan=np.inf)
         if self.bins:
             place = np.searchsorted(self.values, x, "right") - 1
@@ -41,12 +41,12 @@ class Codes(NamedTuple):
 
 
 def cells_of(column: Column, x: _Floats) -> _Floats:
-    """The cell of each number, counted in steps from the centre; other values as they are."""
+    """The cell of each number, in steps from the centre; other values unchanged."""
     return np.round((x - column.centre) / column.step) if column.kind == "number" else x
 
 
 def codes_of(place: int, column: Column, cells: _Floats) -> list[Codes]:
-    """The ways to count a column: its values, if they recur, and for a number with many of them bins.
+    """The ways to count a column: by value, if values recur, and by bins for many numbers.
 
     Args:
         cells: of the training rows, NaN for holes.

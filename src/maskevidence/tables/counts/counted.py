@@ -1,4 +1,4 @@
-"""The counts of training rows, from which the conditionals of each column are mixed."""
+"""The counts of training rows, from which each column's conditionals are mixed."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ ALL = -1
 
 
 class Own(NamedTuple):
-    """The training rows that some rows are, which are not counted."""
+    """The training rows equal to some rows, which are not counted."""
 
     cells: CodedRows
     copies: (
@@ -35,12 +35,12 @@ class Own(NamedTuple):
     )
 
     def take(self, rows: _Places) -> "Own":
-        """Some of them."""
+        """Select rows."""
         return Own(self.cells[rows], self.copies[rows])
 
 
 class CountedPart(NamedTuple):
-    """A part of the mixture of a column, with places among the ways to count columns."""
+    """A component of a column's mixture, with indices of the ways to count columns."""
 
     way: int  # of the column
     given: int | None  # of the one that is given; None for the frequencies alone
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     copies: _Ints
 
     def take(self, rows: _Places) -> "Batch":
-        """Some of them."""
+        """Select rows."""
         parts = (self.cells[rows], self.visible[rows], self.codes[:, rows])
         return Batch(*parts, self.own[:, rows], self.copies[rows])
 
@@ -121,7 +121,7 @@ class Counted:
         return Own(self.rows[rows], self.copies[rows])
 
     def batch(self, x: CodedRows, visible: _Cells, own: Own | None) -> Batch:
-        """Rows, NaN for what is not read, in codes."""
+        """Rows in codes; NaN for cells that are not read."""
         cells = np.column_stack([cells_of(column, v) for column, v in zip(self.columns, x.T, strict=True)])
         codes = np.stack([way.of(cells[:, way.column]) for way in self.ways])
         if own is None:
@@ -130,7 +130,7 @@ class Counted:
         return Batch(cells, visible, codes, of_own, own.copies)
 
     def parts(self, j: int) -> list[CountedPart]:
-        """The parts of the mixture of a column, the frequencies of its values first."""
+        """The components of a column's mixture; the frequencies of its values come first."""
         if j not in self._parts:
             found, place, width = [], 0, 1 + WAYS * len(self.columns)
             for t, target in enumerate(self.ways):
@@ -153,7 +153,7 @@ class Counted:
     def shares(
         self, parts: Sequence[CountedPart], batch: Batch
     ) -> tuple[Float64[np.ndarray, "B C"], Float64[np.ndarray, "B C"]]:
-        """Which parts a row has, as 0 and 1; and p of its cell by each of them, 0 for others."""
+        """Which components a row has, as 0 and 1, and p of its cell by each of them; 0 for others."""
         use, p = (np.zeros((len(batch.cells), len(parts))) for _ in range(2))
         frequency = np.zeros(len(batch.cells))
         for k, part in enumerate(parts):
@@ -174,12 +174,12 @@ class Counted:
         return use, p
 
     def _own(self, part: CountedPart, batch: Batch, a: _Ints) -> _Ints:
-        """How often a row's own copies are counted with the code a."""
+        """The number of a row's own copies with the code a."""
         a_own = np.zeros_like(a) if part.given is None else batch.own[part.given]
         return batch.copies * ((a == a_own) & (a >= 0) & (batch.own[part.way] >= 0))
 
     def log_new(self, j: int, batch: Batch, spelled: bool) -> _Floats:
-        """log p_new of the cells of a column, or of all unseen words together in place of one."""
+        """log p_new of the cells of a column, or of all unseen words together."""
         if self.columns[j].kind == "number":
             far = log_far(self.columns[j], batch.cells[:, j])
             alone = [each for each in self.parts(j) if each.given is None and self.ways[each.way].bins]
@@ -207,7 +207,7 @@ class Counted:
     def distribution(
         self, parts: Sequence[CountedPart], share: Float64[np.ndarray, "B C"], batch: Batch
     ) -> Float64[np.ndarray, "B V"]:
-        """p of all known words of a column in each row, by parts with these weights."""
+        """p of all known words of a column in each row, for components with these weights."""
         n_all = np.repeat(parts[0].counts.dense_counts()[None], len(share), 0)
         b_own, p = batch.own[parts[0].way], np.zeros((len(share), n_all.shape[1]))
         known = np.flatnonzero(b_own >= 0)

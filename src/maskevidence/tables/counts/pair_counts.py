@@ -1,4 +1,4 @@
-"""How often the codes of two columns occur together, in all training rows but a row's own copies."""
+"""Joint counts of the codes of two columns, without a row's own copies."""
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -53,7 +53,7 @@ class PairCounts:
         return np.bincount(self.keys % self.n_b, self.counts, self.n_b).astype(np.int64)
 
     def rows_of(self, a: int) -> tuple[_Places, _Places]:
-        """The codes b that occur with a, and how often."""
+        """The codes b that occur with a, and their counts."""
         first, last = np.searchsorted(self.keys, (a * self.n_b, (a + 1) * self.n_b))
         return self.keys[first:last] - a * self.n_b, self.counts[first:last]
 

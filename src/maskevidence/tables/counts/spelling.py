@@ -22,11 +22,12 @@ _CHUNK = 2**23  # of them at once
 _SLIP = 0.05  # the probability of another sign
 _SWEEPS = 30
 _FEWEST = 20  # repeated words, by which the parts are weighed
+_FEWEST_PAIRS = 3  # words that have it
 _KINDS = {"a": 26, "A": 26, "9": 10}  # how many signs a letter of a format stands for
 
 
 def log_new(words: Words, counts: _Ints, near: "Near") -> _Floats:
-    """log p_new of each word: how probable it is as a word that its column has not shown yet, nats.
+    """log p_new of each word: its log-probability as a word that is new to the column, nats.
 
     p_new is a mixture of four distributions over strings, weighed by EM: interpolated n-grams of signs; the
     formats of the column, such as "9.9 a", with equal probabilities of all letters or digits; its common
@@ -58,13 +59,13 @@ def log_new(words: Words, counts: _Ints, near: "Near") -> _Floats:
 
 
 def log_any(words: Words) -> _Floats:
-    """log of the probability of each word if all signs of the column, and the end, are equally probable."""
+    """The log-probability of each word if all characters of the column, and the end, are equally probable."""
     n_signs = 1 + len({sign for word in words for sign in word})
     return -np.log(n_signs) * np.array([len(word) + 1 for word in words], dtype=np.float64)
 
 
 def _trust(counts: _Ints) -> _Floats:
-    """The weight of each word in the fit: how many words occur twice says how many single ones are right."""
+    """The weight of each word in the fit; words that occur twice tell how many single ones are right."""
     once, twice = (counts == 1).sum(), (counts == 2).sum()
     return np.where(counts == 1, min(1.0, 2 * (twice + 1) / max(once, 1)), (counts > 1).astype(np.float64))
 
@@ -104,13 +105,13 @@ def _log_ngrams(words: Words, share: _Floats) -> _Floats:
 
 
 def _own(of_word: _Ints, key: _Ints, weight: _Floats) -> _Floats:
-    """What each place's own word adds to the count of its key."""
+    """The contribution of each position's own word to the count of its key."""
     _, both = np.unique(of_word * (int(key.max(initial=0)) + 1) + key, return_inverse=True)
     return np.bincount(both, weight)[both]
 
 
 def _log_formats(words: Words, share: _Floats) -> _Floats:
-    """log of the share of the other words with the same format, and of the letters and digits within it."""
+    """The log share of other words with the same format, plus that of the letters and digits within it."""
     formats = [letter_shape(word) for word in words]
     total = Counter[str]()
     for form, weight in zip(formats, share.tolist(), strict=True):
@@ -175,6 +176,35 @@ def neighbours(words: Words, counts: _Ints) -> Near:
     word, right, log_typed = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.argsort(word, kind="stable")
     return Near(word[order], right[order], log_typed[order], len(words))
+
+
+def habits(words: Words, counts: _Ints) -> Near:
+    """Second writings of a column's words: "0.05%" for "0.05", where many words have the same signs more.
+
+    Signs at the end or start that at least three words have more than another word each, all in fewer cells
+    than these, are a habit of writing if none is a letter or a digit. The probability of a habit is its share
+    of the words that have any.
+
+    Example:
+        >>> words = ["0.04", "0.05", "0.06", "0.04%", "0.05%", "0.06%"]
+        >>> found = habits(words, np.array([9, 8, 7, 3, 4, 3]))
+        >>> found.word.tolist(), found.meant.tolist(), found.log_typed.round(1).tolist()
+        ([3, 4, 5], [0, 1, 2], [-0.3, -0.3, -0.3])
+    """
+    place = {word: k for k, word in enumerate(words) if counts[k]}
+    pairs: dict[tuple[str, bool], list[tuple[int, int]]] = {}
+    for k, word in enumerate(words):
+        for rest, start in ((re.sub(r"[\W_]+$", "", word), False), (re.sub(r"^[\W_]+", "", word), True)):
+            if rest != word and rest in place:
+                more = word.removesuffix(rest) if start else word.removeprefix(rest)
+                pairs.setdefault((more, start), []).append((k, place[rest]))
+    kept = [np.array(some) for some in pairs.values() if len(some) >= _FEWEST_PAIRS]
+    kept = [some for some in kept if counts[some[:, 0]].sum() < counts[some[:, 1]].sum()]
+    word, meant = np.concatenate([np.zeros((0, 2), dtype=np.int64), *kept]).T
+    share = np.repeat([len(some) for some in kept], [len(some) for some in kept])
+    order = np.argsort(word, kind="stable")
+    log_share = np.log(share / (len(np.unique(word)) + 1))
+    return Near(word[order], meant[order], log_share[order], len(words))
 
 
 def _near(words: Words, these: _Ints, meant: _Ints, n_signs: int) -> list[tuple[np.ndarray, ...]]:

@@ -96,7 +96,7 @@ class _Profile(NamedTuple):
 
 
 def _newton(slope: Vector, curvature: Matrix, free: Bool[np.ndarray, " D"]) -> Vector:
-    """The step up that a quadratic function with this slope and curvature asks for; 0 where not free."""
+    """The Newton step for this slope and curvature, upwards; 0 for fixed parameters."""
     direction = np.zeros(len(slope))
     if free.any():
         sizes, axes = np.linalg.eigh(curvature[np.ix_(free, free)])

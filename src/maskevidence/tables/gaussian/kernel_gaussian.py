@@ -10,7 +10,6 @@ from torch import Tensor, nn
 import maskevidence
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
@@ -29,6 +28,7 @@ from maskevidence.tables.gaussian.kernels import (
 from maskevidence.tables.gaussian.precision import DensePrecision
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.tables.gaussian.smaller_block import unique_rows
+from maskevidence.tables.noise import KeyedNoise, row_keys
 from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 
 _MOST_SECONDS = 300.0  # of a fit that chooses its kernels
@@ -51,7 +51,7 @@ class KernelGaussian(TableModel):
 
     Args:
         n_features: D.
-        n_centres: N.
+        n_centres: N of a model without a fit; a fit takes as many centres as it has rows.
         dtype: of the computation.
 
     Raises:
@@ -65,7 +65,7 @@ class KernelGaussian(TableModel):
         >>> import maskevidence as me
         >>> x = np.random.default_rng(0).normal(size=(200, 1)) + [[0.0, 0.0]]
         >>> x[:, 1] **= 2
-        >>> model = me.models.KernelGaussian(n_features=2, n_centres=200).fit(x, bandwidth=0.1)
+        >>> model = me.models.KernelGaussian(n_features=2).fit(x, bandwidth=0.1)
         >>> model.impute([[2.0, np.nan]]).values.round(1).tolist()
         [[2.0, 3.8]]
         >>> gaussian = me.models.Gaussian(n_features=2).fit(x)
@@ -79,7 +79,7 @@ class KernelGaussian(TableModel):
     refits = True
     seen: Tensor
 
-    def __init__(self, n_features: int, n_centres: int, *, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, n_features: int, n_centres: int = 1, *, dtype: torch.dtype = torch.float64) -> None:
         if n_features < 1 or n_centres < 1:
             raise InputError(f"n_features={n_features}, n_centres={n_centres}; give at least one of each")
         super().__init__(n_features)
@@ -244,6 +244,7 @@ class KernelGaussian(TableModel):
         """log p(x_j | x_R) of the masked tokens of a part, x about μ; 0 for other hidden ones."""
         h = self.bandwidth
         a, log_kernels = torch.sqrt(1 - h.square()), part.log_kernels(h)[:, None, :]
+        log_kernels = log_kernels - log_kernels.amax(2, keepdim=True)  # far rows keep their digits
         residual, variance = torch.where(wanted, x - part.shift, 0.0)[:, :, None], h.square() * part.within
         scale = torch.rsqrt(2 * variance)[:, :, None]
         white = torch.addcmul(residual * scale, part.moves, -a * scale)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.table import varies
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.described import DescribedTableModel
@@ -25,6 +24,7 @@ from maskevidence.tables.network.network_columns import (
     notes_on_unseen,
     third_value,
 )
+from maskevidence.tables.noise import KeyedNoise, row_keys
 from maskevidence.tables.normal import normal_log_cell
 
 _MOST_INPUTS = 150  # indicators in all
@@ -201,7 +201,6 @@ class MixedKernelGaussian(DescribedTableModel):
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
     ) -> Float[Tensor, "B D"]:
         """The log mass of the cell of width `step` about each masked number, over the step; words as ever."""
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
         mean, log_mass = self._answers(values, visible, masked, step)

@@ -1,4 +1,4 @@
-"""Log-probabilities of some columns given some others, row by row; the columns that are neither are hidden.
+"""Row-wise log-probabilities of some columns given others; all remaining columns are hidden.
 
 A cell that is hidden and not asked for has the role "absent" of `Tokens`, as a missing value has. A Gaussian,
 PPCA or factor analysis integrates over it in closed form, `BernoulliPCA` and a VAE by their nodes or samples,
@@ -7,6 +7,7 @@ and a masked network has learned to answer without it, since a random half of it
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
 from maskevidence.core.model import HasLogEvidence, HasRefine, as_tokens, check_conditionals
@@ -90,7 +91,7 @@ class Gains(NamedTuple):
 def gains(
     model: Any, values: TableRows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int
 ) -> Gains:
-    """The terms of some rows; missing cells of the columns in question are drawn five times by the model.
+    """The terms of some rows; the model draws missing cells of the columns in question five times.
 
     Rows without any cell in these columns are left out.
     """
@@ -113,7 +114,7 @@ def gains(
 
 
 class Fold(NamedTuple):
-    """A model, the rows that it has not seen, and a model of another fold, which has."""
+    """A model, rows that it has not seen, and a model of another fold, which has seen them."""
 
     model: Any
     out: Int64[np.ndarray, " n"]
@@ -143,16 +144,19 @@ class Fitted(NamedTuple):
 
     @property
     def symmetric(self) -> bool:
-        """Whether both directions are one number, as in a model of one joint density."""
+        """Whether I(A; B) equals I(B; A), as for a joint density."""
         return self.folds[0].model.conditionals == "exact"
 
 
-def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int) -> Fitted:
-    """Models of the rows of a table: one that came fitted, or a word's, each fitted to all folds but one.
+def fitted(
+    model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int, *, pairs: bool = False
+) -> Fitted:
+    """The given fitted model, or models of a MODEL word, each fitted to all folds but one.
 
     Args:
         groups: the columns in question, by name or place, with `...` for all others; None for all columns,
             each of its own.
+        pairs: whether columns are asked given one other alone; kernels are as sharp as such answers want.
     """
     folds, seed = whole_number("folds", folds, 3), whole_number("seed", seed, 0)
     if isinstance(model, str):
@@ -171,7 +175,9 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
             if model == AUTO:
                 model, of_auto = auto_word(table, seed=seed)
                 build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
-            return _by_word(model, build, table, own, (folds, seed))._replace(ranked=ranked)
+            return _by_word(
+                model, build, table, own, (folds, seed), pairs, halved=groups is not None
+            )._replace(ranked=ranked)
         model = saved
     check_conditionals(model)
     table, notes = _read(model, data), list[str]()
@@ -187,7 +193,7 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
 
 
 def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
-    """The places of groups of columns, which share none."""
+    """The indices of disjoint groups of columns."""
     if groups is None:
         return [[j] for j in range(len(table.columns))]
     places = [[] if group is ... else places_of(table, group) for group in groups]
@@ -201,7 +207,7 @@ def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
 
 
 def _read(model: Any, data: object) -> Table:
-    """The rows in the columns and codes of a fitted model; texts are refused."""
+    """Recode rows for a fitted model; texts are refused."""
     if isinstance(model, TableModel):
         table = with_levels_of(model.table(data), model.levels)
         model.check_width(len(table.columns))
@@ -220,7 +226,14 @@ def _read(model: Any, data: object) -> Table:
 
 
 def _by_word(
-    word: str, build: Any, table: Table, groups: list[list[int]], folding: tuple[int, int]
+    word: str,
+    build: Any,
+    table: Table,
+    groups: list[list[int]],
+    folding: tuple[int, int],
+    pairs: bool,
+    *,
+    halved: bool,
 ) -> Fitted:
     """New models, each fitted to all rows but those of a fold."""
     folds, seed = folding
@@ -242,11 +255,14 @@ def _by_word(
             model.seed = (folds + 1) * seed + number
             return model.fit(train, seed=model.seed)
         model.fit(train)
-        return _sharpened(model, train) if isinstance(model, KernelGaussian) else model
+        return _sharpened(model, train, pairs) if isinstance(model, KernelGaussian) else model
 
     made = []
     with progress("fits", folds + 1, parts=True) as advance:
-        half = fit(np.sort(np.concatenate(parts[: n_half(folds)])), folds, table.values)
+        some = np.sort(np.concatenate(parts[: n_half(folds)]))
+        half = None
+        with suppress(NumericalError):  # too few rows
+            half = fit(some, folds, table.values) if halved else None
         advance(1)
         for number, part in enumerate(parts):
             again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
@@ -292,23 +308,31 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
     return replace(table, values=values, levels=levels), ranked
 
 
-def _sharpened(model: KernelGaussian, train: TableRows) -> KernelGaussian:
-    """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error."""
+def _sharpened(model: KernelGaussian, train: TableRows, pairs: bool) -> KernelGaussian:
+    """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error.
+
+    The density is that of all columns, or that of all others given a random one.
+    """
     if len(train) < _FEWEST_SHARPENED:
         return model
+    rng, width = np.random.default_rng(0), train.shape[1]
     held_out, bandwidths = np.zeros(len(_BANDWIDTHS)), torch.logit(torch.tensor(_BANDWIDTHS).double())
-    for n, part in enumerate(folds_of(train, FOLDS, np.random.default_rng(0)), 1):
+    for part in folds_of(train, FOLDS, rng)[: -(-_HELD_OUT * FOLDS // len(train))]:
         model.fit(np.delete(train, part, axis=0), shrinkage=model.shrinkage, bandwidth=0.5)
+        tokens = model.tokens(train[part])
+        masked = tokens.maskable & torch.from_numpy(
+            np.arange(width) != rng.integers(width, size=(len(part), 1))
+        )
         for k, bandwidth in enumerate(bandwidths):
             model.bandwidth_logit.data.copy_(bandwidth)
-            held_out[k] += model.score_samples(train[part]).sum()
-        if n * len(part) >= _HELD_OUT:
-            break
+            with torch.no_grad():
+                asked = model.log_conditionals(tokens, masked) if pairs else model.log_evidence(tokens)
+            held_out[k] += float(asked.sum())
     return model.fit(train, shrinkage=model.shrinkage, bandwidth=_BANDWIDTHS[int(held_out.argmax())])
 
 
 def places_of(table: Table, group: Any) -> list[int]:
-    """The places of a group of columns, given by name or place, one or several.
+    """The indices of one or several columns, given by name or index.
 
     Example:
         >>> places_of(Table("t", np.ones((1, 3)), ("a", "b", "c"), np.arange(1)), ["c", 0])

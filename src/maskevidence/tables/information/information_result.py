@@ -78,7 +78,7 @@ def p_values(nats: Any, error: Any, df: Any) -> Any:
 
 
 def entropy(codes: Float64[np.ndarray, " n"]) -> float:
-    """The entropy of the shares of the values, nats; on average (V - 1) / 2n too low for V values.
+    """The plug-in entropy of the values, nats; (V - 1) / 2n too low on average for V values.
 
     Example:
         >>> round(entropy(np.array([0.0, 1.0])), 3)
@@ -103,7 +103,8 @@ class Information(Shown):
             of their number; from the step between fits to half the rows and to all. None for a model that
             came fitted.
         zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
-            or, where columns are given, drawn given these alone; None for a model that came fitted.
+            or, where columns are given, exchanged among rows with nearly the same values of these (Runge,
+            2018); None for a model that came fitted.
         zero_se: its standard error, in a single fold.
         lower_bound: E log q(a | b) + H(a), if a or b is a single column and nothing is given, which is below
             the truth, whatever the model. H(a) of numbers is that of the normal scores of their ranks, and of
@@ -153,16 +154,18 @@ class Information(Shown):
 
     @property
     def _excess(self) -> float:
-        """What the model finds where nothing is."""
+        """The estimate for independent columns."""
         return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t, from `held_out`, less a `zero` above 0, to the higher of `seen` and
-        `with_more_rows`.
+        """Student's t, from `held_out` less a `zero` above 0 to the higher of `seen` and `with_more_rows`.
+
+        That of an O-information, which may be below 0, starts from the lowest of these numbers.
         """
         width = t_half_width(self.standard_error, self.errors.df, level)
         known = [each for each in (self.held_out, self.seen, self.with_more_rows) if each is not None]
-        return self.held_out - self._excess - width, max(known) + width
+        low = min(known) if self.quantity == SIGNED else self.held_out
+        return low - self._excess - width, max(known) + width
 
     def page(self) -> Page:
         """A page with the number, its errors and its other forms."""
@@ -197,7 +200,7 @@ class Information(Shown):
         return f"{self.quantity} of {' and '.join(asked)}" + (f", given {given}" if given else "")
 
     def picture(self) -> tuple[ValueRows, str]:
-        """The number and its interval, beside that of independent columns."""
+        """The number and its interval, and the interval of independent columns."""
         values = [Value(self.model, self.nats, self.interval())]
         if self.zero is not None and self.zero_se is not None:
             ends = (self.zero - 1.96 * self.zero_se, self.zero + 1.96 * self.zero_se)
@@ -227,11 +230,12 @@ class Information(Shown):
 
 
 MUTUAL = "mutual information"
+SIGNED = "O-information"  # which may be below 0, so that what a model misses may raise it
 NOT_CAUSE = "information says how well columns predict each other, not that one causes the other"
 GIVEN_OTHERS = "given others: what the model misses of them counts for a column that repeats it"
 
 
 def share_present(present: Any, groups: Sequence[Sequence[int]], rows: Int64[np.ndarray, " n"]) -> float:
-    """How many rows with missing cells are worth: each the product of the shares of its groups' cells."""
+    """The effective number of rows: a row with missing cells counts as the product of its groups' shares."""
     shares = [present[np.unique(rows)][:, list(group)].mean(1) for group in groups if len(group)]
     return float(np.prod(shares, axis=0).sum())

@@ -1,11 +1,11 @@
-"""Models of a table by folds, which judge rows that they have not seen."""
+"""Models fitted by folds: each row is judged by a model that has not seen it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.support.folds import folds_of
 from maskevidence.core.support.progress import Course
@@ -15,21 +15,25 @@ from maskevidence.tables.by_name import COUNTS, parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.saving import load
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
 from maskevidence.tables.wrong_cells.found_cells import WrongCells
-from maskevidence.tables.wrong_cells.wrong_cells import cells_by_folds
+from maskevidence.tables.wrong_cells.wrong_cells import Search, cells_by_folds
 
 _FOLDS = 5
 MOST_FITTED = 600  # rows of a fit by folds; the last fit takes all
-_JUDGED, _LEAST_JUDGED = 300, 500  # cells to judge in a round, per second of the time; rows
+_AT_ONCE = 100  # rows that are judged in one call
 _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
 
 
 FoldModels = tuple[TableModel, ...]
 
 
+Models = tuple[TableModel, ...]
+
+
 @dataclass(frozen=True)
 class Kept:
-    """A folder that keeps fitted models, so that the same work goes on after an interruption.
+    """A folder of fitted models, from which an interrupted command resumes.
 
     Attributes:
         folder: None keeps nothing.
@@ -38,13 +42,13 @@ class Kept:
     folder: Path | None = None
 
     def get(self, name: str) -> TableModel | None:
-        """A model that was kept under this name."""
+        """The model stored under a name."""
         if self.folder is None or not (self.folder / name / "config.json").exists():
             return None
         return load(self.folder / name)
 
     def put(self, name: str, model: TableModel) -> None:
-        """Keep a fitted model."""
+        """Store a fitted model."""
         if self.folder is not None:
             model.save(self.folder / name)
 
@@ -65,7 +69,7 @@ class Folds:
     kept: Kept = field(default_factory=Kept)
 
     def fit(self, values: Float64[np.ndarray, "N D"], name: str, out: Int64[np.ndarray, " n"]) -> TableModel:
-        """Fit the model to rows of these values, without those of a fold."""
+        """Fit the model to all rows but a fold's, with these values."""
         if (before := self.kept.get(name)) is not None:
             return before
         build, _ = parse_model(self.word)
@@ -82,61 +86,88 @@ class Folds:
         return model
 
     def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> FoldModels:
-        """Fit a model for each fold, to the other rows of these values."""
+        """Fit a model for each fold to the other rows, with these values."""
         models = []
         for k, part in enumerate(self.parts, 1):
             with course.step("fit", f"{self.word}, fit {k} of {len(self.parts)}"):
                 models.append(self.fit(values, f"{self.word}-{number}-{k}", part))
         return tuple(models)
 
+    def judge(self, models: FoldModels, values: Float64[np.ndarray, "N D"], k: int) -> CellJudge:
+        """The judge of the rows of a fold."""
+        words = [self.table.columns.index(name) for name in self.table.levels]
+        return CellJudge(models[k], facts_of(models[k], np.delete(values, self.parts[k], axis=0), words))
+
+    def without_suspicious(
+        self, models: FoldModels, course: Course, end: float
+    ) -> tuple[Float64[np.ndarray, "N D"], bool]:
+        """The values without suspicious ones of the rows judged until a time; and whether there are any.
+
+        Args:
+            models: of `fit_all`, to the values of the table.
+            end: seconds of the course.
+        """
+        values, rng = self.table.values, np.random.default_rng(len(self.table))
+        suspicious = np.zeros(values.shape, dtype=bool)
+        with course.step("suspect", "looking for wrong cells"):
+            judges = [self.judge(models, values, k) for k in range(len(self.parts))]
+            orders = [rng.permutation(part) for part in self.parts]
+            for start in range(0, max(map(len, orders)), _AT_ONCE):
+                for judge, order in zip(judges, orders, strict=True):
+                    if len(rows := order[start : start + _AT_ONCE]) and course.spent <= end:
+                        found = judge.search(values[rows]).suspicion
+                        suspicious[rows] = np.nan_to_num(found, nan=-np.inf) > _HIDDEN_FROM_FITS
+        return self.cleaned(suspicious), bool(suspicious.any())
+
+    def cleaned(self, suspicious: Bool[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
+        """The values without suspicious ones, but of columns that would not vary."""
+        values = np.where(suspicious, np.nan, self.table.values)
+        kept = ~varying_columns(values, self.parts)
+        values[:, kept] = self.table.values[:, kept]
+        return values
+
     def search(
         self,
         models: FoldModels,
         values: Float64[np.ndarray, "N D"],
         course: Course,
-        limits: tuple[float, int],
+        size: tuple[int, Search],
     ) -> "Searched":
-        """Judge the cells of as many rows as the time allows.
+        """Judge the cells of some rows.
 
         Args:
             models: of `fit_all`.
             values: that they were fitted to.
-            limits: seconds of the whole look, and the seed.
+            size: the number of rows, and how to search them.
         """
-        (n_rows, width), (seconds, seed) = values.shape, limits
-        most = n_rows if self.word == COUNTS else max(_LEAST_JUDGED, int(_JUDGED * seconds / width))
-        judged = np.sort(np.random.default_rng(seed).permutation(n_rows)[:most])
+        n_rows, (most, how) = len(values), size
+        judged = np.sort(np.random.default_rng(how.seed).permutation(n_rows)[:most])
         place = np.full(n_rows, -1)
         place[judged] = np.arange(len(judged))
         parts = [place[part][place[part] >= 0] for part in self.parts]
         with course.step("cells", "looking for wrong cells"):
             known = [np.delete(values, part, axis=0) for part in self.parts]
-            found = cells_by_folds(models, self.table.take(judged), parts, known, seed=seed)
+            found = cells_by_folds(models, self.table.take(judged), parts, known, how)
         suspicious = np.zeros(values.shape, dtype=bool)
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
-        cleaned = np.where(suspicious, np.nan, self.table.values)
-        return Searched(models, found, cleaned, len(judged))
+        return Searched(found, self.cleaned(suspicious))
 
 
 @dataclass(frozen=True)
 class Searched:
-    """The wrong cells of a table, by models of the other folds.
+    """The wrong cells of a table, judged by models of the other folds.
 
     Attributes:
-        models: one for each fold.
         found: the wrong cells.
         values: the table's without suspicious ones, which no later fit sees.
-        n_judged: the number of rows whose cells were judged.
     """
 
-    models: tuple[TableModel, ...]
     found: WrongCells
     values: Float64[np.ndarray, "N D"]
-    n_judged: int
 
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:
-    """Divide the rows of a table, without columns that do not vary in every fold; None if few are left."""
+    """Divide the rows into folds and drop columns that are constant in a fold; None if too few are left."""
     n = min(_FOLDS, len(table) // 2)
     if n < 2:
         return None

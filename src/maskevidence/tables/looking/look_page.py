@@ -1,4 +1,4 @@
-"""The page of a look at a table: what needs a decision, what was filled, and what to look at."""
+"""The page of a look at a table: decisions, filled holes and suspicious cells."""
 
 import math
 from collections import Counter
@@ -31,13 +31,17 @@ _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that look
 _MOST_IN_TERMINAL = 10
 
 
+_DECISIONS = (
+    "Bold findings need a decision. The others say what was assumed, which stands if it is right; to decide "
+    "otherwise, give the option and look again."
+)
 _NAMES = {"codes": "a code?", "id": "names of rows", "odd cells": "no numbers", "text": "free text"}
 
 
 def page_of_look(look: Looked) -> Page:
     """The whole page."""
     groups = [
-        Group("Decisions", [_findings(look)]),
+        Group("Decisions", [_DECISIONS, findings] if (findings := _findings(look)).rows else [findings]),
         Group("The table", ["Every line is a row of the table, every column a column.", map_of_cells(look)]),
         Group("Columns", [_columns(look)]),
     ]
@@ -52,11 +56,13 @@ def page_of_look(look: Looked) -> Page:
     made["Versions"] = ", ".join(f"{name} {version}" for name, version in origin()["versions"].items())
     parts: list[Part] = [BigNumbers(_answers(look)), *kept]
     about = f"A look at {PurePath(look.description.name).name}"
-    return Page(line, _headline(look), "", parts, look.notes, made, about)
+    said = {each.sentence() for each in look.description.findings}
+    notes = [note for note in look.notes if note not in said and "from an earlier row" not in note]
+    return Page(line, _headline(look), "", parts, notes, made, about)
 
 
 def short_page(look: Looked) -> Page:
-    """The page for a terminal: the answers, what a person may decide, and the first cells to look at."""
+    """The page for a terminal: results, open decisions and the first suspicious cells."""
     parts: list[Part] = [BigNumbers(_answers(look))]
     findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
     if findings:
@@ -97,14 +103,14 @@ def _answers(look: Looked) -> list[tuple[str, str, str]]:
 
 
 def _is_slip(cell: WrongCell) -> bool:
-    """Whether a cell looks like a typing error: no number, or ordinary with its digits shifted or swapped."""
+    """Whether a cell looks like a typing error: not a number, or normal after shifting or swapping digits."""
     shifted = cell.suggestion.removeprefix("× ").removeprefix("÷ ") in ("10", "100")
     other = bool(cell.suggestion) and cell.suggestion[0] not in "×÷"
     return cell.fault == NO_NUMBER or (cell.suspicion > _SLIP and (shifted or other))
 
 
 def _typical_error(modelled: Modelled) -> float | None:
-    """The error of filled numbers in standard deviations: the median over columns, by their holes."""
+    """The error of filled numbers in standard deviations: median over columns, weighted by holes."""
     shares = [
         (fill.quality / fill.without, fill.holes)
         for fill in modelled.fills.values()
@@ -117,7 +123,7 @@ def _typical_error(modelled: Modelled) -> float | None:
 
 
 def listed_cells(look: Looked) -> list[WrongCell]:
-    """The cells to look at: no numbers among numbers, and suspicious ones that are no other spelling."""
+    """The cells to look at: text among numbers, and suspicious cells that are not mere spellings."""
     if look.modelled is None:
         return []
     table = look.modelled.table
@@ -135,7 +141,7 @@ def listed_cells(look: Looked) -> list[WrongCell]:
 
 
 def _findings(look: Looked) -> Table:
-    """What a person may decide, the worst first."""
+    """The findings that the user may override, most serious first."""
     listed = [each for each in look.description.findings if each.weight >= LOOK]
     rows = [
         [
@@ -266,7 +272,7 @@ def _table_of_cells(look: Looked) -> Table:
 
 
 def _why(cell: WrongCell) -> str:
-    """What seems to be wrong, in words."""
+    """The suspected error in words."""
     if cell.suggestion.startswith(("×", "÷")):
         return f"{cell.suggestion} would fit the row"
     return (
@@ -300,22 +306,26 @@ def _error_text(look: Looked, name: str, error: float) -> str:
     return f"{error:.3g}" + (" days" if isinstance(look.table.forms.get(name), DateForm) else "")
 
 
+def _link_text(strength: float) -> str:
+    return f"{strength:.2f}" if strength else "0"
+
+
 def _links(modelled: Modelled) -> Group:
-    """A matrix of the links of columns, the most linked ones if there are many."""
+    """A matrix of the links between columns; of many columns, the most linked."""
     strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
-    if len(strength) < 2:
+    if len(strength) < 2 or np.isnan(modelled.links).all():
         return Group("How columns hang together", [Table([], [])])
     order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
     names = [modelled.table.columns[j] for j in order]
     rows, shades = list[list[str]](), dict[tuple[int, int], float]()
     for i, row in enumerate(order):
-        cells = ["" if row == column else f"{strength[row, column]:.2f}" for column in order]
+        cells = [_link_text(strength[row, column]) if row != column else "" for column in order]
         shades |= {(i, j + 2): float(strength[row, column]) for j, column in enumerate(order)}
         rows.append([f"{i + 1}", names[i], *cells])
     words = (
-        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns "
-        "this is their correlation without its sign. Measured on rows that the model had not seen; it is no "
-        "cause."
+        "How much one column tells about another, from 0 (nothing beyond chance) to 1 (all): by their mutual "
+        "information, and for two normal columns their correlation without its sign. Measured on rows that "
+        "the model had not seen; it is no cause."
     )
     numbers = [f"{i + 1}" for i in range(len(order))]  # names would not stand side by side
     parts: list[Part] = [words, Table(["", "column", *numbers], rows, words=(0, 1), shades=shades)]

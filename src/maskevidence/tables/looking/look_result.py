@@ -1,4 +1,4 @@
-"""What a look at a table found, as a result."""
+"""The result of looking at a table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +9,13 @@ from maskevidence.core.show.parts import Page, Picture
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.tables.imputation import filled_column
 from maskevidence.tables.looking.looked import Looked
+from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.table_files import names_of
 
 
 @dataclass(frozen=True, repr=False)
 class Look(Looked, Shown):
-    """What a table is, what stood in its holes, and what in it may be wrong; see `look`.
+    """A table's columns, its filled holes and its suspicious cells; see `look`.
 
     Attributes:
         description: of the columns, with the findings that a person has to decide or should see.
@@ -59,7 +60,16 @@ class Look(Looked, Shown):
             column = frame.iloc[:, places[name]]
             holes, values = np.zeros(len(frame), dtype=bool), np.zeros(len(frame))
             holes[table.ids], values[table.ids] = self.modelled.holes[:, j], filled[:, j]
-            if self.given is None and name not in table.levels:  # a file's numbers are text
+            if isinstance(form := table.forms.get(name), DateForm) and column.dtype.kind == "M":
+                days = pandas.to_timedelta(values[holes], "D").round("s")
+                times, zone = (
+                    pandas.Timestamp(form.origin, tz="UTC") + days,
+                    getattr(column.dtype, "tz", None),
+                )
+                dates = column.copy()
+                dates.iloc[np.flatnonzero(holes)] = times.tz_convert(zone)
+                frame.isetitem(places[name], dates)
+            elif self.given is None and name not in table.levels:  # a file's numbers are text
                 values[table.ids] = filled[:, j]
                 frame.isetitem(places[name], pandas.Series(values, frame.index))
             elif holes.any():
@@ -68,7 +78,7 @@ class Look(Looked, Shown):
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """The description, the options and what was found, as JSON values; `table.json` holds them."""
+        """The description, the options and the results as JSON values, as in `table.json`."""
         from maskevidence.tables.looking.look_files import content_of_look
 
         return content_of_look(self)

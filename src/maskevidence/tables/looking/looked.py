@@ -1,4 +1,4 @@
-"""What a model says of a table, and the parts of a look at it."""
+"""A model's answers on a table, and the parts of a look at it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells
 
 @dataclass(frozen=True)
 class Modelled:
-    """What a model says of a table of N rows and D columns.
+    """A model's answers on a table of N rows and D columns.
 
     Attributes:
         word: the MODEL word.

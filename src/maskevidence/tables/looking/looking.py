@@ -12,16 +12,17 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import in_short, join_words, whole_number
-from maskevidence.core.support.progress import Course, course
+from maskevidence.core.support.progress import course
 from maskevidence.core.table import Table
-from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, error_left
-from maskevidence.tables.looking.by_folds import Folds, Kept, Searched, folds_for
+from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
+from maskevidence.tables.looking.copies import with_copies
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
+from maskevidence.tables.looking.pace import Clock
 from maskevidence.tables.table_options import ImputeOptions, TableOptions
 
 MINUTES = 2.0
@@ -30,7 +31,7 @@ _PER_CELL = 4e-5  # seconds of a fit or of a search
 
 
 class Budget(NamedTuple):
-    """How long to look, and by which model."""
+    """Time limit and model."""
 
     word: str  # a MODEL word
     seconds: float
@@ -86,7 +87,7 @@ def look(
 
 
 def check_word(word: str) -> None:
-    """Refuse an unknown MODEL word, and a saved model."""
+    """Refuse unknown MODEL words and saved models."""
     if not isinstance(word, str):
         raise InputError(f"model={in_short(word)}; give a MODEL word, such as kernel-gaussian")
     if word != AUTO and parse_model(word)[0] is None:
@@ -97,7 +98,7 @@ def check_word(word: str) -> None:
 
 
 def _joined(value: Any) -> Any:
-    """An option as the command line has it: words between commas."""
+    """An option as on the command line: words separated by commas."""
     if value is None or isinstance(value, str | bool):
         return value
     return join_words(map(str, value)) if isinstance(value, Sequence) else str(value)
@@ -119,7 +120,8 @@ def look_at(
         if folds is None:
             notes.append("no model: fewer than two columns or four rows that vary")
         else:
-            modelled = _modelled(folds, budget)
+            spent = time.perf_counter() - start
+            modelled = _modelled(folds, budget._replace(seconds=max(0.0, budget.seconds - spent)))
     except (InputError, NumericalError) as error:
         notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
     if modelled is not None:
@@ -137,40 +139,50 @@ def look_at(
 
 
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
-    """Fit by folds, search, measure, fit to all rows and fill, within the time."""
+    """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
     from maskevidence.tables.filling import _fill, _possible
 
     table, n = folds.table, len(folds.parts)
-    guess = _LEAST_SECONDS + _PER_CELL * table.values.size
-    both = 2 if budget.word == AUTO and table.levels else 1
-    steps = {"choose": both - 1, "fit": (1 + both) * n + 1, "cells": 2, "measure": 1, "fill": 1}
+    guess = _LEAST_SECONDS + _PER_CELL * min(table.values.size, MOST_FITTED * len(table.columns))
+    both = 1 + (budget.word == AUTO and bool(table.levels))
+    steps = {"fit": (1 + both) * n, "suspect": 1, "choose": both - 1, "cells": 1, "measure": 1, "links": 1}
+    steps |= {"fit-all": 1, "fill": 1}
     with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
-        folds, searched, notes = _searched(folds, plan, budget)
-        if searched.n_judged < len(table):
-            of_all = f"{searched.n_judged:,} of {len(table):,} rows"
-            notes.append(f"cells of {of_all} were judged; a longer --minutes judges more")
+        clock = Clock(plan, budget.seconds)
+        folds, models, values, notes = _chosen(folds, clock, budget)
+        searched = folds.search(models, values, plan, clock.search(folds, models, values, budget.seed))
         values = searched.values
         cleaned = replace(table, values=values)
+        most = clock.filled("measure", [models], values)
         with plan.step("measure", "filling hidden cells"):
-            pairs = _pairs(table)
-            every = range(len(table.columns))
-            fills = held_out_fills(searched.models, cleaned, folds.parts, every, budget.seed, pairs)
-            links = links_of(searched.models, values, folds.parts)
-        with plan.step("fit", f"{folds.word}, fit to all rows"):
+            fills = _fills(models, cleaned, folds, budget.seed, most)
+        n_linked = clock.linked(models, folds)
+        with plan.step("links", "how columns hang together"):
+            links = links_of(models, cleaned, [part[:n_linked] for part in folds.parts])
+        with plan.step("fit-all", f"{folds.word}, fit to all rows"):
             model = folds.fit(values, "fit-all", np.arange(0))
         with plan.step("fill", "filling the holes"):
             holes = table.holes()
             filling = _possible(cleaned, _fill(model, cleaned, ImputeOptions()), holes, budget.seed)
     assert filling.deviation is not None
+    filled = np.where(holes, filling.values[0], table.values)
+    deviation = np.where(holes, filling.deviation, 0.0)
+    before, fills = filled.copy(), _with_holes(fills, table)
+    if copies := with_copies(table, filled, deviation):
+        listed = ", ".join(f"{name} by {other}" for name, other in copies.items())
+        notes.append(f"holes of columns that repeat another are filled by it: {listed}")
+    means = filling.values[0] if filling.means is None else filling.means
+    if clock.shortened:
+        notes.append(f"the time was short (--minutes): {'; '.join(clock.shortened.values())}")
     return Modelled(
         word=folds.word,
         model=model,
         table=table,
-        means=filling.values[0] if filling.means is None else filling.means,
-        filled=np.where(holes, filling.values[0], table.values),
-        deviation=np.where(holes, filling.deviation, 0.0),
+        means=np.where(filled == before, means, filled),
+        filled=filled,
+        deviation=deviation,
         likeliest=filling.likeliest,
-        fills=_with_holes(fills, table),
+        fills=fills,
         found=searched.found,
         links=links,
         folds=n,
@@ -178,44 +190,49 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
     )
 
 
-def _searched(folds: Folds, plan: Course, budget: Budget) -> tuple[Folds, Searched, list[str]]:
-    """Search for wrong cells, choose a model without the suspicious ones, and search again with it.
+def _chosen(
+    folds: Folds, clock: Clock, budget: Budget
+) -> tuple[Folds, Models, Float64[np.ndarray, "N D"], list[str]]:
+    """The model with its fits by folds, and the values that they were fitted to, without suspicious ones.
 
     Wrong cells would be filled badly by every model, and bend the ones that are fitted to them.
     """
-    first = replace(folds, word=KERNELS if budget.word == AUTO else budget.word)
-    limits = (budget.seconds, budget.seed)
-    searched = first.search(first.fit_all(folds.table.values, plan, 1), folds.table.values, plan, limits)
-    suspicious = (np.isnan(searched.values) & ~np.isnan(folds.table.values)).any()
+    first, plan, n = replace(folds, word=KERNELS if budget.word == AUTO else budget.word), clock.course, 0
+    models = first.fit_all(folds.table.values, plan, 1)
     others = [COUNTS] if budget.word == AUTO and folds.table.levels else []
+    clock.forecast(first, models, budget.seed, fewer=bool(others))
+    values, suspicious = first.without_suspicious(models, plan, clock.end("suspect"))
     if not suspicious and not others:
-        return first, searched, []
-    if plan.spent + plan.forecast > budget.seconds:
-        minutes = math.ceil((plan.spent + plan.forecast) / 60)
-        note = f"one round, in which suspicious cells had a part in the fits: --minutes {minutes} takes two"
-        return first, searched, [note]
-    values, words = searched.values, (first.word, *others)
+        plan.left["fit"] = 0
+        return first, models, values, []
+    words = (first.word, *others)
+    if plan.spent + len(words) * len(folds.parts) * plan.seconds["fit"] > clock.end("refit"):
+        note = "one round, in which suspicious cells had a part in the fits: a longer --minutes takes two"
+        plan.left |= {"fit": 0, "choose": 0}
+        return first, models, folds.table.values, [note]
     fitted = {word: replace(folds, word=word).fit_all(values, plan, 2) for word in words}
-    word, notes = first.word, list[str]()
-    if others:
-        with plan.step("choose", "choosing a model"):
-            word, why = _best(folds, fitted, searched.values, budget.seed)
-            notes.append(why)
-    chosen = replace(folds, word=word)
-    return chosen, chosen.search(fitted[word], searched.values, plan, limits), notes
+    if not others:
+        return first, fitted[first.word], values, []
+    n = clock.filled("choose", list(fitted.values()), values)
+    with plan.step("choose", "choosing a model"):
+        word, why = _best(folds, fitted, values, budget.seed, n)
+    return replace(folds, word=word), fitted[word], values, [why]
 
 
 def _best(
-    folds: Folds, fitted: dict[str, tuple[TableModel, ...]], values: Float64[np.ndarray, "N D"], seed: int
+    folds: Folds,
+    fitted: dict[str, Models],
+    values: Float64[np.ndarray, "N D"],
+    seed: int,
+    most: int,
 ) -> tuple[str, str]:
-    """The MODEL word that fills hidden cells best, suspicious ones aside, and why.
+    """The MODEL word that fills hidden cells best, without suspicious cells, and the reason.
 
     Evidence would decide by the exactness of numbers, too, which a filled value does not need.
     """
     table, left = replace(folds.table, values=values), dict[str, float]()
-    pairs, every = _pairs(table), range(len(table.columns))
     for word, models in fitted.items():
-        fills = held_out_fills(models, table, folds.parts, every, seed, pairs)
+        fills = _fills(models, table, folds, seed, most)
         left[word] = float(np.mean([error_left(fill) for fill in fills.values()]))
     best = min(left, key=lambda word: left[word])
     shares = ", ".join(f"{word} {100 * share:.0f} %" for word, share in left.items())
@@ -225,8 +242,15 @@ def _best(
     )
 
 
+def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> dict[str, Fill]:
+    """How well hidden values of each column are filled."""
+    return held_out_fills(
+        models, table, folds.parts, range(len(table.columns)), seed, _pairs(table), most=most
+    )
+
+
 def _pairs(table: Table) -> list[str]:
-    """The columns of two numbers, such as yes and no."""
+    """The columns with two distinct numbers."""
     pairs = []
     for name, column in zip(table.columns, table.values.T, strict=True):
         if name not in table.levels and len(np.unique(column[~np.isnan(column)])) == 2:
@@ -235,6 +259,6 @@ def _pairs(table: Table) -> list[str]:
 
 
 def _with_holes(fills: dict[str, Fill], table: Table) -> dict[str, Fill]:
-    """The same with the holes of the table, of which suspicious cells are none."""
+    """The same, with the holes of the table; suspicious cells are not among them."""
     holes: Float64[np.ndarray, " D"] = table.holes().sum(axis=0)
     return {name: fills[name]._replace(holes=int(n)) for name, n in zip(table.columns, holes, strict=True)}

@@ -1,4 +1,4 @@
-"""Read a table so that what a person may decide is a finding, and no refusal."""
+"""Read a table, turning refusals into findings that the user may override."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Read = tuple[RawTable, Table, TableDescription, TableOptions]
 
 
 def read_for_look(data: object, options: TableOptions) -> Read:
-    """Read a file or data frame with its description, and the options that it was read with.
+    """Read a file or data frame; return its description and the options used.
 
     Numbers that are likely codes, such as -999, are taken as missing unless `missing` is given. Columns that
     the reader would refuse are left out, with its reason among the findings.
@@ -63,7 +63,7 @@ def _codes(found: TableDescription) -> list[str]:
 
 
 def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
-    """The findings on codes, which are now missing values, with their cells."""
+    """The findings on codes that are now read as missing values, with their cells."""
     changed = []
     for each in found.findings:
         code = re.fullmatch(r"--missing=(\S+)", each.option)
@@ -84,7 +84,7 @@ def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
 
 
 def _cells_with(cells: Sequence[Any], code: str, lines: Sequence[int] | None) -> list[CellAt]:
-    """The cells that hold a number, whatever its zeros."""
+    """The cells equal to a number, in any notation."""
     found = []
     for row, cell in enumerate(cells):
         text = "" if cell is None else str(cell).strip().replace(",", ".")
@@ -99,7 +99,7 @@ def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def near_words(table: Table, name: str) -> Finding | None:
-    """A finding on rare words of a column that are one letter, or two swapped ones, from a common word.
+    """A finding on rare words that differ from a common word by one letter or a swap of two.
 
     Example:
         >>> values = np.array([[0.0]] * 30 + [[1.0], [2.0]])
@@ -152,7 +152,7 @@ def _at(table: Table, row: int, text: str) -> CellAt:
 
 
 def _one_edit(a: str, b: str) -> bool:
-    """Whether two words differ by one letter more, less or other, or by two neighbours in another order.
+    """Whether two words differ by one inserted, deleted or replaced letter, or by two swapped neighbours.
 
     Example:
         >>> _one_edit("brelin", "berlin"), _one_edit("munchen", "munich"), _one_edit("a", "a")

@@ -1,1 +1,1 @@
-"""Read the cells of a table as people write them: numbers, dates, words, and what fits neither."""
+"""Read the cells of a table as people write them: numbers, dates, words and cells that are none of these."""

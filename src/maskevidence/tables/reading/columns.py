@@ -91,7 +91,7 @@ _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user said about the columns of a file."""
+    """The user's options for the columns of a file."""
 
     missing: Sequence[str] = ()
     words: Collection[str] = ()  # columns that hold words, whatever they hold
@@ -128,7 +128,7 @@ class ReadColumn:
 
 
 class _Cells(NamedTuple):
-    """The different cells of a column of text."""
+    """The distinct cells of a column of text."""
 
     texts: list[str]
     counts: list[int]
@@ -141,7 +141,7 @@ class _Cells(NamedTuple):
         return CellAt(row, None if self.lines is None else self.lines[row], self.given[row].as_py())
 
     def rows_of(self, places: Collection[int]) -> list[int]:
-        """The rows whose cell is one of the different ones."""
+        """The rows with the given distinct texts."""
         return np.flatnonzero(np.isin(self.codes, list(places))).tolist() if places else []
 
 
@@ -152,7 +152,7 @@ def read_columns(
     delimiter: str = ",",
     decimal: str = "",
 ) -> dict[str, ReadColumn]:
-    """Read columns of a file, in two passes: marks that are clear decide those that are not.
+    """Read the columns of a file in two passes: unambiguous marks settle the ambiguous ones.
 
     Args:
         columns: chunked arrays of pyarrow, by name.
@@ -188,7 +188,7 @@ def read_columns(
 
 
 def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
-    """A column of dates as days since another day."""
+    """A column of dates, as days since a reference day."""
     form = column.form
     if day_0 is None or not isinstance(form, DateForm) or form.order is None or column.values is None:
         return column
@@ -197,7 +197,7 @@ def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
 
 
 def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
-    """A column that the file itself gives a type: numbers, dates, truth values."""
+    """A column that is typed in the file: numbers, dates, truth values."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -225,7 +225,7 @@ def _empty(name: str, n: int) -> ReadColumn:
 
 
 def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
-    """Read a column that is written as Python writes numbers, fast: the column, and decimal points."""
+    """Fast path for numbers in Python's format; also count the cells that prove a decimal point."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -251,7 +251,7 @@ def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None,
 
 
 def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
-    """Read numbers with a decimal point, if all are; and how many of the first say that it is one."""
+    """Read a column if all cells have a decimal point at most; count the first cells that prove it."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -285,7 +285,7 @@ def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | No
 
 
 def _as_commas(name: str, cells: Any, choices: Choices) -> ReadColumn | None:
-    """Read numbers with a decimal comma, if all are and one of the first can have no other mark."""
+    """Read a column of decimal commas, if one of its first cells proves that they are decimal."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -317,14 +317,14 @@ def _has_leading_zeros(cells: Any) -> bool:
 def _numbers_described(
     name: str, kind: ColumnKind, values: Float64[np.ndarray, " N"], writing: str = "", why: str = ""
 ) -> ColumnDescription:
-    """The description of a column of numbers without odd cells; what takes long is left for `describe`."""
+    """Describe a column of clean numbers; `describe` adds the slow parts."""
     n_missing = int(np.count_nonzero(np.isnan(values)))
     n = len(values) - n_missing
     return ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing, why=why)
 
 
 def _mark_missing(values: Float64[np.ndarray, " N"], missing: Sequence[str]) -> None:
-    """Make holes of numbers that mark missing values, in place."""
+    """Replace codes of missing values by NaN, in place."""
     for marker in missing:
         if is_number(marker) and marker.strip() not in MISSING:
             values[values == float(marker)] = np.nan
@@ -357,7 +357,7 @@ def arrow_texts(words: Sequence[str], kind: Any) -> Any:
 
 
 def _different(column: Any, lines: Sequence[int] | None, choices: Choices) -> _Cells:
-    """The different cells of a column of text, trimmed; holes are none."""
+    """The distinct non-empty cells of a column of text, trimmed."""
     from pyarrow import compute
 
     encoded = compute.utf8_trim_whitespace(column).combine_chunks().dictionary_encode()
@@ -374,12 +374,12 @@ def _different(column: Any, lines: Sequence[int] | None, choices: Choices) -> _C
 
 
 def _is_marked(text: str, missing: Sequence[str]) -> bool:
-    """Whether a number stands for a missing value, however it is written: -999.0 for -999."""
+    """Whether a number equals a code of missing values in any notation: -999.0 for -999."""
     return is_plain(text) and any(is_plain(mark) and float(mark) == float(text) for mark in missing)
 
 
 def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
-    """What the marks of the numbers of a column say; `taken` are its texts, taken apart."""
+    """The evidence of a column's separators; `taken` holds the parsed cells."""
     bodies = Counter[str]()
     for cell, n in zip(taken, cells.counts, strict=True):
         if cell is not None:
@@ -394,7 +394,7 @@ def _decided(
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn:
-    """Decide what a column of text holds."""
+    """Read a column of text as numbers, dates or words."""
     n_cells = len(cells.codes)
     n_missing = int((cells.codes < 0).sum())
     base = ColumnDescription(name, "words", "words", n_cells, n_missing, n_different=len(cells.texts))
@@ -420,12 +420,12 @@ def _decided(
 
 
 def _at(cells: _Cells, places: Collection[int]) -> list[CellAt]:
-    """The cells of a column that are one of the different ones, as they stand."""
+    """The cells of a column with the given distinct texts, as they are written."""
     return [cells.at(row) for row in cells.rows_of(places)]
 
 
 class _Others(NamedTuple):
-    """The different cells of a column that are not numbers or dates."""
+    """The distinct cells of a column that are neither numbers nor dates."""
 
     holes: list[int]  # words for "missing"
     codes: list[int]  # repeated words among numbers
@@ -435,7 +435,7 @@ class _Others(NamedTuple):
 def _others(
     cells: _Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
 ) -> _Others | None:
-    """Sort the cells that do not fit; None if they are too many for a column of numbers."""
+    """Classify the cells that are no numbers; None if they are too many for a column of numbers."""
     strange = [k for k, fit in enumerate(fits) if not fit]
     holes = [k for k in strange if cells.texts[k].casefold() in CODES]
     rest = [k for k in strange if k not in {*holes} and k not in other_writing]
@@ -462,7 +462,7 @@ def _as_numbers(
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn | None:
-    """Read a column of numbers in any writing; None if it is none."""
+    """Read a column of numbers in any format; None if it is not a column of numbers."""
     said = base.name in choices.numbers
     taken = [cell_of(text) for text in cells.texts]
     may_be = [cell is not None or is_plain(text) for cell, text in zip(taken, cells.texts, strict=True)]
@@ -501,7 +501,7 @@ def _as_numbers(
 def _limits(
     cells: _Cells, read: Numbers, values: Float64[np.ndarray, " K"]
 ) -> tuple[dict[int, tuple[float, float]], Float64[np.ndarray, " K+1"]]:
-    """The intervals of limits such as <0.5, by row; and the values without them, NaN for holes at the end."""
+    """Intervals of limits such as <0.5 by row, and the values with NaN in their place."""
     by_cell, limits = np.append(values, np.nan), dict[int, tuple[float, float]]()
     least = (
         -np.inf if (np.delete(values, [*read.limits]) < 0).any() else 0.0
@@ -555,7 +555,7 @@ def _on_writing(
 
 
 def _without(thousands: str) -> Choice | None:
-    """The decimal sign that a separator of thousands leaves."""
+    """The decimal sign that is left once the thousands separator is known."""
     return {".": ",", ",": "."}.get(thousands)  # type: ignore[return-value]
 
 
@@ -566,7 +566,7 @@ def _as_dates(
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn | None:
-    """Read a column of dates or times; None if it is none."""
+    """Read a column of dates or times; None if it is not one."""
     sample = cells.texts[:: max(1, len(cells.texts) // 50)]
     if read_dates(sample, [1] * len(sample)) is None:
         return None
@@ -598,7 +598,7 @@ def _counted(
     others: _Others,
     limits: Mapping[int, Any],
 ) -> ColumnDescription:
-    """The description of a column of numbers or dates, with its counts."""
+    """Describe a column of numbers or dates, with counts."""
     odd, n_codes = _at(cells, others.odd), sum(cells.counts[k] for k in others.codes)
     n_numbers = int((~np.isnan(column)).sum())
     at = tuple(map(cells.at, limits))
@@ -621,7 +621,7 @@ def _counted(
 
 
 def _findings(described: ColumnDescription, cells: _Cells, others: _Others) -> list[Finding]:
-    """Findings on the cells of a column of numbers or dates that are none."""
+    """Findings on cells that are no numbers or dates in a column of them."""
     name, found = described.name, []
     noun = "number" if described.kind == "number" else "date"
     if others.odd:
@@ -648,12 +648,12 @@ def _findings(described: ColumnDescription, cells: _Cells, others: _Others) -> l
 
 
 def _refused(base: ColumnDescription) -> ReadColumn:
-    """A column of numbers that can be read in two ways."""
+    """An ambiguous column of numbers: two readings are possible."""
     return ReadColumn(replace(base, kind="number", used_as=None, why="its numbers can be read in two ways"))
 
 
 def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
-    """Why the marks of a column can be read in two ways, with both and the options."""
+    """Explain the two possible readings of a column, and the options that decide."""
 
     def first(decimal: str, other: str) -> CellAt | None:
         for k, cell in enumerate(taken):
@@ -722,7 +722,7 @@ def _share(cells: _Cells, pattern: str) -> float:
 
 
 def names_rows(n_different: int, n_full: int, n_cells: int) -> bool:
-    """Whether a column has so many different words that it seems to name the rows."""
+    """Whether a column has so many distinct words that it is likely to hold the names of the rows."""
     all_differ = n_different == n_full >= max(ENOUGH_ROWS, n_cells / 2)
     return all_differ or n_different > max(MAX_CATEGORIES, n_cells / 2)
 

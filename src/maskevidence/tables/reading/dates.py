@@ -40,7 +40,7 @@ _NAMED_CELL = re.compile(rf"(?:{_NAMED})(?:{_TIME})?")
 
 
 class _Date(NamedTuple):
-    """A cell's parts: two or three numbers whose order is to be found."""
+    """The two or three numbers of a date whose order is still unknown."""
 
     parts: tuple[int, int, int] | None  # None for a time of the day alone
     widths: tuple[int, int, int]
@@ -54,7 +54,7 @@ class _Date(NamedTuple):
 
 @dataclass(frozen=True)
 class DateForm:
-    """How a column writes its dates, and the date of day 0.
+    """The date format of a column, and the date of day 0.
 
     Example:
         >>> DateForm("dmy", ".", origin="2019-01-01").write(31.2)
@@ -105,7 +105,7 @@ class DateForm:
         return f"{text}{self.between}{clock}{self.zone}" if self.time else text
 
     def said(self) -> str:
-        """The writing in words."""
+        """The format in words."""
         if self.order is None:
             return "duration" if self.long else "time of the day"
         words = {"y": "year", "m": "month", "d": "day"}
@@ -116,7 +116,7 @@ class DateForm:
 
 @dataclass(frozen=True)
 class Dates:
-    """The different cells of a column, read as dates: days since the first; NaN for others."""
+    """The distinct cells of a column as days since the first date; NaN for other cells."""
 
     values: tuple[float, ...]
     form: DateForm
@@ -126,7 +126,7 @@ class Dates:
 def read_dates(
     texts: Sequence[str], counts: Sequence[int], order: Order | None = None, *, said: bool = False
 ) -> Dates | None:
-    """Read the different cells of a column as dates; None if there are none.
+    """Read the distinct cells of a column as dates; None if none is a date.
 
     Args:
         order: day first or month first, where the cells do not say it.
@@ -173,7 +173,9 @@ def read_dates(
         _commonest(chosen, counts, "separator"),
         str(np.datetime64(int(origin), "s")).split("T")[0],
         padded=min(
-            w for k, w in enumerate(shortest) if k != place_of_year and (name in ("", "ym") or k == 0 or name == "mdy")
+            w
+            for k, w in enumerate(shortest)
+            if k != place_of_year and (name in ("", "ym") or k == 0 or name == "mdy")
         )
         >= 2,
         century=shortest[place_of_year] > 2,
@@ -186,7 +188,7 @@ def read_dates(
 
 
 def _parts(text: str) -> _Date | None:
-    """Take a cell apart; None if it is no date or time."""
+    """Parse a cell; None if it is no date or time."""
     month = _MONTH.fullmatch(text)
     if month is not None:
         return _Date((int(month["a"]), int(month["b"]), 1), (4, 2, 2), "-", "ym", 0.0)
@@ -237,7 +239,7 @@ def _offset(zone: str) -> int:
 
 
 def _order(cells: Sequence[_Date | None], counts: Sequence[int]) -> Order | None:
-    """The order of year, month and day that most cells allow alone; None if day and month may be swapped."""
+    """The order of year, month and day that most unambiguous cells have; None if that is unclear."""
     valid = Counter[str]()
     n = 0
     for cell, times in zip(cells, counts, strict=True):
@@ -276,7 +278,7 @@ def _seconds(cell: _Date, order: Order) -> float:
 
 
 def _commonest(cells: Sequence[_Date | None], counts: Sequence[int], what: str) -> str:
-    """The commonest writing of a part."""
+    """The most frequent format of a part."""
     seen = Counter[str]()
     for cell, n in zip(cells, counts, strict=True):
         if cell is not None:

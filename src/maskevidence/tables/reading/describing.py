@@ -37,7 +37,7 @@ def described(
     findings: Sequence[Finding] = (),
     **file: str,
 ) -> TableDescription:
-    """The description of a table, from the reader's columns.
+    """Describe a table from the columns that were read.
 
     Args:
         columns: the file's cells, chunked arrays of pyarrow, by column.
@@ -86,7 +86,7 @@ def _content(column: Any) -> Any:
 def _column(
     read: ReadColumn, cells: Any, lines: Sequence[int] | None, first: bool
 ) -> tuple[ColumnDescription, list[Finding]]:
-    """A column's description with what takes longer, and findings on it."""
+    """Complete a column's description with its slow parts, and its findings."""
     one, found = read.described, list[Finding]()
     if read.values is None:
         if one.used_as is None and read.refusal:
@@ -135,7 +135,7 @@ def _whole_numbers(
     values: Float64[np.ndarray, " n"],
     different: Float64[np.ndarray, " k"],
 ) -> tuple[ColumnDescription, list[Finding]]:
-    """Whether whole numbers count rows, or are codes."""
+    """Whether whole numbers are row numbers or codes."""
     name, whole, found = one.name, bool((np.floor(different) == different).all()), list[Finding]()
     if {*different.tolist()} == {0.0, 1.0}:
         return replace(one, kind="yes/no", why="0 and 1"), found
@@ -168,7 +168,7 @@ def _whole_numbers(
 
 
 def _decimals(different: Float64[np.ndarray, " k"]) -> int | None:
-    """The digits behind the decimal sign that write all values."""
+    """The number of decimals that all values need."""
     for decimals in range(_MOST_DECIMALS + 1):
         if np.allclose(np.round(different, decimals), different, rtol=1e-12, atol=0):
             return decimals
@@ -176,7 +176,7 @@ def _decimals(different: Float64[np.ndarray, " k"]) -> int | None:
 
 
 def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Finding]:
-    """A finding on words that differ by case, blanks or composition."""
+    """A finding on words that differ only by case, blanks or Unicode composition."""
     words = Counter(text for text in map(word_of, cells.to_pylist()) if text not in MISSING)
     groups: dict[str, list[str]] = {}
     for word, _ in words.most_common():
@@ -197,7 +197,7 @@ def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Findi
 
 
 def _codes(column: Any) -> Float64[np.ndarray, " N"]:
-    """The cells of a column as positions among the different ones; NaN for empty ones."""
+    """The cells of a column as indices of its distinct texts; NaN for empty cells."""
     place: dict[str, float] = {}
     words = [word_of(cell) for cell in column.to_pylist()]
     return np.array(

@@ -1,4 +1,4 @@
-"""What a reader found in a table: columns, cells that do not fit, and findings, the worst first."""
+"""The result of describing a table: columns, odd cells and findings, most serious first."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -41,7 +41,7 @@ class CellAt:
 
 @dataclass(frozen=True)
 class ColumnDescription:
-    """What a column holds, and what models get of it.
+    """The content of a column, and the form in which models see it.
 
     Attributes:
         name: the column.
@@ -81,7 +81,7 @@ class ColumnDescription:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in a table that a person may decide otherwise.
+    """An assumption about a table that the user can override by an option.
 
     Attributes:
         what: a short key, such as "odd cells", "unit" or "totals".
@@ -131,7 +131,7 @@ def finding(
 
 @dataclass(frozen=True, repr=False)
 class TableDescription(HasPage):
-    """What a table holds: its columns, and findings, the worst first.
+    """The columns of a table, and findings, most serious first.
 
     Attributes:
         name: where the table comes from.
@@ -184,5 +184,5 @@ class TableDescription(HasPage):
 
 
 def some_texts(cells: Sequence[CellAt], most: int = 3) -> str:
-    """The first different texts of cells."""
+    """The first distinct texts of cells."""
     return some_of([quoted(text) for text in dict.fromkeys(cell.text.strip() for cell in cells)], most)

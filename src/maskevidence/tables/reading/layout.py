@@ -1,4 +1,4 @@
-"""Where the table is in a text: the names of the columns, and rows that are none of data."""
+"""Locate the table in a text: the row of column names, and rows that hold no data."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ SheetRow = tuple[int, tuple[str, ...]]  # a row's line, and its cells
 
 @dataclass(frozen=True)
 class Layout:
-    """The text of a table from the names of its columns on, and what stands above.
+    """The text of a table from its header on, and the lines above.
 
     Attributes:
         text: without the lines that are left out.
@@ -46,7 +46,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Apart:
-    """Rows of a table that are none of data.
+    """Rows of a table that hold no data.
 
     Attributes:
         head: below the names of the columns, such as units.
@@ -68,7 +68,7 @@ def lay_out(
     comment: str | None = None,
     skip: Sequence[range] = (),
 ) -> Layout:
-    """Find the names of the columns.
+    """Find the header.
 
     Args:
         guess: finds the delimiter of a text.
@@ -117,7 +117,7 @@ def _first_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
 
 
 def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
-    """Whether lines stand above the names of the columns."""
+    """Whether there are lines above the header."""
     if text.lstrip().startswith("#"):
         return True
     rows = [(line, row) for line, row in _first_rows(text, guess(text)) if "".join(row).strip()]
@@ -125,7 +125,7 @@ def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
 
 
 def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
-    """The place of the row with the names of the columns among the first rows that are not blank."""
+    """The index of the header among the first rows that are not blank."""
     width = Counter(len(row) for row in rows).most_common(1)[0][0] if rows else 0
     if width < 2 or sum(len(row) >= width for row in rows) < _ENOUGH:
         return 0
@@ -149,7 +149,7 @@ def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The columns that hold numbers alone in these rows."""
+    """The columns with nothing but numbers in these rows."""
     found = []
     for j in range(width):
         cells = [row[j].strip() for row in rows if j < len(row) and row[j].strip() not in MISSING]
@@ -162,7 +162,7 @@ def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
 def _header_of(
     every: Sequence[str], kept: Sequence[int], guess: Callable[[str], str]
 ) -> tuple[int, list[Finding]]:
-    """The line with the names of the columns, and findings on those above."""
+    """The line of the header, and findings on the lines above."""
     full = [k for k in kept if every[k - 1].strip()]
     n_marked = next((n for n, k in enumerate(full) if not every[k - 1].startswith("#")), len(full))
     rest = full[n_marked:]
@@ -259,7 +259,7 @@ def _is_of_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 
 def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
-    """Whether the last row above some others is one of totals, a footnote, or blank above such."""
+    """Whether a row at the end is a total, a footnote, or a blank line above one."""
     row = rows[len(rows) - 1 - n_below]
     full = [(j, cell.strip()) for j, cell in enumerate(row) if cell.strip()]
     if not full:
@@ -280,7 +280,7 @@ def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
 
 
 def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
-    """The places of rows that repeat the names of the columns."""
+    """Indices of rows that repeat the header."""
     from pyarrow import compute
 
     from maskevidence.tables.reading.columns import arrow_texts
@@ -338,7 +338,7 @@ def mended(
 
 
 def _is_note(row: Sequence[str]) -> bool:
-    """Whether a short last row is a footnote: words in its first cell alone."""
+    """Whether a short last row is a footnote: only its first cell holds words."""
     text = row[0].strip()
     return not any(cell.strip() for cell in row[1:]) and (len(text.split()) > 1 or text.startswith("*"))
 

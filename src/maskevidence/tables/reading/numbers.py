@@ -41,7 +41,7 @@ Choice = Literal[".", ","]
 
 
 class Cell(NamedTuple):
-    """One cell that is a number in some writing."""
+    """A parsed cell that is a number in some format."""
 
     body: str  # digits, marks between them
     exponent: str
@@ -59,7 +59,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberForm:
-    """How a column writes its numbers.
+    """The number format of a column.
 
     Example:
         >>> NumberForm(",", ".", suffix=" m²", decimals=2).write(1234.5)
@@ -86,7 +86,7 @@ class NumberForm:
         return {"()": f"({text})", "trailing": f"{text}-"}.get(self.negative, self.negative + text)
 
     def said(self) -> str:
-        """The writing in words; "" where Python writes so."""
+        """The format in words; "" for Python's."""
         parts = []
         if self.decimal == ",":
             parts.append("decimal comma")
@@ -103,7 +103,7 @@ class NumberForm:
 
 
 class Signs(NamedTuple):
-    """What the marks of a column's numbers say: cells that can be read in one way, or in two."""
+    """Counts of a column's unambiguous and ambiguous cells, by decimal sign."""
 
     point: int = 0  # cells that only a decimal point explains
     comma: int = 0  # only a decimal comma
@@ -115,7 +115,7 @@ class Signs(NamedTuple):
 
 @dataclass(frozen=True)
 class Numbers:
-    """The different cells of a column, read as numbers.
+    """The distinct cells of a column, read as numbers.
 
     Attributes:
         values: the number of each different cell; NaN for others.
@@ -132,7 +132,7 @@ class Numbers:
 
 
 def cell_of(text: str) -> Cell | None:
-    """Take a cell apart; None if it is not a number in any writing.
+    """Parse a cell; None if it is not a number in any format.
 
     Example:
         >>> cell_of("<\u22121.417,5 kg"), cell_of("17o.2"), cell_of("4th of 5")
@@ -167,7 +167,7 @@ def cell_of(text: str) -> Cell | None:
 
 
 def signs_of(cells: Mapping[str, int]) -> Signs:
-    """What the marks of a column say.
+    """Count the cells that prove a decimal sign, and those that do not.
 
     Args:
         cells: the bodies of the numbers, and in how many cells each stands.
@@ -230,7 +230,7 @@ def decimal_of(signs: Signs, file: Choice | None, delimiter: str) -> Choice | No
 
 
 def number_of(cell: Cell, decimal: str, thousands: str = "") -> float | None:
-    """The number of a cell, or None if its marks are of another writing.
+    """The number of a cell; None if it is in another format.
 
     Args:
         decimal: the decimal sign.
@@ -254,7 +254,7 @@ def number_of(cell: Cell, decimal: str, thousands: str = "") -> float | None:
 
 
 def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thousands: str = "") -> Numbers:
-    """Read the different cells of a column as numbers in one writing.
+    """Read the distinct cells of a column as numbers in one format.
 
     Args:
         texts: the different cells.
@@ -303,25 +303,25 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
 
 
 def is_plain(text: str) -> bool:
-    """Whether Python writes a number so."""
+    """Whether a cell is a number in Python's format."""
     return re.match(NUMBER, text) is not None
 
 
 def _unit(units: Counter[str]) -> str:
-    """The commonest unit; "" if there is none."""
+    """The most frequent unit; "" if there is none."""
     named = [(n, unit) for unit, n in units.items() if unit]
     return max(named)[1] if named else ""
 
 
 def _may_stand_beside_none(unit: str) -> bool:
-    """Whether numbers with and without the unit are of one scale: 5 kg and 5, but not 5 % and 5."""
+    """Whether numbers with and without the unit have the same scale: 5 kg and 5, but not 5 % and 5."""
     if unit in _SCALES and unit not in {"m", "t"}:
         return False
     return len(unit) != 1 or not unit.isalpha() or unit in {each.casefold() for each in _ALONE}
 
 
 def _form(seen: Counter[tuple[str, str, str, str]], decimal: str) -> NumberForm:
-    """The commonest writing; thousands and negative numbers as where they occur."""
+    """The most frequent format; thousands and minus signs as in the cells that have them."""
     n = sum(seen.values())
     by = [Counter[str](), Counter[str](), Counter[str](), Counter[str]()]
     for parts, times in seen.items():

@@ -1,4 +1,4 @@
-"""The search for wrong cells: the most surprising one is hidden, and the rest of its row judged again."""
+"""The search for wrong cells: hide the most surprising cell of a row, and judge the others again."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ _RARE = 0.02  # the share of cells off the grid of a column that has one
 
 
 class Facts(NamedTuple):
-    """What known rows say of D columns."""
+    """Facts on D columns from known rows."""
 
     values: tuple[Float64[np.ndarray, " V"] | None, ...]  # all that a column can hold; None for numbers
     centre: Float64[np.ndarray, " D"]  # the median
@@ -49,7 +49,7 @@ class Facts(NamedTuple):
         return np.array([values is None for values in self.values])
 
     def faults(self, rows: Rows) -> Int64[np.ndarray, "N D"]:
-        """The fault of the form of each cell, as its place among `FAULTS`."""
+        """The formal fault of each cell, as an index of `FAULTS`."""
         found = np.where((rows < self.low) | (rows > self.high), _RANGE, 0) * self.numbers
         for j, (values, decimals) in enumerate(zip(self.values, self.decimals, strict=True)):
             if values is not None:
@@ -89,28 +89,32 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
 
 
 class Clues(NamedTuple):
-    """For each wrong cell that a row may have: how well every cell of the row would explain it."""
+    """For each possible wrong cell of a row, how well each cell of the row would explain it."""
 
     row: Ints
     suspicion: Float64[np.ndarray, "n D"]  # nats; NaN for cells that are out of the question
 
-    def sets(self, rest: float) -> "Sets":
-        """The fewest cells of each row that leave this share of the odds to the others; at most two, or half.
+    def sets(self, rests: Sequence[float]) -> list["Sets"]:
+        """The smallest set per row that leaves others at most each share of the odds; at most half the row.
 
         T_S = log Σ_S exp T_l - log(1 + π Σ_{l not in S} exp T_l). Of the sets of a row that share a cell,
         the most suspicious one is kept; those of less than a nat, mostly what a call leaves over, are out.
         """
         odds = np.where(np.isnan(self.suspicion), -np.inf, self.suspicion)
+        total = _log_sum(odds)
+        some = np.flatnonzero(total > _LEAST)  # T_S is less than the sum over all cells
+        row, odds, total = self.row[some], odds[some], total[some]
         order = np.argsort(-odds, axis=1, kind="stable")
-        share = np.exp(np.take_along_axis(odds, order, 1) - np.logaddexp.reduce(odds, axis=1, keepdims=True))
-        n_seen = np.isfinite(odds).sum(1)
+        share = np.cumsum(np.exp(np.take_along_axis(odds, order, 1) - total[:, None]), axis=1)
+        place, n_seen, found = np.argsort(order, axis=1), np.isfinite(odds).sum(1), list[Sets]()
         most = np.minimum(np.maximum(n_seen // 2, 2), n_seen)
-        size = np.minimum((np.cumsum(share, axis=1) < 1 - rest).sum(1) + 1, most)
-        inside = np.argsort(order, axis=1) < size[:, None]
-        whole = np.logaddexp.reduce(np.where(inside, odds, -np.inf), axis=1)
-        others = np.logaddexp.reduce(np.where(inside, -np.inf, odds), axis=1)
-        suspicion = whole - np.logaddexp(0.0, others + np.log(_PRIOR))
-        return Sets(self.row, inside, suspicion, order[:, 0])._disjoint()
+        for rest in rests:
+            inside = place < np.minimum((share < 1 - rest).sum(1) + 1, most)[:, None]
+            whole = _log_sum(np.where(inside, odds, -np.inf))
+            others = _log_sum(np.where(inside, -np.inf, odds))
+            suspicion = whole - np.logaddexp(0.0, others + np.log(_PRIOR))
+            found.append(Sets(row, inside, suspicion, order[:, 0])._disjoint())
+        return found
 
 
 class Sets(NamedTuple):
@@ -122,11 +126,11 @@ class Sets(NamedTuple):
     first: Ints  # the column of the most suspicious cell
 
     def take(self, kept: np.ndarray) -> "Sets":
-        """Some of them."""
+        """Select sets."""
         return Sets(*(each[kept] for each in self))
 
     def rank(self) -> Ints:
-        """How many sets of the same row are as suspicious."""
+        """The number of sets of the same row that are at least as suspicious."""
         order = np.lexsort((-self.suspicion, self.row))
         starts = np.searchsorted(self.row[order], self.row[order])
         rank = np.empty(len(order), dtype=np.int64)
@@ -134,7 +138,7 @@ class Sets(NamedTuple):
         return rank
 
     def _disjoint(self) -> "Sets":
-        """Those of more than a nat that share no cell with a more suspicious one of their row."""
+        """The sets above one nat that share no cell with a more suspicious set of their row."""
         found = self.take(np.flatnonzero(self.suspicion > _LEAST))
         rank, kept = found.rank(), np.ones(len(found.row), dtype=bool)
         taken = np.zeros((found.row.max(initial=-1) + 1, self.cells.shape[1]), dtype=bool)
@@ -147,7 +151,7 @@ class Sets(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What the search says of the cells of N rows."""
+    """The results of the search for the cells of N rows."""
 
     suspicion: Rows  # nats; NaN for holes
     hidden: Cells  # the cells that were hidden, holes aside
@@ -155,10 +159,24 @@ class Judged(NamedTuple):
     clues: Clues
 
     def take(self, rows: Ints) -> "Judged":
-        """All rows in another order."""
+        """The rows in another order."""
         of_clues = np.argsort(rows)[self.clues.row]
         clues = Clues(of_clues, self.clues.suspicion)
         return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
+
+    def some(self, rows: Ints) -> "Judged":
+        """Some of the rows."""
+        kept = np.isin(self.clues.row, rows)
+        clues = Clues(np.searchsorted(rows, self.clues.row[kept]), self.clues.suspicion[kept])
+        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
+
+    def strength(self, rest: float) -> Float64[np.ndarray, " N"]:
+        """The suspicion of the most suspicious set or listed cell of each row; -inf for none."""
+        listed = (self.hidden | (self.fault > 0)) & ~np.isnan(self.suspicion)
+        most = np.where(listed, self.suspicion, -np.inf).max(axis=1, initial=-np.inf)
+        (sets,) = self.clues.sets([rest])
+        np.maximum.at(most, sets.row, sets.suspicion)
+        return most
 
 
 class CellJudge:
@@ -267,7 +285,7 @@ class CellJudge:
         return answers
 
     def _each_alone(self, model: HasLeaveOneOut, rows: Rows, visible: Cells) -> Rows:
-        """The same at once, by a model that hides one cell after the other itself."""
+        """The same in one pass, by a model with a leave-one-out formula."""
         tokens = to_device_of(model, Tokens.from_array(rows, empty_rows=True))
         with torch.no_grad():
             answer = model.log_leave_one_out(tokens, torch.from_numpy(visible).to(tokens.ids.device))
@@ -292,6 +310,14 @@ class CellJudge:
             yield answer.part, answer.log_probs.double().cpu().numpy()
 
 
+def _log_sum(logs: Rows) -> Float64[np.ndarray, " N"]:
+    """log Σ_j exp of each row; -inf for a row without a finite one."""
+    most = logs.max(axis=1, initial=-np.inf)
+    shift = np.where(np.isfinite(most), most, 0.0)
+    with np.errstate(divide="ignore"):
+        return shift + np.log(np.exp(logs - shift[:, None]).sum(axis=1))
+
+
 def _beside_others(suspicion: Rows) -> Rows:
     """T_k - log(1 + π Σ_{l ≠ k} exp T_l): the odds of k against no wrong cell and against another."""
     weight = np.nan_to_num(suspicion, nan=-np.inf) + np.log(_PRIOR)
@@ -311,14 +337,14 @@ def _unknown(column: Float64[np.ndarray, " n"]) -> float:
 
 
 def _decimals(column: Float64[np.ndarray, " n"]) -> int | None:
-    """The fewest decimals that write nearly all cells of a column; None if six are too few."""
+    """The number of decimals that nearly all cells of a column need; None above six."""
     seen = column[~np.isnan(column)]
     fits = (np.mean(_on_grid(seen, d)) >= 1 - _RARE for d in range(_MOST_DECIMALS + 1))
     return next((d for d, fit in enumerate(fits) if fit), None)
 
 
 def _on_grid(column: Float64[np.ndarray, " n"], decimals: int) -> Bool[np.ndarray, " n"]:
-    """Which cells have at most this many decimals."""
+    """Whether cells have at most this many decimals."""
     multiples = column * 10.0**decimals
     with np.errstate(invalid="ignore"):
         return np.abs(multiples - np.round(multiples)) <= 1e-9 * np.maximum(np.abs(multiples), 1.0)

@@ -1,4 +1,4 @@
-"""Which suspicious sets of cells are called: false calls are counted among planted wrong cells."""
+"""Choose which suspicious sets to call; planted wrong cells estimate the rate of false calls."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.tables.wrong_cells.cell_search import Cells, Clues, Facts, Ints, Rows, Sets
 
-_RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
+RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
 _NEARLY_ALL = 0.97  # of the calls of the best of these
 N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
@@ -21,7 +21,7 @@ _FACTORS = (10.0, 0.1, 100.0, 0.01, 2.54, 1 / 2.54)
 
 
 class Planted(NamedTuple):
-    """Right rows with wrong cells that were planted, after the search."""
+    """Right rows with planted wrong cells, after the search."""
 
     clues: Clues
     wrong: Cells
@@ -79,29 +79,30 @@ def _one_of(rng: np.random.Generator, values: Float64[np.ndarray, " n"], otherwi
 
 
 class Right(NamedTuple):
-    """The right rows, or what stands for them."""
+    """The right rows, or the rows taken for right."""
 
     clues: Clues
     n_rows: int
     may_be_called: Bool[np.ndarray, " D"] | bool = True  # the columns
     tail: Any = None  # of the table's own cells, if no row is trusted
 
-    def sets(self, clues: Clues, rest: float) -> Sets:
-        """The sets of some rows; by a tail, a set is as suspicious as right ones like it are rare."""
-        sets = clues.sets(rest)
+    def sets(self, clues: Clues) -> list[Sets]:
+        """Sets of some rows, by `RESTS`; with a tail, suspicion is the rarity of right sets like them."""
+        found = clues.sets(RESTS)
         if self.tail is None:
-            return sets
-        return sets._replace(suspicion=-np.log(np.maximum(self.tail.of_sets(sets), 1e-300)))
+            return found
+        rare = [np.maximum(self.tail.of_sets(sets), 1e-300) for sets in found]
+        return [sets._replace(suspicion=-np.log(each)) for sets, each in zip(found, rare, strict=True)]
 
     def per_row(self, level: Sets, right: Sets) -> Float64[np.ndarray, " n"]:
-        """How many sets of a right row are as suspicious as each of these."""
+        """The number of sets of a right row that are at least as suspicious as each of these."""
         if self.tail is not None:
             return np.exp(-level.suspicion)
         return (_above(right.suspicion, level.suspicion) + level.rank()) / (self.n_rows + 1)
 
 
 def call(clues: Clues, n_rows: int, right: Right, trial: Planted, rate: float) -> Sets:
-    """The most sets of which at most a share `rate` is false on average, the most suspicious first.
+    """The longest list of sets, most suspicious first, of which at most a share `rate` is false on average.
 
     With R sets above a suspicion, the share is estimated by A/R + (1 - A/R) B/(B + C). A is the number of
     sets in as many right rows. B and C count the false and the true sets in planted rows, which have weights
@@ -109,17 +110,20 @@ def call(clues: Clues, n_rows: int, right: Right, trial: Planted, rate: float) -
     one before planting are left to A. The sets are as small as they can be while at most `rate` of those of
     one cell are false, and nearly as many are called.
     """
-    options = [_called(rest, clues, n_rows, right, trial, rate) for rest in _RESTS]
+    sets, tried = right.sets(clues), right.sets(trial.clues)
+    of_right = sets if right.clues is clues else right.sets(right.clues)
+    found = zip(sets, of_right, tried, strict=True)
+    options = [_called(each, n_rows, right, trial, rate) for each in found]
     enough = _NEARLY_ALL * max(len(sets.row) for sets, _ in options)
     kept = [option for option in options if len(option[0].row) >= enough]
     return next((sets for sets, alone in kept if alone <= rate), min(kept, key=lambda option: option[1])[0])
 
 
 def _called(
-    rest: float, clues: Clues, n_rows: int, rows: Right, trial: Planted, rate: float
+    found: tuple[Sets, Sets, Sets], n_rows: int, rows: Right, trial: Planted, rate: float
 ) -> tuple[Sets, float]:
-    """The called sets, and the estimated share of false ones among those of a single cell."""
-    sets, right, tried = (rows.sets(each, rest) for each in (clues, rows.clues, trial.clues))
+    """The called sets beside right and tried ones, and the estimated false share among single cells."""
+    sets, right, tried = found
     sets = sets.take(np.flatnonzero(~(sets.cells & ~np.bool_(rows.may_be_called)).any(1)))
     sets = sets.take(np.argsort(-sets.suspicion, kind="stable"))
     level, n_above = sets.suspicion, np.arange(1, len(sets.row) + 1)
@@ -145,7 +149,7 @@ def _called(
 
 
 class _Search(NamedTuple):
-    """What the search says of the table, and of planted cells."""
+    """Search results on the table and on planted cells."""
 
     sets: Sets  # the most suspicious first
     tried: Sets
@@ -155,7 +159,7 @@ class _Search(NamedTuple):
     def counts(
         self, weight: Float64[np.ndarray, " n"], of: Bool[np.ndarray, " n"]
     ) -> tuple[Float64[np.ndarray, " K"], Float64[np.ndarray, " K"]]:
-        """The false ones, and all, above the suspicion of each set of the table."""
+        """The numbers of false and of all sets above the suspicion of each set of the table."""
         level, wrongly, rightly = self.sets.suspicion, of & ~self.true, of & self.true
         false = _above(self.tried.suspicion[wrongly], level, weight[wrongly])
         false = false - _above(self.before[wrongly], level, weight[wrongly])
@@ -164,7 +168,7 @@ class _Search(NamedTuple):
     def false_share(
         self, weight: Float64[np.ndarray, " n"], of: Bool[np.ndarray, " n"], called: Bool[np.ndarray, " K"]
     ) -> Float64[np.ndarray, " K"]:
-        """The share of false ones among planted sets; by column, in the proportions of the table's sets."""
+        """The false share among planted sets; by column, in the proportions of the table's sets."""
         false, every = self.counts(weight, of)
         overall, share = false / np.maximum(every, 1e-300), np.zeros(len(called))
         for j in np.unique(self.sets.first):
@@ -175,7 +179,7 @@ class _Search(NamedTuple):
 
 
 def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[np.ndarray, " n"]:
-    """Weights of the planted rows, by which those that are called are like the called rows of the table.
+    """Weights that make the called planted rows resemble the called rows of the table.
 
     They have as many calls with their pattern, and these are in the same columns with that of the wrong cell.
     """
@@ -203,7 +207,7 @@ def _weights(sets: Sets, level: float, trial: Planted, tried: Sets) -> Float64[n
 def _shares(
     cause: Ints, seen: Ints, counts: Int64[np.ndarray, " F"], n_equal: int, before: float
 ) -> Float64[np.ndarray, " S"]:
-    """How often each cause is among the table's wrong rows, by EM from what is seen there.
+    """The frequency of each cause among the table's wrong rows, by EM.
 
     Args:
         cause: of each planted row.
@@ -232,7 +236,7 @@ def _above(
     levels: Float64[np.ndarray, " K"],
     weights: Float64[np.ndarray, " n"] | None = None,
 ) -> Float64[np.ndarray, " K"]:
-    """The weight of the values that are at least each level."""
+    """The total weight of the values at or above each level."""
     order = np.argsort(-values, kind="stable")
     total = np.cumsum(np.ones(len(values)) if weights is None else weights[order])
     return np.concatenate([[0.0], total])[np.searchsorted(-values[order], -levels, side="right")]

@@ -27,11 +27,13 @@ from maskevidence.tables.counts.word_judge import WordJudge, judge_of
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
+from maskevidence.tables.row_groups import RowGroups
 from maskevidence.tables.wrong_cells.cell_search import (
     FAULTS,
     OUTSIDE,
     CellJudge,
     Clues,
+    Ints,
     Judged,
     Rows,
     Sets,
@@ -45,13 +47,30 @@ from maskevidence.tables.wrong_cells.found_cells import (
     odd_cells,
     value_of,
 )
-from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
+from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, RESTS, Planted, Right, call, planted
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
+_MOST_KEPT = 50_000  # rows of a file that is read by row groups
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
 _UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
+
+
+class Search(NamedTuple):
+    """How to search a table.
+
+    Attributes:
+        rate: the share of false calls.
+        seed: of the draws.
+        n_planted: rows with planted cells; without any, no cell is called.
+        most: cells that are described, the most suspicious first; None for all.
+    """
+
+    rate: float = 0.1
+    seed: int = 0
+    n_planted: int = N_PLANTED
+    most: int | None = None
 
 
 def wrong_cells(
@@ -95,7 +114,8 @@ def wrong_cells(
             such as "auto", "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold,
             and judges that fold and a part of the table; without trusted rows, to all rows but a fold.
         table: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Holes are never
-            called wrong.
+            called wrong. The command `cells` gives a Parquet file that memory does not hold by row groups, of
+            which the most suspicious rows are kept.
         rate: the share of the calls that may be false on average, in (0, 1).
         trusted: rows with the same columns that are known to be right. The fewer there are, the more cells
             must be wrong for any to be called: about N / (rate × trusted rows).
@@ -128,12 +148,11 @@ def wrong_cells(
         notes += of_auto
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        given, coded, sittings, noted = _by_model(fitted, table, trusted, batch_size)
+        task = _by_model(fitted, table, trusted, batch_size)
     else:
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
-        given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
-    notes += noted
-    return _as_given(_found(given, coded, sittings, notes, rate, seed), table)
+        task = _by_word(build, rows, known, (folds, seed), batch_size)
+    return _as_given(_found(task._replace(notes=[*notes, *task.notes]), Search(rate, seed)), table)
 
 
 def cells_by_folds(
@@ -141,11 +160,9 @@ def cells_by_folds(
     table: Table,
     folds: Sequence[Int64[np.ndarray, " _"]],
     known: Sequence[Float64[np.ndarray, "_ D"]],
-    *,
-    rate: float = 0.1,
-    seed: int = 0,
+    how: Search,
 ) -> WrongCells:
-    """The wrong cells of a table by models that were fitted before, each to all rows but a fold.
+    """The wrong cells of a table, by models already fitted to all rows but a fold each.
 
     Args:
         models: one for each fold, of the columns of the table in their order.
@@ -157,42 +174,42 @@ def cells_by_folds(
     for model, places, train in zip(models, folds, known, strict=True):
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
-    return _found(table, table, sittings, [], rate, seed)
+    return _found(_Task(table, table, sittings, []), how)
 
 
-def _found(
-    given: Table,
-    coded: Table,
-    sittings: Sequence["_Sitting"],
-    notes: list[str],
-    rate: float,
-    seed: int,
-) -> WrongCells:
+def _found(task: "_Task", how: Search) -> WrongCells:
     """Search the table by who judges its rows."""
-    places = np.argsort(np.concatenate([each.places for each in sittings]))
-    searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
-    judged = _joined(searched).take(places)
+    given, coded, sittings, notes, kept = task
+    if kept is None:
+        places = np.argsort(np.concatenate([each.places for each in sittings]))
+        searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
+        judged, n_rows = _joined(searched).take(places), len(coded)
+    else:
+        judged, n_rows = kept.judged, kept.n_judged[0]
     (first, *_), by_support = sittings, False
-    if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+    if isinstance(first.judge, WordJudge) and first.judge.own is not None:
         by_support = True
-        p_values, suspicion, alone = first.judge.called(coded.values, judged, rate)
+        p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
         notes += first.judge.notes(coded.columns)
     else:
-        p_values, calls = _judged_wrong(judged, sittings, coded.values, rate, seed)
+        p_values, calls = _judged_wrong(judged, sittings, coded.values, n_rows, how)
     n_trusted = sum(len(each.clean) for each in sittings)
-    if not n_trusted and not by_support:
+    if not n_trusted and not by_support and how.n_planted:
         notes.append(
             "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
         )
     elif n_trusted and not calls.any():
         notes.append(
-            f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
-            f"{math.ceil(len(coded) / (rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
+            f"with {count(n_trusted, 'trusted row')} for {count(n_rows, 'row')}, fewer than about "
+            f"{math.ceil(n_rows / (how.rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
-    found = WrongCells((), given, judged.suspicion, p_values, called, calls, rate, n_trusted, tuple(notes))
-    described = _described(found, coded, sittings, judged, seed)
+    found = WrongCells(
+        (), given, judged.suspicion, p_values, called, calls, how.rate, n_trusted, tuple(notes)
+    )
+    found = found if kept is None else replace(found, n_judged=kept.n_judged)
+    described = _described(found, coded, sittings, judged, how)
     judges = [(each.judge.asker.model, each.places) for each in sittings]
     limits, of_limits = far_limits(coded, judges, judged.suspicion)
     if limits:
@@ -201,7 +218,7 @@ def _found(
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
-    """The number of the call of each called cell, each alone, the most suspicious first; 0 for others."""
+    """Number the called cells, most suspicious first, each as a call of its own; 0 for others."""
     calls = np.zeros(called.shape, dtype=np.int64)
     row, column = np.nonzero(called)
     order = np.argsort(-suspicion[row, column], kind="stable")
@@ -210,7 +227,7 @@ def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndar
 
 
 def _as_given(found: WrongCells, table: object) -> WrongCells:
-    """The same with its columns in the order of a table."""
+    """The same, with the columns in a table's order."""
     place = {name: k for k, name in enumerate(column_names(table) or ())}
     names = sorted(found.table.columns, key=lambda name: place.get(name, len(place)))
     order = [found.table.columns.index(name) for name in names]
@@ -221,14 +238,15 @@ def _as_given(found: WrongCells, table: object) -> WrongCells:
         p_values=found.p_values[:, order],
         called=found.called[:, order],
         calls=found.calls[:, order],
+        n_judged=found.n_judged and (found.n_judged[0], found.n_judged[1][order]),
     )
 
 
 def _judged_wrong(
-    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, rate: float, seed: int
+    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, n_rows: int, how: Search
 ) -> tuple[Rows, Int64[np.ndarray, "N D"]]:
-    """The p-values of the cells; and the number of the call that each belongs to, 0 for none."""
-    rng = np.random.default_rng(seed)
+    """The p-value of each cell, and the number of its call; 0 for none."""
+    rng = np.random.default_rng(how.seed)
     numbers = np.logical_and.reduce([each.judge.facts.numbers for each in sittings])
     if any(len(each.clean) for each in sittings):
         bases = [each.clean for each in sittings]
@@ -248,7 +266,9 @@ def _judged_wrong(
     trials = list[tuple[Judged, Any, Any, Any]]()
     pool, n = np.concatenate(bases), max(1, sum(map(len, bases)))
     for each, base, source in zip(sittings, bases, sources, strict=True):
-        chosen = rng.integers(len(base), size=-(-N_PLANTED * len(base) // n)) if len(base) else np.arange(0)
+        chosen = (
+            rng.integers(len(base), size=-(-how.n_planted * len(base) // n)) if len(base) else np.arange(0)
+        )
         spoilt, pattern = planted(rng, base[chosen], pool, each.judge.facts)
         wrong = (spoilt != base[chosen]) & ~np.isnan(spoilt)
         trials.append((each.judge.search(spoilt), wrong, source[chosen], pattern))
@@ -256,14 +276,14 @@ def _judged_wrong(
     trial = Planted(_joined(of_clues).clues, *map(np.concatenate, others))
     if not len(trial.wrong):
         return p_values, np.zeros(table.shape, dtype=np.int64)
-    sets, calls = call(judged.clues, len(table), right, trial, rate), np.zeros(table.shape, dtype=np.int64)
+    sets, calls = call(judged.clues, n_rows, right, trial, how.rate), np.zeros(table.shape, dtype=np.int64)
     place, column = np.nonzero(sets.cells)
     calls[sets.row[place], column] = 1 + place
     return p_values, calls
 
 
 def _searched(what: str, sittings: Sequence["_Sitting"], parts: Sequence[Rows]) -> list[Judged]:
-    """What each sitting says of its rows, with a progress."""
+    """The results of each sitting, with a progress bar."""
     with progress(what, sum(int((~np.isnan(rows)).sum()) for rows in parts)) as advance:
         return [each.judge.search(rows, advance) for each, rows in zip(sittings, parts, strict=True)]
 
@@ -285,17 +305,60 @@ class _Sitting(NamedTuple):
     clean: Rows  # the trusted rows that it judges
 
 
-# the table, the table in the codes of the model, who judges which rows, and notes
-_Prepared = tuple[Table, Table, list[_Sitting], list[str]]
+class _Kept(NamedTuple):
+    """The rows of a long file that look most suspicious, after the search."""
+
+    judged: Judged
+    n_judged: tuple[int, Int64[np.ndarray, " D"]]  # rows, and cells by column, of the file
 
 
-def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
-    """The table as a fitted model reads it, which judges all rows."""
+class _Task(NamedTuple):
+    """Who judges which rows of a table."""
+
+    given: Table
+    coded: Table  # in the codes of the model
+    sittings: Sequence[_Sitting]
+    notes: list[str]
+    kept: _Kept | None = None  # if the rows are those of a long file
+
+
+def _most_suspicious(judge: CellJudge, file: RowGroups) -> tuple[Table, _Kept, list[str]]:
+    """Judge a file piece by piece; the rows that may be called or listed, the most suspicious of them."""
+    width = len(file.columns)
+    most = max(1, min(_MOST_KEPT, _MOST_TRIED // width))
+    kept: tuple[Table, Judged] | None = None
+    seen, n_left_out = np.zeros(width, dtype=np.int64), 0
+    with progress("judging cells", file.n_rows * width) as advance:
+        for piece in file.tables():
+            n_cells = (~np.isnan(piece.values)).sum(0)
+            judged, seen = judge.search(piece.values, advance), seen + n_cells
+            advance(piece.values.size - int(n_cells.sum()))
+            if kept is not None:
+                rows = np.concatenate([kept[0].values, piece.values])
+                piece = replace(piece, values=rows, ids=np.concatenate([kept[0].ids, piece.ids]))
+                judged = _joined([kept[1], judged])
+            strength = judged.strength(RESTS[-1])
+            order = np.argsort(-strength, kind="stable")[: (strength > -np.inf).sum()]
+            n_left_out += max(0, len(order) - most)
+            chosen = np.sort(order[:most])
+            kept = piece.take(chosen), judged.some(chosen)
+    assert kept is not None
+    notes = [file.note]
+    if n_left_out:
+        notes.append(
+            f"of the rows with a suspicious cell the {most:,} most suspicious are listed, and {n_left_out:,} "
+            "are not"
+        )
+    return kept[0], _Kept(kept[1], (file.n_rows, seen)), notes
+
+
+def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Task:
+    """The table as a fitted model reads it; the model judges all rows."""
     check_conditionals(model)
-    rows, notes = _columns_of(model, table), list[str]()
-    levels = getattr(model, "levels", {})
+    levels, by_groups = getattr(model, "levels", {}), isinstance(table, RowGroups)
+    rows, notes, kept = _columns_of(model, trusted if by_groups else table), list[str](), None
     coded = with_levels_of(rows, levels)
-    known = coded if trusted is None else with_levels_of(_columns_of(model, trusted), levels)
+    known = coded if trusted is None or by_groups else with_levels_of(_columns_of(model, trusted), levels)
     marks = getattr(model, "fitted_rows", "")
     share = share_fitted(marks, Tokens.from_array(known.values, empty_rows=True)) if marks else 0.0
     if share and trusted is not None:
@@ -307,14 +370,17 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
         notes.append("the model was fitted to these rows: wrong cells surprise it less; give a MODEL word")
     facts = facts_of(model, known.values, [rows.columns.index(name) for name in levels])
     clean = known.values[:0] if trusted is None else known.values[np.unique(first_copies(known.values))]
-    sitting = _Sitting(CellJudge(model, facts, batch_size), np.arange(len(rows)), clean)
-    return rows, coded, [sitting], notes
+    judge = CellJudge(model, facts, batch_size)
+    if isinstance(table, RowGroups):
+        rows, kept, noted = _most_suspicious(judge, table)
+        coded, notes = rows, [*noted, *notes]
+    return _Task(rows, coded, [_Sitting(judge, np.arange(len(rows)), clean)], notes, kept)
 
 
 def _by_word(
     build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
-) -> _Prepared:
-    """The same by new models: no row is judged by a model that was fitted to it."""
+) -> _Task:
+    """The same with new models: no row is judged by a model that was fitted to it."""
     (folds, seed), base = folding, table if trusted is None else trusted
     if sorted(base.columns) != sorted(table.columns):
         raise InputError(
@@ -337,7 +403,7 @@ def _by_word(
         model.fit(base.values[with_values(base.values)])
         facts = facts_of(model, base.values, [base.columns.index(name) for name in base.levels])
         judge_of_words = judge_of(model, facts, base.values, batch_size)
-        return table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], []
+        return _Task(table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], [])
     parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
     if not example.keeps_units:
@@ -349,7 +415,7 @@ def _by_word(
     coded = with_levels_of(rows, base.levels)
 
     def judge(out: Int64[np.ndarray, " n"], advance: Advance) -> CellJudge:
-        """A judge that was fitted to all rows but these."""
+        """A judge fitted to all rows but these."""
         model, train = declared(build(len(kept)), base, kept), np.delete(base.values, out, axis=0)
         filled = train[with_values(train)]
         reshapes = trusted is not None and model.base_measure == DENSITY  # wrong cells would bend the shape
@@ -362,12 +428,12 @@ def _by_word(
         judges = [judge(part, advance) for part in parts]
     if trusted is None:
         sittings = zip(judges, parts, strict=True)
-        return rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes
+        return _Task(rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes)
     # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
     others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), len(parts))
     once = first_copies(base.values) == np.arange(len(base))  # copies of a row count once
     known = [base.values[part[once[part]]] for part in parts]
-    return rows, coded, [_Sitting(*each) for each in zip(judges, others, known, strict=True)], notes
+    return _Task(rows, coded, [_Sitting(*each) for each in zip(judges, others, known, strict=True)], notes)
 
 
 def _columns_of(model: Any, table: object) -> Table:
@@ -408,29 +474,35 @@ class _Tail:
         self.of_columns = [_pareto(column) for column in suspicion.T]
 
     def share(self, suspicion: Rows) -> Rows:
-        """The share of right cells that are as suspicious as each of these."""
-        own = np.column_stack(
-            [tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)]
-        )
-        return np.maximum(self.whole(suspicion), own)
+        """The share of right cells that are at least as suspicious as each of these."""
+        column, row = np.nonzero(~np.isnan(suspicion).T)
+        shares = np.full(suspicion.shape, np.nan)
+        shares[row, column] = self._at(suspicion[row, column], column)
+        return shares
+
+    def _at(self, level: Float64[np.ndarray, " n"], column: Int64[np.ndarray, " n"]) -> np.ndarray:
+        """The same of cells of some columns."""
+        own = np.empty_like(level)
+        for j, tail in enumerate(self.of_columns):
+            own[column == j] = tail(level[column == j])
+        return np.maximum(self.whole(level), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
-        """The number of right cells of a row that are as suspicious as a set."""
+        """The number of right cells of a row that are at least as suspicious as a set."""
+        (place, column), most = np.nonzero(sets.cells), np.zeros(len(sets.row))
         of_cell = sets.suspicion - np.log(sets.cells.sum(1))
-        shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
-        return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
+        np.maximum.at(most, place, self._at(of_cell[place], column))
+        return most * self.n_cells / self.n_rows
 
 
 def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
-    """The share of values above each level, by a tail; a heavier one for a number of values beyond 90 %."""
+    """The share of values above each level by a tail, made heavier by its standard error."""
     ordered = np.sort(values[~np.isnan(values)])
     n = max(1, len(ordered))
     start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
     (a, b), shapes = np.array(others) - start, np.linspace(0.01, 4, 400)
     if not 0 < a < b:  # equal values, which have no tail
-        return lambda level: np.where(
-            np.isnan(level), np.nan, np.maximum(n - np.searchsorted(ordered, level), 1) / n
-        )
+        return lambda level: np.maximum(n - np.searchsorted(ordered, level), 1) / n
     ratios = (5**shapes - 1) / (2.5**shapes - 1)
     shape = shapes[np.abs(ratios - b / a).argmin()]
     if n_beyond:
@@ -443,49 +515,27 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
     scale = b / (5**shape - 1)
 
     def share(level: np.ndarray) -> np.ndarray:
-        above = (n - np.searchsorted(ordered, level)) / n
-        beyond = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape)
-        return np.where(np.isnan(level), np.nan, np.where(level > start, beyond, above))
+        shares, inside = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape), level <= start
+        shares[inside] = (n - np.searchsorted(ordered, level[inside])) / n
+        return shares
 
     return share
 
 
 def _described(
-    found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, seed: int
+    found: WrongCells, coded: Table, sittings: Sequence[_Sitting], judged: Judged, how: Search
 ) -> tuple[WrongCell, ...]:
-    """The cells that are called, hidden or faulty, the most suspicious first, and what is expected there.
+    """The called, hidden or faulty cells, most suspicious first, with the expected values.
 
     Of equal ones, such as unknown words of a column, those come first whose right value is surer.
     """
     listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
-    order = np.argsort(-judged.suspicion[listed], kind="stable")
+    order = np.argsort(-judged.suspicion[listed], kind="stable")[: how.most]
     row, column = places[order].T
-    rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
-    blank = np.where(hidden, np.nan, rows)
-    blank[np.arange(len(row)), column] = np.nan
-    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
-    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
-    suggestions, width = [""] * len(row), len(coded.columns)
-    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
-    for each in sittings:
-        of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
-        is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
-        if isinstance(each.judge, WordJudge) and len(of_sitting):
-            place = (row[of_sitting], column[of_sitting])
-            right[of_sitting], p_right[of_sitting] = each.judge.suggested(
-                coded.values, *place, hidden[of_sitting]
-            )
-        for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
-            if len(these) and isinstance(model, HasDrawMissing):
-                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
-                of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
-                drawn[these] = of_cells.reshape(-1, _DRAWS)
-            these = these[is_number[these]]
-            for some in np.split(these, range(n_tried, len(these), n_tried)):
-                made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
-                for k, suggestion in zip(some.tolist(), made, strict=True):
-                    suggestions[k] = suggestion
+    drawn, is_number, right, p_right, suggestions = _expected(
+        coded, sittings, judged, (row, column), how.seed
+    )
     cells, table = [], found.table
     sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
     for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
@@ -517,6 +567,43 @@ def _described(
     return tuple(cells)
 
 
+def _expected(
+    coded: Table, sittings: Sequence[_Sitting], judged: Judged, cells: tuple[Ints, Ints], seed: int
+) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Draws of some cells, which are numbers, right words and their probabilities, and suggestions."""
+    row, column = cells
+    rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
+    blank = np.where(hidden, np.nan, rows)
+    blank[np.arange(len(row)), column] = np.nan
+    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
+    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
+    suggestions, width = [""] * len(row), len(coded.columns)
+    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
+    with progress("describing cells", len(row)) as advance:
+        for each in sittings:
+            of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
+            is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
+            if isinstance(each.judge, WordJudge) and len(of_sitting):
+                place = (row[of_sitting], column[of_sitting])
+                right[of_sitting], p_right[of_sitting] = each.judge.suggested(
+                    coded.values, *place, hidden[of_sitting]
+                )
+                each.judge.own = None  # numbers that are tried below stand in no row
+            for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
+                n_these = len(these)
+                if n_these and isinstance(model, HasDrawMissing):
+                    (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                    of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
+                    drawn[these] = of_cells.reshape(-1, _DRAWS)
+                these = these[is_number[these]]
+                for some in np.split(these, range(n_tried, len(these), n_tried)):
+                    made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
+                    for k, suggestion in zip(some.tolist(), made, strict=True):
+                        suggestions[k] = suggestion
+                advance(n_these)
+    return drawn, is_number, right, p_right, suggestions
+
+
 def _one_of(found: WrongCells, row: int, column: int) -> str:
     """The columns of a call of several cells."""
     call = found.calls[row, column]
@@ -526,13 +613,13 @@ def _one_of(found: WrongCells, row: int, column: int) -> str:
 
 
 def _most_drawn(draws: Float64[np.ndarray, " n"], given: float) -> tuple[float, float]:
-    """The value that was drawn most often, but the given one, and its share; NaN if there is no other."""
+    """The most frequently drawn value other than the given one, and its share; NaN if there is none."""
     values, times = np.unique(draws[draws != given], return_counts=True)
     return (float(values[times.argmax()]), times.max() / len(draws)) if len(values) else (np.nan, np.nan)
 
 
 def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:
-    """The words that were drawn most often, and their shares."""
+    """The most frequently drawn words, and their shares."""
     words = Counter(value_of(coded, column, code) for code in draws.tolist())
     return ", ".join(f"{word} {n / len(draws):.2g}" for word, n in words.most_common(_MOST_LIKELIER))
 
@@ -544,7 +631,7 @@ def _suggested(
     column: Int64[np.ndarray, " n"],
     names: Sequence[str],
 ) -> list[str]:
-    """The unit, or the swap of two numbers, that makes a number ordinary given its row; "" for none."""
+    """The change of unit, or swap of two numbers, that makes a number fit its row; "" for none."""
     facts, tries, probes = judge.facts, list[tuple[int, str]](), list[np.ndarray]()
     for k, (row, j) in enumerate(zip(rows, column.tolist(), strict=True)):
         meant = [(unit, row[j] * factor, j) for unit, factor in _UNITS.items()]
@@ -560,11 +647,15 @@ def _suggested(
         return answers
     tried, of_row = np.stack(probes), np.array([k for k, _ in tries])
     changed = (tried != rows[of_row]) & ~np.isnan(tried)
+    fine = np.flatnonzero((~changed | (facts.faults(tried) == 0)).all(axis=1))
+    if not len(fine):
+        return answers
+    tried, of_row, changed = tried[fine], of_row[fine], changed[fine]
     wrong = judge.log_wrong(np.where(changed, tried, np.nan))
     suspicion = wrong - judge.log_given(tried, hidden[of_row] | changed)
-    ordinary = (~changed | ((suspicion < 0) & (facts.faults(tried) == 0))).all(axis=1)
+    ordinary = (~changed | (suspicion < 0)).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
     for place in np.argsort(-total, kind="stable").tolist():  # the most ordinary one last
         if ordinary[place]:
-            answers[tries[place][0]] = tries[place][1]
+            answers[of_row[place]] = tries[fine[place]][1]
     return answers
