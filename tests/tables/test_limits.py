@@ -18,7 +18,9 @@ from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.limits import WithLimits
 
 LIMITS = {"a": {0: (0.0, 0.5)}, "b": {1: (3.0, np.inf)}}
-ROWS = Table("t", np.array([[np.nan, 2.5], [0.2, np.nan], [0.3, 1.0]]), ("a", "b"), np.arange(3), limits=LIMITS)
+ROWS = Table(
+    "t", np.array([[np.nan, 2.5], [0.2, np.nan], [0.3, 1.0]]), ("a", "b"), np.arange(3), limits=LIMITS
+)
 
 
 def built(word: str) -> TableModel:
@@ -52,7 +54,9 @@ def test_the_area_is_the_mean_over_orders() -> None:
     assert estimate.base_measure == "density per unit of each column, of limits a probability"
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "ppca:1", "kernel-gaussian", "mixed", "masked-net:8x1", "vae:1"])
+@pytest.mark.parametrize(
+    "kind", ["gaussian", "ppca:1", "kernel-gaussian", "mixed", "masked-net:8x1", "vae:1"]
+)
 def test_below_a_limit_and_above_it_is_one(kind: str) -> None:
     """P(X < 0.5 | visible) and the density above 0.5 sum to 1, and the two half-lines do."""
     rows = drawn(50)
@@ -67,9 +71,13 @@ def test_below_a_limit_and_above_it_is_one(kind: str) -> None:
             scored = WithLimits(model, table)
             both.append(scored.log_conditionals(scored.tokens(table), masked)[0, 0].exp().item())
         grid = np.linspace(0.5, 12, 20001)
-        tokens = Tokens.from_array(np.column_stack([grid, np.full_like(grid, 2.5)]), ids=np.zeros(len(grid), int))
+        tokens = Tokens.from_array(
+            np.column_stack([grid, np.full_like(grid, 2.5)]), ids=np.zeros(len(grid), int)
+        )
         parts = [tokens[k : k + 2000] for k in range(0, len(grid), 2000)]
-        density = torch.cat([model.log_conditionals(each, masked.expand(len(each), 2))[:, 0] for each in parts])
+        density = torch.cat(
+            [model.log_conditionals(each, masked.expand(len(each), 2))[:, 0] for each in parts]
+        )
     total = both[0] + np.trapezoid(density.double().exp().numpy(), grid)
     assert sum(both) == pytest.approx(1, abs=1e-5)
     assert total == pytest.approx(1, abs=2e-3 if kind == "masked-net:8x1" else 1e-4)
@@ -89,7 +97,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(6)
     a = rng.normal(size=120)
-    crp, sodium = np.maximum(2 + 1.5 * a + rng.normal(size=120) / 2, 0.05), 140 + 3 * a + rng.normal(size=120) / 2
+    crp, sodium = (
+        np.maximum(2 + 1.5 * a + rng.normal(size=120) / 2, 0.05),
+        140 + 3 * a + rng.normal(size=120) / 2,
+    )
     rows = [f"{'<0.5' if x < 0.5 else f'{x:.1f}'},{y:.1f}" for x, y in zip(crp, sodium, strict=True)]
     rows[7] = "<0.5,145.0"
     (tmp_path / "lab.csv").write_text("\n".join(["crp,sodium", *rows]))

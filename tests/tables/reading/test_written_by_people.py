@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import maskevidence as me
@@ -40,7 +41,12 @@ COLUMNS = [
     ("months", [f"{y}-{m:02}" for y in (2021, 2022) for m in range(1, 13)], "date", [0, 31, 59]),
     ("clock", ["12:30", "00:15", "23:59"] * 4, "date", [12.5 / 24, 0.25 / 24]),
     ("noon", ["1:30 PM", "12:15 AM"] * 5, "date", [13.5 / 24, 0.25 / 24]),
-    ("durations", ["1:02:03", "10:00:00", "26:15:00", "0:30:00"] * 4, "date", [3723 / 86400, 10 / 24, 26.25 / 24]),
+    (
+        "durations",
+        ["1:02:03", "10:00:00", "26:15:00", "0:30:00"] * 4,
+        "date",
+        [3723 / 86400, 10 / 24, 26.25 / 24],
+    ),
     ("truth", ["TRUE", "FALSE", "TRUE"] * 4, "yes/no", [1, 0, 1]),
 ]
 WORDS = [
@@ -96,6 +102,19 @@ def test_files(tmp_path: Path, case: str, text: str) -> None:
     path.write_bytes(text.encode())
     read = read_table(path)
     assert (read.columns[:2], len(read)) == (("a", "b"), 12), case
+
+
+@pytest.mark.parametrize(("related", "kind"), [(False, "id"), (True, "number")])
+def test_numbers_that_name_rows_are_found(tmp_path: Path, related: bool, kind: str) -> None:
+    """Long whole numbers in the first column that say nothing of others; a measurement is none of these."""
+    rng = np.random.default_rng(0)
+    ids, noise = rng.integers(60_000, 2_000_000, 120), rng.normal(size=120)
+    others = ids / 5e5 + noise if related else noise
+    path = tmp_path / "t.csv"
+    path.write_text("p,x\n" + "".join(f"{a},{b:.2f}\n" for a, b in zip(ids, others, strict=True)))
+    found = describe(path)
+    assert found["p"].kind == kind
+    assert [each.column for each in found.findings if each.what == "id"] == ["p"] * (kind == "id")
 
 
 def test_columns_between_blanks_are_no_words(tmp_path: Path) -> None:
