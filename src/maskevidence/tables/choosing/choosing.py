@@ -52,10 +52,10 @@ from maskevidence.tables.by_name import (
     takes_words,
 )
 from maskevidence.tables.cell_mass import CellMass
-from maskevidence.tables.limits import with_limits
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
+from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import (
     MIXED,
     Column,

@@ -82,7 +82,7 @@ def described(
 
 
 def _names_rows(column: Float64[np.ndarray, " N"], others: Sequence[Float64[np.ndarray, " N"]]) -> bool:
-    """Whether numbers look like names of rows: long, whole, nearly all different, of no use to other columns."""
+    """Whether numbers look like names of rows: long, whole, nearly all different, unlike other columns."""
     from scipy.stats import rankdata  # takes half a second to import
 
     known = column[~np.isnan(column)]
