@@ -1,8 +1,11 @@
 """Looking at a table from Python: what is found, what is filled, and the page."""
 
 import re
+from collections.abc import Callable
+from functools import partialmethod
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +13,11 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.show.parts import Group, Table
+from maskevidence.core.support.progress import Course
+from maskevidence.tables.base import TableModel
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
+from maskevidence.tables.wrong_cells.cell_search import CellJudge
 from messy_flats import Flats, messy_flats
 
 
@@ -122,6 +128,93 @@ def test_common_words_are_no_misspelling_of_each_other() -> None:
     values = np.repeat([0.0, 1.0], 20)[:, None]
     table = me.data.Table("t", values, ("c",), np.arange(40), levels={"c": ("cat", "car")})
     assert near_words(table, "c") is None
+
+
+def test_the_time_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock on which each call of a model takes seconds, the steps take their shares at most."""
+    now, x = [0.0], me.models.PPCA(n_features=6, n_components=2, seed=1).sample(300, seed=0)
+    x[5, 1], x[8, 2] = 40.0, np.nan
+
+    def slow(method: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+        def slowly(self: object, rows: Any, *more: object, **others: Any) -> Any:
+            now[0] += seconds * len(rows)
+            return method(self, rows, *more, **others)
+
+        return slowly
+
+    monkeypatch.setattr("maskevidence.tables.looking.looking.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(Course, "__init__", partialmethod(Course.__init__, clock=lambda: now[0]))
+    monkeypatch.setattr(CellJudge, "search", slow(CellJudge.search, 0.5))
+    monkeypatch.setattr(TableModel, "impute", slow(TableModel.impute, 0.02))
+    seen = me.look(pd.DataFrame(x, columns=list("abcdef")), model="gaussian", minutes=2)
+    assert 60 < now[0] < 150
+    assert not np.isnan(seen.to_frame().to_numpy()).any()
+    assert any("the time was short" in note and "rows were judged" in note for note in seen.notes)
+    assert any("no cell is called at a rate" in note for note in seen.notes)
+    now[0] = 0.0
+    seen = me.look(pd.DataFrame(x, columns=list("abcdef")), model="gaussian", minutes=60)
+    assert now[0] > 300
+    assert not any("the time was short" in note for note in seen.notes)
+
+
+def test_a_copy_fills_the_holes_of_its_column_exactly() -> None:
+    rng = np.random.default_rng(0)
+    x, word = rng.normal(20, 3, 80).round(3), rng.choice(["ab", "cd", "ef"], 80)
+    frame = pd.DataFrame({"a": x, "twin": x, "near": x, "w": word, "twin_w": word, "z": rng.normal(size=80)})
+    frame.loc[3, "twin"], frame.loc[7, "a"], frame.loc[9, "twin_w"], frame.loc[9, "near"] = *[np.nan] * 3, 0.0
+    frame.loc[4, "near"] = np.nan
+    seen = me.look(frame, model="kernel-gaussian")
+    filled, of = seen.to_frame(), seen.modelled
+    assert of is not None
+    truth = pd.DataFrame({"twin": x, "a": x, "twin_w": word})
+    assert (filled[list(truth)] == truth).all().all()
+    assert of.deviation[3, of.table.columns.index("twin")] == 0
+    assert of.deviation[4, of.table.columns.index("near")] > 0  # one cell is another, so it is no copy
+    assert any("twin by a" in note and "near" not in note for note in seen.notes)
+
+
+@pytest.mark.parametrize("kind", ["zone", "sparse", "mixed", "one column", "columns in levels"])
+def test_any_data_frame_is_looked_at(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": np.arange(60) + rng.normal(size=60), "y": rng.normal(size=60)})
+    if kind == "zone":
+        frame["t"] = pd.date_range("2021-01-01 05:00", periods=60, tz="Europe/Berlin")
+        frame.loc[40, "t"] = pd.NaT
+    elif kind == "sparse":
+        frame = frame.astype(pd.SparseDtype("float"))
+    elif kind == "mixed":
+        frame["o"] = [1, "a"] * 30
+    elif kind == "one column":
+        frame = frame["x"]
+    else:
+        frame.columns = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
+    filled = me.look(frame, model="gaussian").to_frame()
+    if kind == "zone":
+        assert filled["t"].dtype == frame["t"].dtype
+        assert abs(filled["t"][40] - pd.Timestamp("2021-02-10 05:00", tz="Europe/Berlin")) < pd.Timedelta(
+            "5D"
+        )
+    assert not filled.isna().any().any()
+
+
+def test_data_frames_that_are_no_tables_are_refused() -> None:
+    frame = pd.DataFrame({"x": np.arange(9.0), "y": np.arange(9.0)})
+    for given, words in (
+        (frame.set_axis(["a", "a"], axis=1), "2 columns with the name 'a'"),
+        (frame.assign(z=1j), "column 'z' holds complex numbers"),
+    ):
+        with pytest.raises(me.InputError, match=words):
+            me.look(given)
+
+
+def test_wrong_cells_without_which_a_column_does_not_vary_stay_in_the_fits() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 2)).round(2)
+    frame = pd.DataFrame(
+        {"a": x[:, 0], "b": x[:, 0] + x[:, 1], "rare": (np.arange(100) % 25 == 0).astype(float)}
+    )
+    seen = me.look(frame)
+    assert seen.modelled is not None, seen.notes
 
 
 def test_bad_input_is_one_line() -> None:

@@ -1,6 +1,7 @@
 """maskevidence look: the files, the page, resuming, and the table.json that other commands take."""
 
 import base64
+import datetime as dt
 import hashlib
 import json
 import re
@@ -126,9 +127,39 @@ def test_other_commands_take_the_decisions(
     found = run("cells", "kernel-gaussian", "flats.csv", *told, "--json", "c.json", "--limit", "100")
     assert found.code == 0, found.err
     assert json.loads(Path("c.json").read_text())["cells"][0]["value"] == "1o50,00"
+    chosen = run(
+        "select", "gaussian,kernel-gaussian", "flats.csv", *told, "--drop", "city,let", "--json", "s.json"
+    )
+    assert chosen.code == 0, chosen.err
+    assert json.loads(Path("s.json").read_text())["columns"] == ["area", "rooms", "rent"]
     Path("other.json").write_text("[1]")
     refused = run("impute", "kernel-gaussian", "flats.csv", "--columns", "other.json", "--out", "x.csv")
     assert "no table.json" in refused.error
+
+
+def test_a_spreadsheet_is_filled_as_it_stands(
+    tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers stay numbers, dates dates; another sheet and what is not filled are kept."""
+    openpyxl = pytest.importorskip("openpyxl")
+    monkeypatch.chdir(tmp_path)
+    x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(60, seed=0).round(2)
+    frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(day=pd.date_range("2021-01-01", periods=60))
+    frame.loc[5, "a"], frame.loc[9, "day"] = None, None
+    with pd.ExcelWriter("t.xlsx") as writer:
+        frame.to_excel(writer, sheet_name="data", index=False)
+        pd.DataFrame({"k": [1]}).to_excel(writer, sheet_name="other", index=False)
+    done = run("look", "t.xlsx", "--model", "gaussian")
+    assert done.code == 0, done.err
+    book = openpyxl.load_workbook("t-look/filled.xlsx")
+    rows = list(book.worksheets[0].iter_rows(values_only=True))
+    assert book.sheetnames == ["data", "other"]
+    assert isinstance(rows[6][0], float)
+    assert isinstance(rows[10][3], dt.datetime)
+    given = list(openpyxl.load_workbook("t.xlsx").worksheets[0].iter_rows(values_only=True))
+    assert [row for k, row in enumerate(rows) if k not in (6, 10)] == [
+        row for k, row in enumerate(given) if k not in (6, 10)
+    ]
 
 
 def test_an_interruption_says_what_is_kept_and_the_same_command_goes_on(

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import keeping_dtype
@@ -24,6 +23,7 @@ from maskevidence.tables.network.network_columns import (
     columns_from,
     columns_of,
 )
+from maskevidence.tables.noise import KeyedNoise, row_keys
 
 _ROWS_OF_FIT = 20_000  # that the weights are fitted to
 _SWEEPS = 40
@@ -125,7 +125,6 @@ class MixtureTransition(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         self.refuse_strange_cells(tokens, masked | visible)
         read, hidden = (each.cpu().numpy() for each in (masked | visible, masked))

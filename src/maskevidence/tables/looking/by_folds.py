@@ -28,6 +28,9 @@ _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
 FoldModels = tuple[TableModel, ...]
 
 
+Models = tuple[TableModel, ...]
+
+
 @dataclass(frozen=True)
 class Kept:
     """A folder of fitted models, from which an interrupted command resumes.

@@ -1,6 +1,9 @@
 """The files of a look at a table."""
 
+import contextlib
+import io
 from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ from maskevidence.core.support.provenance import origin
 from maskevidence.tables.filling import filled_cells, with_rows_apart
 from maskevidence.tables.looking.look_page import page_of_look, value_text
 from maskevidence.tables.looking.looked import Looked
-from maskevidence.tables.table_files import is_text, write_table
+from maskevidence.tables.reading.contents import SHEETS
+from maskevidence.tables.reading.dates import DateForm
+from maskevidence.tables.table_files import is_text, names_of, write_table
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
 SD, CELLS, COLUMNS, MODEL, TABLE, PAGE = (
@@ -42,7 +47,8 @@ _COLUMNS = (
 def name_of_filled(look: Looked) -> str:
     """The name of the filled table, in the format of the given one."""
     suffix = Path(look.raw.name).suffix.lower()
-    return f"filled{suffix}" if suffix in (".parquet", ".feather", ".tsv") else "filled.csv"
+    kept = (".parquet", ".feather", ".tsv", *(SHEETS if Path(look.raw.name).is_file() else ()))
+    return f"filled{suffix}" if suffix in kept else "filled.csv"
 
 
 def write_look(look: Looked, folder: Path) -> None:
@@ -50,11 +56,14 @@ def write_look(look: Looked, folder: Path) -> None:
     from maskevidence.command.pages.page import write_report
 
     raw, target = look.raw, folder / name_of_filled(look)
-    as_text = raw.first_line > 0 and is_text(target)
-    whole, layout = with_rows_apart(_filled(look, as_text=as_text), raw), {}
-    if as_text:
-        layout = {"above": raw.above, "encoding": raw.encoding}
-    write_table(whole, target, raw.delimiter, **layout)
+    if target.suffix in SHEETS:
+        _write_sheet(look, target)
+    else:
+        as_text = raw.first_line > 0 and is_text(target)
+        whole, layout = with_rows_apart(_filled(look, as_text=as_text), raw), {}
+        if as_text:
+            layout = {"above": raw.above, "encoding": raw.encoding}
+        write_table(whole, target, raw.delimiter, **layout)
     names, rows = _errors(look)
     write_atomic(folder / SD, csv_text(names, rows))
     write_atomic(folder / CELLS, csv_text(*_cells(look)))
@@ -62,6 +71,27 @@ def write_look(look: Looked, folder: Path) -> None:
     if look.modelled is not None:
         look.modelled.model.save(folder / MODEL)
     write_report(page_of_look(look), folder / PAGE)
+
+
+def _write_sheet(look: Looked, target: Path) -> None:
+    """Write the given spreadsheet with the holes of its first sheet filled, and all else as it stands."""
+    import openpyxl  # type: ignore[import-untyped]
+
+    raw, whole, of, content = look.raw, _filled(look, as_text=True), look.modelled, io.BytesIO()
+    book = openpyxl.load_workbook(raw.name, keep_vba=target.suffix == ".xlsm")
+    sheet, names = book.worksheets[0], names_of(raw)
+    for j, name in enumerate(() if of is None else of.table.columns):
+        assert of is not None
+        place, is_date = names.index(name), isinstance(of.table.forms.get(name), DateForm)
+        for i in np.flatnonzero(of.holes[:, j]).tolist():
+            row, value = int(of.table.ids[i]), float(of.filled[i, j])
+            cell: Any = whole.column(place)[row].as_py()
+            with contextlib.suppress(ValueError):  # dates and numbers as the sheet has them
+                cell = datetime.fromisoformat(cell) if is_date else (float(cell), value)[1]
+            assert raw.lines is not None
+            sheet.cell(raw.lines[row], place + 1).value = cell
+    book.save(content)
+    write_atomic(target, content.getvalue())
 
 
 def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:

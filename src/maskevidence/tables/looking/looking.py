@@ -18,6 +18,7 @@ from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, error_left
 from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
+from maskevidence.tables.looking.copies import with_copies
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
@@ -164,17 +165,24 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
             holes = table.holes()
             filling = _possible(cleaned, _fill(model, cleaned, ImputeOptions()), holes, budget.seed)
     assert filling.deviation is not None
+    filled = np.where(holes, filling.values[0], table.values)
+    deviation = np.where(holes, filling.deviation, 0.0)
+    before, fills = filled.copy(), _with_holes(fills, table)
+    if copies := with_copies(table, filled, deviation):
+        listed = ", ".join(f"{name} by {other}" for name, other in copies.items())
+        notes.append(f"holes of columns that repeat another are filled by it: {listed}")
+    means = filling.values[0] if filling.means is None else filling.means
     if clock.shortened:
         notes.append(f"the time was short (--minutes): {'; '.join(clock.shortened.values())}")
     return Modelled(
         word=folds.word,
         model=model,
         table=table,
-        means=filling.values[0] if filling.means is None else filling.means,
-        filled=np.where(holes, filling.values[0], table.values),
-        deviation=np.where(holes, filling.deviation, 0.0),
+        means=np.where(filled == before, means, filled),
+        filled=filled,
+        deviation=deviation,
         likeliest=filling.likeliest,
-        fills=_with_holes(fills, table),
+        fills=fills,
         found=searched.found,
         links=links,
         folds=n,
@@ -192,7 +200,7 @@ def _chosen(
     first, plan, n = replace(folds, word=KERNELS if budget.word == AUTO else budget.word), clock.course, 0
     models = first.fit_all(folds.table.values, plan, 1)
     others = [COUNTS] if budget.word == AUTO and folds.table.levels else []
-    clock.forecast(first, models, budget.seed)
+    clock.forecast(first, models, budget.seed, fewer=bool(others))
     values, suspicious = first.without_suspicious(models, plan, clock.end("suspect"))
     if not suspicious and not others:
         plan.left["fit"] = 0

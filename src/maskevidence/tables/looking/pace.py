@@ -33,7 +33,7 @@ def seconds_per(work: Callable[[Values], object], rows: Values) -> float:
         work(rows[:n])
         took = time.perf_counter() - start
         if took > _TRIAL or n >= len(rows):
-            return took / max(1, len(rows[:n]))
+            return max(took, 1e-9) / max(1, len(rows[:n]))
         n *= 4
 
 
@@ -62,16 +62,18 @@ class Clock:
     def _some(self, step: str, wanted: int, fewest: int, seconds: tuple[float, float]) -> int:
         """How many fit into the step's room, with seconds of one and a share of the room; 0 below fewest."""
         each, share = seconds
-        n = min(wanted, int(share * self.room(step) / max(each, 1e-9)))
+        n = min(wanted, int(share * self.room(step) / each))
         return n if n >= min(wanted, fewest) else 0
 
-    def forecast(self, folds: Folds, models: Models, seed: int) -> None:
-        """Forecast all later steps by trials."""
+    def forecast(self, folds: Folds, models: Models, seed: int, *, fewer: bool) -> None:
+        """Forecast all later steps by trials; half of it if a model that may be faster is tried, too."""
         values, seconds = folds.table.values, self.course.seconds
         self.search(folds, models, values, seed)
         self.filled("measure", [models], values)
         seconds["choose"] = _OF_COUNTS * seconds["measure"]
         self.linked(models, folds)
+        for step in ("cells", "measure", "links") if fewer else ():
+            seconds[step] /= 2
         self.shortened.clear()
 
     def search(self, folds: Folds, models: Models, values: Values, seed: int) -> tuple[int, Search]:
