@@ -18,9 +18,9 @@ from maskevidence.core.model import (
     HasTimedBatches,
     MaskedModel,
     as_tokens,
-    for_limits,
     base_measure_of,
     check_conditionals,
+    for_limits,
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments

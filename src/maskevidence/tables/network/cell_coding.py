@@ -158,7 +158,7 @@ class ColumnHeads(nn.Module):
         values: Float64[Tensor, "B D"],
         step: Float64[Tensor, " D"] | None = None,
     ) -> Float[Tensor, "B D"]:
-        """The log-probability or log density of every cell, nats, shape (B, D); `step` in place of their own."""
+        """The log-probability or log density of every cell, nats, shape (B, D); `step` overrides theirs."""
         answer = outputs.new_zeros(values.shape)
         logits, categories, mixtures, shares = self._parts(outputs)
         if self.yes_no:
