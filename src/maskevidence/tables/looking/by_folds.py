@@ -145,7 +145,7 @@ class Folds:
         with course.step("cells", "looking for wrong cells"):
             known = [np.delete(values, part, axis=0) for part in self.parts]
             found = cells_by_folds(models, self.table.take(judged), parts, known, how)
-        suspicious = np.zeros(values.shape, dtype=bool)
+        suspicious = np.isnan(values) & ~np.isnan(self.table.values)  # in rows that are judged no more
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
         return Searched(found, self.cleaned(suspicious))
 
