@@ -14,7 +14,7 @@ import io
 import numpy as np
 from pyarrow import parquet
 
-from maskevidence.core.evidence.observations import ObservationTable
+from maskevidence.core.evidence.observations import ObservationTable, parquet_in_parts
 from maskevidence.core.support.files import csv_text
 
 
@@ -25,7 +25,7 @@ def main() -> int:
     for name, labels in (("no labels", [""] * n), ("labels", [f'row "{k}", of many' for k in range(n)])):
         table = made_up(tuple(labels))
         ways = {"cells": lambda table=table: by_cells(table), "columns": table.to_csv}
-        ways["parquet"] = lambda table=table: b"".join(table.parquet_in_parts())
+        ways["parquet"] = lambda table=table: b"".join(parquet_in_parts([table]))
         assert by_cells(table) == table.to_csv()
         assert parquet.read_table(io.BytesIO(ways["parquet"]())).to_pydict() == table.columns()
         timings = interleaved(ways, rounds=5, clock=time.process_time)

@@ -91,7 +91,8 @@ def checked_observations(run: Path) -> list[dict[str, str]]:
     with (run / "observations.csv").open(newline="") as file:
         reader = csv.DictReader(file)
         rows = list(reader)
-    assert reader.fieldnames == OBSERVATION_COLUMNS
+    texts = ["text"] if json.loads((run / "run.json").read_text())["data"]["kind"] == "texts" else []
+    assert reader.fieldnames == [*OBSERVATION_COLUMNS, *texts]
     estimate = json.loads((run / "estimate.json").read_text())
     values = [float(row["log_evidence"]) for row in rows]
     assert np.mean(values) == pytest.approx(estimate["log_evidence"], abs=1e-9)

@@ -11,7 +11,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.evidence import observations
 from maskevidence.data import read_table
-from maskevidence.runs import read_run, summary
+from maskevidence.runs import read_run, summary, texts
 from recorded_runs import checked_observations
 from text_models import SENTENCES, save_bert
 
@@ -174,3 +174,28 @@ def test_the_closed_form_of_each_row_stands_beside_its_estimate(
     other = (tmp_path / "1" / "closed_form.parquet").read_bytes()
     (tmp_path / "whole" / "closed_form.parquet").write_bytes(other)
     assert "does not have the mean" in run("summarize", tmp_path / "whole").error
+
+
+def test_texts_stand_in_the_last_column(
+    run: CommandLine, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the same over shards, with more masks, after a stop and in Parquet."""
+    monkeypatch.setattr(texts, "_ROWS_OF_GROUP", 2)
+    long = [*SENTENCES, "a\n" * 90]
+    table = tmp_path / "table.csv"
+    table.write_text("answer\n" + "\n".join(f'"{text}"' for text in long))
+    command = ("score", model, table, "--text", "answer", "--long", "split", "--design")
+    one, parts, whole = tmp_path / "one", [tmp_path / name for name in "12"], tmp_path / "whole"
+    assert run(*command, "orderings:2", "--out", one).code == 0
+    shown = [row["text"] for row in checked_observations(one)]
+    assert shown == [*SENTENCES, *[" ".join("a" * 40)] * 2]  # two parts of the long one
+    for part in parts:
+        assert run(*command, "orderings:2", "--shard", f"{part.name}/2", "--out", part).code == 0
+        assert "text" in checked_observations(part)[0]
+    assert run("summarize", *parts[::-1], "--out", whole).code == 0
+    for name in ("observations.csv", "texts.parquet"):
+        assert (whole / name).read_bytes() == (one / name).read_bytes()
+    assert run(*command, "orderings:4", "--out", one).code == 0
+    assert [row["text"] for row in checked_observations(one)] == shown
+    (whole / "texts.parquet").write_bytes(b"nothing of the kind")
+    assert "is damaged; remove it" in run("summarize", whole).error

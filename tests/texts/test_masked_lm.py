@@ -15,7 +15,7 @@ from maskevidence.core.support import devices
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts import masked_lm
 from maskevidence.texts.masked_head import log_softmax, target_log_probs
-from maskevidence.texts.masked_lm import FLOAT32_ON_CPU, FLOAT32_ON_GPU, MaskedLM
+from maskevidence.texts.masked_lm import FLOAT32_ON_CPU, FLOAT32_ON_GPU, TF32_ON_GPU, MaskedLM
 from text_models import small_bert, small_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
@@ -326,9 +326,17 @@ def test_float32_on_a_gpu_names_bfloat16(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(me.InputError, match='"no_such"` is not supported'):
         load(attn_implementation="no_such")
     assert FLOAT32_ON_GPU not in eager.notes
+    with pytest.raises(me.InputError, match="TF32 is of NVIDIA's GPUs, and the device is cpu; give"):
+        load(dtype="tf32")
     monkeypatch.setattr(MaskedLM, "device", torch.device("cuda"))
     assert FLOAT32_ON_GPU in load().notes
     assert FLOAT32_ON_GPU not in load(bfloat16=True).notes + load(dtype="bfloat16").notes
+    monkeypatch.setattr(devices, "choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(torch.nn.Module, "to", lambda network, _: network)
+    in_tf32 = load(dtype="tf32")
+    assert in_tf32.in_tf32
+    assert next(in_tf32.network.parameters()).dtype == torch.float32
+    assert TF32_ON_GPU in in_tf32.notes
 
 
 def test_float32_names_bfloat16_where_the_processor_and_the_model_gain(

@@ -311,6 +311,7 @@ def score_into(
                 engine=engine,
                 overwrite=run.overwrite,
                 labels=ready.labels,
+                texts=ready.beginnings,
                 verify=ready.code is not None,
             ),
             fitted=ready.fitted,

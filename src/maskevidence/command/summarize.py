@@ -57,6 +57,7 @@ def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     """Copy the scores, and the model if it was fitted for the run."""
     from maskevidence.core.support.files import write_atomic
     from maskevidence.runs.directory import MODEL, write_closed_form, write_labels
+    from maskevidence.runs.texts import read_texts, write_texts
 
     model = source / MODEL
     folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
@@ -64,5 +65,8 @@ def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     for write, values in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
         if values is not None:
             write(folder.path, run.manifest, estimate.ids, values)
+    if run.texts:
+        texts = (text for table in read_texts(run.texts, run.manifest) for text in table["text"].to_pylist())
+        write_texts(folder.path, run.manifest, estimate.ids, texts)
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())

@@ -93,19 +93,14 @@ class VariantScores(Shown):
         return {name: values for name, values in self.scores.items() if name not in self.unranked}
 
     def page(self) -> Page:
-        """A page with the first mutants' scores and the number of passes."""
+        """A page with the best and the worst mutants and the number of passes."""
         names, n = ", ".join(self.scores), count(len(self), "mutant")
-        shown = [_shortened(name) for name in self.mutants[:_MOST_SHOWN]]
-        title = "mutant minus wild type, nats; the first mutants"
-        rows = []
-        for name, values in self.scores.items():
-            rows.append([name, *map(_number, values[: len(shown)])])
-            if name in self.mask_se:
-                rows.append([f"error of {name}", *map(_number, self.mask_se[name][: len(shown)])])
+        ranked = self.ranking() or self.scores
+        best = best_and_worst(self.mutants, ranked, self.mask_se, _MOST_SHOWN)
         return Page(
             f"VariantScores({n} by {names}, {self.plan.passes:,} passes)",
             f"{n} scored by {count(len(self.scores), 'convention')} in {self.plan.passes:,} passes",
-            parts=[self.plan.table(), Table(["score", *shown], rows, title)],
+            parts=[self.plan.table(), best],
             notes=self.notes,
         )
 
@@ -140,6 +135,43 @@ class VariantScores(Shown):
         """
         columns = {"mutant": self.mutants, **(given or {}), **self.columns().values}
         return csv_text(columns, zip(*columns.values(), strict=True))
+
+
+def best_and_worst(
+    mutants: Sequence[str],
+    scores: Mapping[str, Float64[np.ndarray, " N"]],
+    mask_se: Mapping[str, Float64[np.ndarray, " N"]],
+    most: int,
+    beside: Mapping[str, Float64[np.ndarray, " N"]] | None = None,
+) -> Table:
+    """The mutants with the highest and the lowest scores, with errors and ranks; 1 is the best rank.
+
+    Args:
+        scores: by convention, of which the first ranks the mutants.
+        mask_se: the standard errors of conventions with random masks.
+        most: the number of mutants at either end.
+        beside: further columns, such as a measured effect.
+    """
+    (name, values), *others = scores.items()
+    order = np.argsort(-values, kind="stable")[: int((~np.isnan(values)).sum())].tolist()
+    left_out = len(order) > 2 * most
+    rows = []
+    for k in [*order[:most], *order[-most:]] if left_out else order:
+        error = f" ± {typeset(float(mask_se[name][k]), 3)}" if name in mask_se else ""
+        ranks = [_rank(each, k) for _, each in others if not np.isnan(each[k])]
+        by_others = " to ".join(f"{rank:,}" for rank in sorted({min(ranks), max(ranks)})) if ranks else ""
+        row = [f"{_rank(values, k):,}", _shortened(mutants[k]), typeset(float(values[k]), 3) + error]
+        row += [_number(float(column[k])) for column in (beside or {}).values()]
+        rows.append([*row, by_others] if others else row)
+    if left_out:
+        rows.insert(most, ["…", *[""] * (len(rows[0]) - 1)])
+    columns = ["rank", "mutant", name, *(beside or {}), *["rank by the others"] * bool(others)]
+    title = f"the best and the worst by {name}: mutant minus wild type, nats"
+    return Table(columns, rows, title, words=(1,))
+
+
+def _rank(values: Float64[np.ndarray, " N"], k: int) -> int:
+    return 1 + int((values > values[k]).sum())
 
 
 def _number(value: float) -> str:

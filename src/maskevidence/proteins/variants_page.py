@@ -17,11 +17,12 @@ from maskevidence.core.show.words import count, typeset
 from maskevidence.core.support.files import reading
 from maskevidence.core.support.provenance import made_of
 from maskevidence.proteins.mutant_tables import SUMMARY, TABLE, column_beside
+from maskevidence.proteins.variant_scores import best_and_worst
 from maskevidence.runs.folder import read_sealed
 
 _ONE_SITE = re.compile(r"(\w)(\d+)(\w)")
 _REMEDY = "score again with --overwrite"
-_LABELS, _LOWEST = 60, 20  # labelled sites, and mutants in the table
+_LABELS, _SHOWN = 60, 10  # labelled sites, and mutants at either end of the table
 
 
 def read_variants(folder: Path) -> Page:
@@ -29,22 +30,23 @@ def read_variants(folder: Path) -> Page:
     summary = read_sealed(folder / SUMMARY, _REMEDY)
     with reading(folder / TABLE), (folder / TABLE).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    columns = _ranked(summary)
+    columns = list(summary.get("ranked", summary["plan"]["asked"]))
+    conventions = list(columns)
     if summary.get("measured") is not None:
         columns.append(column_beside(summary["measured"], ("mutant", *columns)))
     try:
         mutants = [row["mutant"] for row in rows]
-        numbers = {name: np.array([float(row[name] or "nan") for row in rows]) for name in columns}
+        errors = [f"{name}_mask_se" for name in conventions if rows and f"{name}_mask_se" in rows[0]]
+        numbers = {
+            name: np.array([float(row[name] or "nan") for row in rows]) for name in (*columns, *errors)
+        }
     except (KeyError, ValueError) as error:
         raise InputError(
             f"{str(folder / TABLE)!r} was changed since ({type(error).__name__}: {error}); {_REMEDY}"
         ) from error
-    return _page(summary, mutants, numbers)
-
-
-def _ranked(summary: Mapping[str, Any]) -> list[str]:
-    """The scores that rank the mutants; sums do not if lengths differ."""
-    return list(summary.get("ranked", summary["plan"]["asked"]))
+    mask_se = {name.removesuffix("_mask_se"): numbers.pop(name) for name in errors}
+    scores = {name: numbers.pop(name) for name in conventions}
+    return _page(summary, mutants, scores, mask_se, numbers)
 
 
 def correlation_table(summary: Mapping[str, Any]) -> Table:
@@ -62,18 +64,19 @@ def correlation_table(summary: Mapping[str, Any]) -> Table:
 
 
 def _page(
-    summary: Mapping[str, Any], mutants: Sequence[str], values: Mapping[str, Float64[np.ndarray, " N"]]
+    summary: Mapping[str, Any],
+    mutants: Sequence[str],
+    scores: Mapping[str, Float64[np.ndarray, " N"]],
+    mask_se: Mapping[str, Float64[np.ndarray, " N"]],
+    measured: Mapping[str, Float64[np.ndarray, " N"]],
 ) -> Page:
-    """A page with heat maps of the first convention and the measured effect, and the lowest mutants."""
-    conventions, measured = _ranked(summary), summary.get("measured")
-    names = [conventions[0], *(name for name in values if name not in conventions)]
+    """The best and the worst mutants, and heat maps of the first convention and the measured effect."""
     parts: list[Part] = []
-    if measured is not None:
+    if measured:
         parts.append(correlation_table(summary))
-    parts += _heat_maps(mutants, {name: values[name] for name in names}, conventions[0])
-    order = np.argsort(values[conventions[0]], kind="stable")[:_LOWEST]
-    cells = [[mutants[k], *(typeset(float(values[name][k]), 3) for name in names)] for k in order.tolist()]
-    parts.append(Table(["mutant", *names], cells, f"The lowest by {conventions[0]}, nats"))
+    first = next(iter(scores))
+    parts.append(best_and_worst(mutants, scores, mask_se, _SHOWN, measured))
+    parts += _heat_maps(mutants, {first: scores[first], **measured}, first)
     headline = (
         f"{count(len(mutants), 'mutant')} scored by {count(len(summary['plan']['asked']), 'convention')}"
     )

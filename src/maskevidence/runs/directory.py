@@ -23,6 +23,7 @@ from maskevidence.core.support.files import (
 from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
+from maskevidence.runs.texts import TEXTS
 
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
 _OF_DATA = b"data"
@@ -112,7 +113,7 @@ MANY_OBSERVATIONS = "observations.parquet"  # instead, for as many as `summary.M
 TOKENS = "tokens.csv"
 MODEL = "model"
 _SUMMARY = (ESTIMATE, CURVE, CURVE_PICTURE, OBSERVATIONS, MANY_OBSERVATIONS, TOKENS)
-_ALL = (MANIFEST, *_SUMMARY, LABELS, CLOSED_FORM, SCORES, MODEL)
+_ALL = (MANIFEST, *_SUMMARY, LABELS, TEXTS, CLOSED_FORM, SCORES, MODEL)
 _UNREADABLE = "is not a run.json that this version can read; give another folder"
 _RESTORE = "restore it, or score again with --overwrite"
 
@@ -238,7 +239,7 @@ class RunDirectory(ResultFolder):
         """
         self.remove_temporaries()
         model, temporary = self.path / MODEL, self.path / f".{MODEL}{TEMPORARY}"
-        self.remove(*_SUMMARY, LABELS, CLOSED_FORM, SCORES, MODEL)
+        self.remove(*_SUMMARY, LABELS, TEXTS, CLOSED_FORM, SCORES, MODEL)
         with writing(self.path):
             try:
                 if save is not None:

@@ -21,6 +21,7 @@ from maskevidence.core.stored_tokens import StoredTokens
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs.folder import seal
 from maskevidence.runs.manifest import DataSource, Manifest
+from maskevidence.runs.texts import Beginnings
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Prepared:
     # other models
     texts: tuple[tuple[str, ...], ...] | None = None
     labels: tuple[str, ...] | None = None  # label of each observation; None if they have none
+    beginnings: Beginnings | None = None  # of the text of each observation; None for other data
 
     @property
     def in_memory(self) -> Tokens:
@@ -80,6 +82,8 @@ def recorded(model: Any) -> dict[str, str | None]:
     dtype = getattr(model, "dtype", None) or next((each.dtype for each in parameters), None)
     if any(getattr(module, "in_bfloat16", False) for module in modules):
         dtype = torch.bfloat16
+    if any(getattr(module, "in_tf32", False) for module in modules):
+        dtype = "tf32"
     return {
         "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
         "device": None if device is None else str(device),

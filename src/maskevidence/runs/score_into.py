@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,10 @@ from maskevidence.runs.blocks import (
 from maskevidence.runs.directory import CLOSED_FORM, MODEL, Ids, RunDirectory, write_closed_form, write_labels
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
+from maskevidence.runs.texts import TEXTS, Beginnings, write_texts
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
-_MASKS_TO_SAVE = 2 * MASKS_AT_ONCE  # which bounds the memory of scores that wait
+_MASKS_TO_SAVE = MASKS_AT_ONCE  # which bounds the memory of scores that wait
 
 
 def _seconds() -> float:
@@ -65,6 +67,7 @@ class Recording:
         engine: the engine that calls the model, by default in this process. Any engine can resume any run.
         overwrite: replace another run in the folder.
         labels: names of the observations, in the order of the tokens; None if they have none.
+        texts: gives the beginnings of the texts, in the order of the tokens; None for other data.
         verify: score a sample of the stored rows again before a run is extended, and refuse a model that
             gives other scores: that of a user's code may read files that no fingerprint knows.
     """
@@ -74,6 +77,7 @@ class Recording:
     engine: Engine = local_engine
     overwrite: bool = False
     labels: Sequence[str] | None = None
+    texts: Beginnings | None = None
     verify: bool = False
 
 
@@ -127,6 +131,11 @@ def record_run(
                 folder.extend(manifest)
         if recording.labels is not None:
             write_labels(folder.path, manifest, tokens.ids.cpu().numpy(), recording.labels)
+        if recording.texts is not None and not (folder.path / TEXTS).exists():
+            blocks, cut = manifest.blocks(), manifest.rows_per_block
+            first, last = (min(block * cut, len(tokens)) for block in (blocks.start, blocks.stop))
+            own = islice(recording.texts(), first, last)
+            write_texts(folder.path, manifest, tokens.ids[first:last].cpu().numpy(), own)
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():

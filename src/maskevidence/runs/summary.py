@@ -1,7 +1,7 @@
 """Compute a run's estimate from its scores, and read all shards of a run as one run."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,13 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, MissingExtraError
 from maskevidence.core.evidence.curve import curve_lines
-from maskevidence.core.evidence.observations import ObservationTable, observation_table
+from maskevidence.core.evidence.observations import (
+    ObservationTable,
+    csv_in_parts,
+    joined,
+    observation_tables,
+    parquet_in_parts,
+)
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.scores.record import Scores
 from maskevidence.core.show.draw import image
@@ -31,6 +37,7 @@ from maskevidence.runs.directory import (
 )
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.prepared import content_of
+from maskevidence.runs.texts import TEXTS, read_texts, with_texts
 
 MANY = 10**7  # observations, from which on they are written as Parquet
 
@@ -43,15 +50,22 @@ class Run:
         manifest: the content of run.json.
         estimate: the estimate of the log evidence.
         parts: the files of the scores.
+        texts: the files with the beginnings of the texts; none for other data.
     """
 
     manifest: Manifest
     estimate: EvidenceEstimate
     parts: tuple[SavedPart, ...]
+    texts: tuple[Path, ...] = ()
 
     def observations(self) -> ObservationTable:
         """The content of observations.csv, one row per observation."""
-        return observation_table(self.estimate, self.manifest.mask_design())
+        return joined(self.observations_in_parts())
+
+    def observations_in_parts(self) -> Iterator[ObservationTable]:
+        """The same, some rows at a time."""
+        tables = observation_tables(self.estimate, self.manifest.mask_design())
+        return with_texts(tables, read_texts(self.texts, self.manifest)) if self.texts else tables
 
     def result(self) -> dict[str, Any]:
         """The content of estimate.json."""
@@ -136,8 +150,10 @@ def read_run(*folders: str | Path) -> Run:
     if (target := manifest.target()) is not None:
         verdict = target.verdict(estimate)
         estimate = replace(estimate, notes=(*estimate.notes, verdict))
+    texts = [Path(folder) / TEXTS for folder in folders]
+    of_texts = tuple(texts) if all(file.exists() for file in texts) else ()
     ids, values = map(np.concatenate, zip(*exact, strict=True))
-    return Run(manifest, beside_masks(estimate, labels, (ids, values)), tuple(parts))
+    return Run(manifest, beside_masks(estimate, labels, (ids, values)), tuple(parts), of_texts)
 
 
 def beside_masks(
@@ -217,16 +233,16 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         InputError: the folder cannot be written.
     """
     manifest, curve, missing = run.manifest, run.estimate.curve, None
-    observations = run.observations()
-    many = len(observations) >= MANY
+    many = run.estimate.n_observations >= MANY
     for name in (CURVE, CURVE_PICTURE, MANY_OBSERVATIONS if many else OBSERVATIONS, ESTIMATE):
         check_place(folder.path / name)
     folder.remove_temporaries()
     write_atomic(folder.path / CURVE, curve.to_csv())
+    observations = run.observations_in_parts()
     if many:
-        write_atomic(folder.path / MANY_OBSERVATIONS, observations.parquet_in_parts())
+        write_atomic(folder.path / MANY_OBSERVATIONS, parquet_in_parts(observations))
     else:
-        write_atomic(folder.path / OBSERVATIONS, observations.csv_in_parts())
+        write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
     try:
         picture = image(curve_lines({manifest.named: curve}), _title(manifest, run.estimate))
         write_atomic(folder.path / CURVE_PICTURE, picture)

@@ -1,21 +1,15 @@
 """Sequences in FASTA files, plain or gzipped; of alignments (A2M, A3M), the sequences without their gaps."""
 
-import gzip
-import io
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import some_of
-from maskevidence.core.support.files import reading
-from maskevidence.core.support.sources import lines_of, utf_8_text
+from maskevidence.texts.text_store import Lines
 
 FASTA_SUFFIXES = (".fa", ".fasta", ".fas", ".faa", ".fna", ".ffn", ".pep", ".a2m", ".a3m")
 _ALIGNMENTS = (".a2m", ".a3m")
-_GZIP = b"\x1f\x8b"
-_MOST_UNPACKED, _MOST_TIMES = 10**7, 100  # bytes, and times the packed size
 _GAPS = "-."
 _BREAK = "|"  # between the chains of a protein
 _NO_SINGLE_RESIDUE = "XBZJ"  # any residue, D or N, E or Q, I or L
@@ -63,7 +57,7 @@ def read_fasta(file: Path) -> Records:
     """
     names: list[str] = []
     parts: list[list[str]] = []
-    for number, line in enumerate(lines_of(unpacked_text(file)), start=1):
+    for number, line in enumerate(Lines(file), start=1):
         if line.startswith(">"):
             words = line[1:].split()
             names.append(words[0] if words else "")
@@ -151,23 +145,3 @@ def _letters(file: Path, sequences: list[str]) -> tuple[list[str], list[str]]:
             f"the * at the end of a sequence, a stop, was dropped ({n_stops:,} of {len(sequences):,})"
         )
     return sequences, notes
-
-
-def unpacked_text(file: Path) -> str:
-    """The text of a file, which may be gzipped."""
-    with reading(file):
-        content = file.read_bytes()
-    if not content.startswith(_GZIP):
-        return utf_8_text(file, content)
-    most = max(_MOST_UNPACKED, _MOST_TIMES * len(content))
-    try:
-        with gzip.open(io.BytesIO(content)) as packed:
-            unpacked = packed.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{str(file)!r} cannot be unpacked ({error}); write it again") from error
-    if len(unpacked) > most:
-        raise InputError(
-            f"{str(file)!r} unpacks to more than {_MOST_TIMES} times its size, which texts hardly do; "
-            "unpack it yourself if that is right"
-        )
-    return utf_8_text(file, unpacked)

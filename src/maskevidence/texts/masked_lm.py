@@ -1,7 +1,7 @@
 """Masked language models: any Hugging Face transformer, or any network from ids to logits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,11 +40,10 @@ class _Call(NamedTuple):
 
 
 FLOAT32_ON_GPU = (
-    "computed in float32; --dtype bfloat16 (dtype=) halves the memory of the weights and takes the GPU's "
-    "faster units, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 before the command takes them for products in TF32, "
-    "and docs/devices.md shows how they round"
+    "computed in float32; --dtype tf32 (dtype=) takes the GPU's faster units for products, --dtype bfloat16 "
+    "halves the memory of the weights, too, and a note then says how they round"
 )
-TF32_ON_GPU = "computed in float32 with products in TF32, as torch was asked for (docs/devices.md)"
+TF32_ON_GPU = "computed in float32 with products in TF32, as was asked for (docs/devices.md)"
 FLOAT32_ON_CPU = (
     "computed in float32; this processor multiplies in bfloat16, in which large models take about half the "
     "time: --dtype bfloat16 (dtype=), and a note then says how it rounds"
@@ -111,6 +110,7 @@ class MaskedLM(HasPage, nn.Module):
         self.mask_token_id = int(token_id)
         # a buffer, because it changes the numbers: the fingerprint of a model covers its buffers
         self.register_buffer("in_bfloat16", torch.tensor(bfloat16))
+        self.in_tf32 = False  # whether products on a GPU are in TF32
         self._adapter = NetworkAdapter(model, tokenizer, self.mask_token_id)
         self.max_tokens = self._adapter.max_tokens
         self.notes = self._adapter.notes
@@ -148,7 +148,8 @@ class MaskedLM(HasPage, nn.Module):
             revision: branch, tag or commit on the hub.
             trust_remote_code: whether code that comes with the model may run.
             dtype: of the weights, such as "bfloat16", or "auto" for that of the checkpoint; by default
-                float32, and that of the checkpoint for a diffusion language model.
+                float32, and that of the checkpoint for a diffusion language model. "tf32" stands for weights
+                in float32 and products in TF32, on a GPU.
             device_map: "auto" spreads the weights over all devices by accelerate, in place of `device`.
             mask_id: the id of the mask token, if neither tokenizer nor configuration says.
             diffusion: "llada", "dream", "mdlm", "sedd" or "bd3lm" for a diffusion language model of one of
@@ -172,11 +173,16 @@ save_pretrained wrote, or OWNER/NAME on the hub
         from maskevidence.core.support.devices import choose_device, multiplies_in_bfloat16
         from maskevidence.texts.loading import Reading, load_masked_lm
 
-        chosen_device = choose_device(device)
+        chosen_device, in_tf32 = choose_device(device), dtype == "tf32"
+        if in_tf32 and chosen_device.type != "cuda":
+            raise InputError(
+                f"TF32 is of NVIDIA's GPUs, and the device is {chosen_device}; give --device cuda (device=), "
+                "or leave --dtype tf32 out"
+            )
         reading = Reading(
             revision,
             trust_remote_code,
-            dtype,
+            "float32" if in_tf32 else dtype,
             device_map,
             mask_id,
             diffusion,
@@ -187,11 +193,12 @@ save_pretrained wrote, or OWNER/NAME on the hub
         network = network.eval() if device_map is not None else network.to(chosen_device).eval()
         model = cls(network, tokenizer, mask_token_id=mask, bfloat16=bfloat16, batch_tokens=batch_tokens)
         model.notes = (*notes, *model.notes)
+        model.in_tf32 = in_tf32
         weights = list(network.parameters())
         if not bfloat16 and weights and weights[0].dtype == torch.float32:
             large = sum(weight.numel() for weight in weights) >= _MANY_WEIGHTS
             if model.device.type == "cuda":
-                exact = torch.get_float32_matmul_precision() == "highest"
+                exact = not in_tf32 and torch.get_float32_matmul_precision() == "highest"
                 model.notes += (FLOAT32_ON_GPU if exact else TF32_ON_GPU,)
             elif model.device.type == "cpu" and large and multiplies_in_bfloat16():
                 model.notes += (FLOAT32_ON_CPU,)
@@ -426,8 +433,18 @@ save_pretrained wrote, or OWNER/NAME on the hub
             cells.append(call.row * tokens.width + call.column)
         return torch.cat(log_probs).to(places.device)[torch.argsort(torch.cat(cells))]
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16))
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        """Compute in the precision that was asked for; that of torch is then as before."""
+        before = torch.get_float32_matmul_precision()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16)):
+            if self.in_tf32:
+                torch.set_float32_matmul_precision("high")
+            try:
+                yield
+            finally:
+                if self.in_tf32:
+                    torch.set_float32_matmul_precision(before)
 
     def _calls(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], width: int | None = None
@@ -509,4 +526,5 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     def fingerprint_settings(self) -> dict[str, Any]:
         """The settings, besides weights and buffers, that determine the numbers, as JSON values."""
-        return {"mask_token_id": self.mask_token_id, **self._adapter.settings()}
+        tf32 = {"tf32": True} if self.in_tf32 else {}
+        return {"mask_token_id": self.mask_token_id, **tf32, **self._adapter.settings()}

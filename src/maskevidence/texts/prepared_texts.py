@@ -1,12 +1,14 @@
 """Load masked language models, read and encode texts, and reopen a run's texts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import FEWEST
@@ -15,6 +17,7 @@ from maskevidence.core.masks.design_words import DesignWord, parse_design
 from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.show.words import beginning
 from maskevidence.core.support.hub import check_revision
 from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import Advance, progress
@@ -87,7 +90,7 @@ def groups_of_pairs(data: str, options: ScoredTextOptions) -> tuple[str, ...] | 
         return None
     scored = [str(options.text), str(options.against)]
     skipped = scored if options.skip_empty else None
-    return read_texts(data, [options.by], limit=options.limit, skip_empty=skipped)[options.by]
+    return tuple(read_texts(data, [options.by], limit=options.limit, skip_empty=skipped)[options.by])
 
 
 def _with_recipe(options: TextOptions) -> TextOptions:
@@ -170,13 +173,16 @@ def _encoded(
         in_float32=partial(
             _load_again, _full_path(model), replace(elsewhere, bf16=False, dtype="float32"), wrap
         )
-        if recorded(loaded)["dtype"] in ("bfloat16", "float16") and _fits_in_float32(loaded)
+        if recorded(loaded)["dtype"] in ("bfloat16", "float16", "tf32") and _fits_in_float32(loaded)
         else None,
         revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
         texts=None if packed else tuple(zip(*(texts[column] for column in scored), strict=True)),
         labels=None if named is None else tuple(named[row] for row in encoded.source),
         details={} if recipe is None else {"recipe": recipe.to_dict(str(options.recipe))},
+        beginnings=None
+        if options.block_size is not None
+        else partial(_beginnings, [texts[column] for column in scored], encoded.source),
     )
     of_reading = {
         "limit": options.limit,
@@ -187,6 +193,11 @@ def _encoded(
         "upper": options.upper or None,
     }
     return prepared.read_with(data, of_reading)
+
+
+def _beginnings(columns: Sequence[Sequence[str]], source: Int64[np.ndarray, " B"]) -> Iterator[str]:
+    """The beginning of the text that each observation comes from, of both texts of a pair."""
+    return (" | ".join(beginning(column[row]) for column in columns) for row in map(int, source))
 
 
 def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:

@@ -1,11 +1,13 @@
 """Texts to score: from files of lines, JSON, tables or sequences, folders of them, the Hugging Face hub."""
 
 import csv
-import io
 import json
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +20,13 @@ from maskevidence.core.support.sources import (
     check_utf_8,
     choose_split,
     find_source,
-    lines_of,
     long_cells,
     reading_parquet,
     splits,
 )
 from maskevidence.core.table import place_of
-from maskevidence.texts.fasta import FASTA_SUFFIXES, is_fasta, read_fasta, unpacked_text
+from maskevidence.texts.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
+from maskevidence.texts.text_store import Lines, TextStore, opened_text
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".smi", *FASTA_SUFFIXES)
 _JSON = ".json"  # not in folders, where it describes the data
@@ -33,6 +35,8 @@ _GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wn
 TEXT_SETS = {f"glue/{name}": HubSet(f"glue/{name}", "nyu-mll/glue", name) for name in _GLUE}
 TEXT_SETS["tiny-shakespeare"] = HubSet("tiny_shakespeare", None)
 PYTHON_TOPICS = "python-topics"
+_ROWS_AT_ONCE = 2**13  # of a table of pyarrow
+_ANY_LINE = range(1, 2**62)
 _WORDS_OF_A_TEXT = 3  # a column has a shorter name
 _CHARACTERS_OF_A_TEXT = 40
 
@@ -44,7 +48,8 @@ class Texts:
     Attributes:
         name: where they come from, as the user named it.
         columns: the names of the columns, in the order asked for.
-        fields: one sequence of texts per column, all of the same length.
+        fields: one sequence of texts per column, all of the same length; many texts lie in a temporary file
+            (TMPDIR), and slices are read from it.
         notes: how they were read, where this was not asked for, one sentence each.
         labels: a name for each text; None if they have none.
         lines: the line of each text in its file; None if that has no lines.
@@ -52,7 +57,7 @@ class Texts:
 
     name: str
     columns: tuple[str, ...]
-    fields: tuple[tuple[str, ...], ...]
+    fields: tuple[Sequence[str], ...]
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
     lines: Sequence[int] | None = None
@@ -61,7 +66,7 @@ class Texts:
     def __len__(self) -> int:
         return len(self.fields[0])
 
-    def __getitem__(self, column: str) -> tuple[str, ...]:
+    def __getitem__(self, column: str) -> Sequence[str]:
         """The texts of a column."""
         return self.fields[self.columns.index(column)]
 
@@ -73,7 +78,9 @@ class Texts:
 class TextColumns(NamedTuple):
     """Columns by name, whose values are read on demand; "doc.text" is the field "text" of column "doc"."""
 
-    columns: Any  # lists by name, or anything with `column_names`, such as a table of pyarrow
+    columns: (
+        Any  # what can be iterated again, by name, or anything with `column_names`, as a table of pyarrow
+    )
     header: Path | None = None  # the file whose first row gave the names; None if they do not come from a row
     labels: str | None = None  # the column with the names of the rows, where the format has one
     notes: tuple[str, ...] = ()  # changes of the values, one sentence each
@@ -84,13 +91,20 @@ class TextColumns(NamedTuple):
         """The names of the columns."""
         return list(getattr(self.columns, "column_names", self.columns))
 
-    def column(self, name: str) -> list[Any]:
-        """The values of a column, or of a field nested in one."""
+    def each(self, name: str) -> Iterator[Any]:
+        """The values of a column, or of a field nested in one, one by one."""
         if name not in self.names:
             outer, _, inner = name.rpartition(".")
-            return [value.get(inner) if isinstance(value, dict) else None for value in self.column(outer)]
+            return (value.get(inner) if isinstance(value, dict) else None for value in self.each(outer))
         values = self.columns[name]
-        return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+        if not hasattr(values, "to_pylist"):
+            return iter(values)
+        starts = range(0, len(values), _ROWS_AT_ONCE)
+        return chain.from_iterable(values.slice(k, _ROWS_AT_ONCE).to_pylist() for k in starts)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column, or of a field nested in one."""
+        return list(self.each(name))
 
     def has(self, name: str) -> bool:
         """Whether there is such a column or nested field."""
@@ -98,7 +112,7 @@ class TextColumns(NamedTuple):
         return name in self.names or (
             bool(outer)
             and self.has(outer)
-            and any(isinstance(value, dict) and inner in value for value in self.column(outer))
+            and any(isinstance(value, dict) and inner in value for value in self.each(outer))
         )
 
     def textual(self) -> list[str]:
@@ -106,7 +120,15 @@ class TextColumns(NamedTuple):
         of_numbers = re.compile("u?int|float|double|half|bool|date|time|decimal|null")
         kinds = {name: str(getattr(self.columns[name], "type", "")) for name in self.names}
         names = [name for name, kind in kinds.items() if not of_numbers.match(kind)]
-        return [found for name in names for found in _with_text(name, self.column(name))]
+        return [
+            found
+            for name in names
+            for found in (
+                [name]
+                if isinstance(self.columns[name], Lines | TextStore)
+                else _with_text(name, self.column(name))
+            )
+        ]
 
 
 def _with_text(name: str, values: list[Any]) -> list[str]:
@@ -173,31 +195,61 @@ def read_texts(
     if missing:
         there = dict.fromkeys([*read.names, *read.textual()])
         raise InputError(f"{source!r} has no column {missing[0]!r}; it has {', '.join(there)}")
-    values = {column: read.column(column)[:limit] for column in dict.fromkeys((*names, *required))}
-    n_rows = len(values[names[0]])
-    empty = {row for column in required for row in range(n_rows) if _is_empty(values[column][row])}
-    if empty:
-        notes.append(f"{len(empty):,} of {n_rows:,} texts are empty and were skipped")
-    kept = [row for row in range(n_rows) if row not in empty]
-    for column in names:
-        for row in kept:
-            if not isinstance(value := values[column][row], str):
-                kind = "nothing" if value is None else f"{value!r}, which is not text,"
-                place = place_of(row, read.lines)
-                remedy = (
-                    "leave it out" if value is not None else "leave it out, or skip such rows: --skip-empty"
-                )
-                raise InputError(f"{source!r} has {kind} in column {column!r}, {place}; {remedy}")
-    if not kept:
-        raise InputError(f"{source!r} has no {'text' if empty else 'rows'}; give a text or more")
-    fields = [tuple(values[column][row] for row in kept) for column in names]
+    kept = _kept(source, read, names, required, limit, upper)
+    if kept.n_empty:
+        notes.append(f"{kept.n_empty:,} of {kept.n_empty + len(kept.row):,} texts are empty and were skipped")
+    if not kept.row:
+        raise InputError(f"{source!r} has no {'text' if kept.n_empty else 'rows'}; give a text or more")
     if upper:
-        n_small = sum(letter.islower() for field in fields for text in field for letter in text)
-        fields = [tuple(map(str.upper, field)) for field in fields]
-        notes.append(f"small letters were made capital ones ({n_small:,})")
-    labels = _labels(source, read, id_column or read.labels, kept)
-    lines = None if read.lines is None else [read.lines[row] for row in kept]
-    return Texts(source, tuple(names), tuple(fields), tuple(notes), labels, lines, required)
+        notes.append(f"small letters were made capital ones ({kept.n_small:,})")
+    labels = _labels(source, read, id_column or read.labels, kept.row)
+    lines = read.lines
+    if lines is not None:
+        lines = lines[: len(kept.row)] if not kept.n_empty else [lines[row] for row in kept.row]
+    fields = tuple(field.in_memory() for field in kept.fields)
+    return Texts(source, tuple(names), fields, tuple(notes), labels, lines, required)
+
+
+@dataclass
+class _Kept:
+    """The texts of the rows that are not left out, in each column."""
+
+    fields: list[TextStore]
+    row: Sequence[int]  # of each text, in its source
+    n_empty: int = 0
+    n_small: int = 0  # letters that were made capital ones
+
+
+def _kept(
+    source: str, read: TextColumns, names: list[str], required: Sequence[str], limit: int | None, upper: bool
+) -> _Kept:
+    """Read the rows one by one, but those without text in a required column."""
+    asked = list(dict.fromkeys((*names, *required)))
+    places = [asked.index(column) for column in required]
+    kept, taken = _Kept([TextStore() for _ in names], range(0)), array("q")
+    n_rows = 0
+    for row, values in enumerate(islice(zip(*map(read.each, asked), strict=True), limit)):
+        n_rows += 1
+        if any(_is_empty(values[place]) for place in places):
+            kept.n_empty += 1
+            continue
+        if required:
+            taken.append(row)
+        for column, field, value in zip(names, kept.fields, values, strict=False):
+            if not isinstance(value, str):
+                raise _no_text(source, value, column, place_of(row, read.lines))
+            if upper:
+                kept.n_small += sum(letter.islower() for letter in value)
+                value = value.upper()
+            field.append(value)
+    kept.row = taken if required else range(n_rows)
+    return kept
+
+
+def _no_text(source: str, value: Any, column: str, place: str) -> InputError:
+    kind = "nothing" if value is None else f"{value!r}, which is not text,"
+    remedy = "leave it out" if value is not None else "leave it out, or skip such rows: --skip-empty"
+    return InputError(f"{source!r} has {kind} in column {column!r}, {place}; {remedy}")
 
 
 def _is_empty(value: Any) -> bool:
@@ -274,9 +326,23 @@ def _from_folder(source: str, folder: Path, split: str | None, running: bool) ->
         return parts[0]
     if any(part.names != parts[0].names for part in parts):
         raise InputError(f"the files of {source!r} have different columns; make them equal")
-    columns = {name: [value for part in parts for value in part.column(name)] for name in parts[0].names}
+    columns = {name: _Again(partial(_of_all, parts, name)) for name in parts[0].names}
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     return TextColumns(columns, header=parts[0].header, labels=parts[0].labels, notes=tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Values that are read again each time that they are asked for."""
+
+    read: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.read()
+
+
+def _of_all(parts: Sequence[TextColumns], name: str) -> Iterator[Any]:
+    return chain.from_iterable(part.each(name) for part in parts)
 
 
 def read_text_file(file: Path, running: bool) -> TextColumns:
@@ -304,37 +370,33 @@ def read_text_file(file: Path, running: bool) -> TextColumns:
             table = parquet.read_table(file)
         check_utf_8(file, table)
         return TextColumns(table)
-    text = unpacked_text(file)
-    if not text:
+    if next(iter(Lines(file)), None) is None:
         raise InputError(f"{str(file)!r} is empty; give a text or more")
     if kind == ".txt":
-        lines = io.StringIO(text, newline=None).readlines()
-        texts = lines if running else [line.removesuffix("\n") for line in lines]
-        return TextColumns({"text": texts}, lines=range(1, len(texts) + 1))
+        return TextColumns({"text": Lines(file, ends=running)}, lines=_ANY_LINE)
     if kind == ".smi":  # SMILES, a blank and a name, which may be missing
-        cells = {n: line.split(None, 1) for n, line in _lines(text)}
+        cells = {n: line.split(None, 1) for n, line in _lines(file)}
         names = [each[1].strip() for each in cells.values() if len(each) > 1]
         named = {"name": names} if len(names) == len(cells) else {}
         columns = {"text": [each[0] for each in cells.values()], **named}
         return TextColumns(columns, labels="name" if named else None, lines=list(cells))
     if kind in (".csv", ".tsv"):
-        with long_cells():
+        with long_cells(), opened_text(file, newline="") as text:
             return _from_csv(file, text, "," if kind == ".csv" else "\t")
-    return _from_json(file, text)
+    return _from_json(file)
 
 
-def _lines(text: str) -> list[tuple[int, str]]:
-    """The lines with more than blanks, each with its number; other separators of Unicode end no line."""
-    return [(number, line) for number, line in enumerate(lines_of(text), start=1) if line.strip()]
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """The lines with more than blanks, each with its number."""
+    return ((number, line) for number, line in enumerate(Lines(file), start=1) if line.strip())
 
 
-def _from_csv(file: Path, text: str, delimiter: str) -> TextColumns:
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+def _from_csv(file: Path, text: Iterable[str], delimiter: str) -> TextColumns:
+    rows = csv.reader(text, delimiter=delimiter, strict=True)
     try:
         names = next(rows)
         check_distinct(file, names)
-        columns: dict[str, list[Any]] = {name: [] for name in names}
-        lines, before = [], rows.line_num
+        columns, lines, before = [TextStore() for _ in names], array("q"), rows.line_num
         for row in rows:
             line, before = before + 1, rows.line_num
             if not row:
@@ -345,33 +407,50 @@ def _from_csv(file: Path, text: str, delimiter: str) -> TextColumns:
                     f"first; make them equal, with quotes around cells that hold a "
                     f"{'comma' if delimiter == ',' else 'tab'}"
                 )
-            for name, cell in zip(names, row, strict=True):
-                columns[name].append(cell)
+            for column, cell in zip(columns, row, strict=True):
+                column.append(cell)
             lines.append(line)
     except csv.Error as error:
         raise InputError(
             f"{str(file)!r} is not a regular CSV table, line {rows.line_num}: {error}"
         ) from error
-    return TextColumns(columns, header=file, lines=lines)
+    return TextColumns(dict(zip(names, columns, strict=True)), header=file, lines=lines)
 
 
-def _from_json(file: Path, text: str) -> TextColumns:
+def _from_json(file: Path) -> TextColumns:
     """The columns of JSON objects: one in each line, or all of them (or single texts) in an array."""
-    lines = None
-    if text.lstrip().startswith("["):
-        records = _parsed(file, text, "")
+    first = next(_lines(file), (0, ""))[1]
+    if first.lstrip().startswith("["):
+        with opened_text(file) as text:
+            records = _parsed(file, text.read(), "")
         if records and all(isinstance(record, str) for record in records):
             return TextColumns({"text": records})
-    else:
-        numbered = _lines(text)
-        lines = [number for number, _ in numbered]
-        records = [_parsed(file, line, f" in line {number}") for number, line in numbered]
+        names = _names_of(file, records, None)
+        return TextColumns({name: [record.get(name) for record in records] for name in names})
+    lines, kept = array("q"), TextStore()
+    for number, line in _lines(file):
+        lines.append(number)
+        kept.append(line)
+    parsed = (_parsed(file, line, f" in line {n}") for n, line in zip(lines, kept, strict=True))
+    names = _names_of(file, parsed, lines)
+    columns = {name: _Again(partial(_field, kept, name)) for name in names}
+    return TextColumns(columns, lines=lines)
+
+
+def _field(lines: Iterable[str], name: str) -> Iterator[Any]:
+    """The values of a name in lines of JSON objects."""
+    return (json.loads(line).get(name) for line in lines)
+
+
+def _names_of(file: Path, records: Iterable[Any], lines: Sequence[int] | None) -> list[str]:
+    """The names of all fields, in the order in which they appear."""
+    names: dict[str, None] = {}
     for row, record in enumerate(records):
         if not isinstance(record, dict):
             place = place_of(row, lines)
             raise InputError(f'{str(file)!r} has no JSON object in {place}; give one, as {{"text": ...}}')
-    names = dict.fromkeys(name for record in records for name in record)
-    return TextColumns({name: [record.get(name) for record in records] for name in names}, lines=lines)
+        names |= dict.fromkeys(record)
+    return list(names)
 
 
 def _parsed(file: Path, text: str, place: str) -> Any:

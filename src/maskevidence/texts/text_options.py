@@ -9,7 +9,7 @@ from maskevidence.command.options import BatchTokens, Device, IdColumn, Revision
 Long = Literal["error", "split", "truncate"]
 DiffusionName = Literal["llada", "dream", "mdlm", "sedd", "bd3lm"]
 RecipeName = Literal["mdlm", "llada", "sedd", "bd3lm"]
-WeightsDtype = Literal["float32", "float64", "bfloat16", "float16", "auto"]
+WeightsDtype = Literal["float32", "tf32", "float64", "bfloat16", "float16", "auto"]
 
 Text = Annotated[str | None, Option("Column of the texts; two columns make pairs.", "COLUMN[,COLUMN]")]
 
@@ -66,7 +66,8 @@ class CheckpointOptions:
     dtype: Annotated[
         WeightsDtype | None,
         Option(
-            "Precision of the weights; by default float32, and auto (the checkpoint's) for diffusion.",
+            "Precision of the weights, and tf32 of products on a GPU; by default float32, and auto (the "
+            "checkpoint's) for diffusion.",
         ),
     ] = None
     batch_tokens: BatchTokens = None

@@ -11,6 +11,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.show.parts import Table
 from maskevidence.core.show.pictures import ColourGrid
+from maskevidence.proteins.variant_scores import best_and_worst
 from maskevidence.proteins.variants_page import read_variants
 from protein_models import protein_model
 
@@ -121,13 +122,15 @@ def test_whole_sequences_and_their_insertions(run: CommandLine, model: Path, wor
     assert "no rank correlation of 'pll' with 'effect': the lengths of the mutants differ" in notes
     assert (out / "variants.csv").read_text().startswith("mutant,effect,pll,pll-per-residue\n")
     assert [part.title for part in read_variants(out).parts if isinstance(part, Table)][-1] == (
-        "The lowest by pll-per-residue, nats"
+        "the best and the worst by pll-per-residue: mutant minus wild type, nats"
     )
     shown = run("variants", model, world / "dms.csv", *words[3:], "--start", 24, "--conventions", "all").out
-    lines = shown[shown.index("the first mutants") :].splitlines()
-    assert len(lines) < 20  # one line for each convention, however many mutants
+    lines = shown[shown.index("the best and the worst") :].splitlines()
+    assert len(lines) < 20  # some mutants, however many conventions
     assert max(map(len, lines)) <= 80
-    assert any("error of whole" in line for line in lines)
+    assert "rank by the others" in shown
+    random = ("--conventions", "whole", "--start", 24, "--draws", 8)
+    assert " ± 0." in run("variants", model, world / "dms.csv", *words[3:], *random).out
 
 
 def test_a_stop_between_the_two_files_is_taken_up(
@@ -184,3 +187,20 @@ def test_a_model_is_trained_on_sequences(run: CommandLine, tmp_path: Path) -> No
     assert run(*mutants).code == 0
     again = run(*words, "--out", tmp_path / "other", "--pattern", ".")
     assert "--pattern reads a vocab.txt" in again.error
+
+
+@pytest.mark.parametrize("most", [2, 9])
+def test_the_best_and_the_worst_stand_with_errors_and_ranks(most: int) -> None:
+    names, nan = list("abcdef"), float("nan")
+    scores = {"own": np.array([1.0, -3.0, nan, 2.0, 1.0, -9.0]), "x": np.arange(6.0), "y": np.full(6, nan)}
+    scores["z"] = -scores["x"]
+    table = best_and_worst(names, scores, {"own": np.full(6, 0.25)}, most, {"effect": np.arange(6.0)})
+    assert table.columns == ["rank", "mutant", "own", "effect", "rank by the others"]
+    rows = [
+        ["1", "d", "2.000 ± 0.250", "3.000", "3 to 4"],
+        ["2", "a", "1.000 ± 0.250", "0.000", "1 to 6"],
+        ["2", "e", "1.000 ± 0.250", "4.000", "2 to 5"],
+        ["4", "b", "−3.000 ± 0.250", "1.000", "2 to 5"],
+        ["5", "f", "−9.000 ± 0.250", "5.000", "1 to 6"],
+    ]
+    assert table.rows == ([*rows[:2], ["…", "", "", "", ""], *rows[3:]] if most == 2 else rows)

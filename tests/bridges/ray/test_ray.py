@@ -24,11 +24,12 @@ from listening import listening
 from maskevidence.command.options import RunOptions
 from maskevidence.command.score import score
 from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.packed_tokens import PackedTokens
 from maskevidence.ray import RayEngine
 from maskevidence.ray import engine as ray_engine
 from maskevidence.ray.engine import WorkerPool, with_own_memory
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
-from maskevidence.runs.blocks import Piece, Work, list_parts
+from maskevidence.runs.blocks import Piece, Work, list_parts, local_engine
 from maskevidence.tables.table_options import RowOptions
 from ray_models import (
     Budgeted,
@@ -47,6 +48,7 @@ from recorded_runs import (
     read_numbers,
     same_rows,
 )
+from short_texts import Softmax, some_tokens
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("one_thread", "every_block_saved")  # as many as workers have
@@ -75,9 +77,11 @@ def kill_waiting_worker(marker: Path, killed: list[int]) -> None:
     os.kill(killed[0], signal.SIGKILL)
 
 
-def record(folder: Path, model: Any, design: MaskDesign | None = None, **options: Any) -> Path:
+def record(
+    folder: Path, model: Any, design: MaskDesign | None = None, tokens: Any = None, **options: Any
+) -> Path:
     """Record a run of `model` on 70 rows in 24 blocks."""
-    tokens, design = make_tokens(n_bytes=True), design or me.EverySize(2)
+    tokens, design = make_tokens(n_bytes=True) if tokens is None else tokens, design or me.EverySize(2)
     manifest = make_manifest(model, tokens, design, rows_per_block=3, masks=options.pop("masks", "own"))
     record_run(RunDirectory(folder), manifest, model, tokens, Recording(save_every=0.0, **options))
     return folder
@@ -107,6 +111,21 @@ class TestRows:
         local = record(tmp_path / "local", Troubled(make_model(), int), design, masks=masks)
         assert same_rows(on_ray, local)
         assert read_run(on_ray).result() == read_run(local).result()
+
+    @slow
+    def test_equal_those_of_a_local_run_where_their_tokens_lie_in_a_file(self, tmp_path: Path) -> None:
+        tokens = some_tokens(70)
+        parts = PackedTokens((tokens[k : k + 16] for k in range(0, 70, 16)), pad=3)
+        on_ray, local, whole = (
+            record(tmp_path / name, Softmax(), me.RandomSize(8), rows, engine=engine)
+            for name, rows, engine in (
+                ("ray", parts, RayEngine(workers=2)),
+                ("local", parts, local_engine),
+                ("whole", tokens, local_engine),
+            )
+        )
+        assert same_rows(on_ray, local)
+        assert same_rows(on_ray, whole)
 
     @slow
     def test_with_a_target_and_the_scores_of_hidden_tokens(

@@ -14,6 +14,7 @@ from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.scores.ask import Asker
+from maskevidence.core.scores.record import Scores
 from maskevidence.core.tokens import Tokens
 
 DESIGNS = [
@@ -596,13 +597,16 @@ def test_an_observation_that_holds_most_of_the_masks_variance_is_named() -> None
 
 
 def test_the_variance_of_a_row_counts_each_draw_as_a_mask_of_its_own() -> None:
-    """16 draws in 4 replicates: the variance of their sum is 16 times that of a single draw."""
+    """16 draws in 4 replicates: the spread of single draws tells the share of a row's variance."""
     rng = np.random.default_rng(0)
     row, draw = (grid.ravel() for grid in np.indices((5, 16)))
     table = me.ScoreTable(row, draw, rng.integers(1, 7, 80), np.full(80, 6), rng.normal(size=80))
     found = mean_of_scores(table, me.RandomSize(16, 4), MaskKey(0))
     added = contributions(table, me.RandomSize(16, 4), None)
-    np.testing.assert_allclose(found.by_row, 16 * added.reshape(5, 16).var(1, ddof=1))
+    variance = added.reshape(5, 16).var(1, ddof=1)
+    assert found.worst is not None
+    assert found.worst[0] == int(variance.argmax())
+    assert found.worst[1] == pytest.approx(variance.max() / variance.sum())
 
 
 def test_the_error_of_a_row_has_welchs_degrees_of_freedom() -> None:
@@ -610,7 +614,8 @@ def test_the_error_of_a_row_has_welchs_degrees_of_freedom() -> None:
     table = me.estimate_evidence(
         me.models.PPCA(n_features=7, n_components=2), np.ones((4, 7)), me.Rates((0.3, 0.6), masks_per_size=3)
     ).scores.sorted()
-    mask_se, mask_df = errors_of_rows(table, me.Rates((0.3, 0.6), masks_per_size=3), MaskKey(0))
+    design = me.Rates((0.3, 0.6), masks_per_size=3)
+    ((_, mask_se, mask_df),) = errors_of_rows(Scores.of(table), design, MaskKey(0))
     for row in range(4):
         here = table.id == row
         both = [table.score[here & (table.size == size)] for size in np.unique(table.size)]

@@ -11,6 +11,8 @@ import maskevidence as me
 from image_models import random_images, small_vit_mae
 from learned_conditionals import Learned
 from learned_conditionals import rows as some_rows
+from maskevidence.core.fingerprints import fingerprint
+from maskevidence.runs.prepared import recorded
 from pretend_device import MixedDevices, Pretended, pretended_device
 from text_models import SENTENCES, small_bert, small_tokenizer
 from uses_of_models import MODELS, USES, NotHad, numbers, rows
@@ -189,3 +191,26 @@ def test_transformers_train_where_they_are_asked_to(
         assert [name for name, value in model.state_dict().items() if value.device.type != place] == []
         estimates.append(me.estimate_evidence(model, tokens, me.RandomSize(2)).log_evidence)
     assert estimates[1] == pytest.approx(estimates[0], rel=1e-5)
+
+
+def test_products_are_in_tf32_where_they_were_asked_to(device: torch.device) -> None:
+    """Only in the model's own calls; the run names it, and another precision is another model."""
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    tokenizer, seen, estimates = small_tokenizer(), list[set[str]](), list[float]()
+    model = me.models.MaskedLM(small_bert(tokenizer), tokenizer).to(device)
+    embeddings = model.network.get_input_embeddings()
+    embeddings.register_forward_hook(lambda *_: seen[-1].add(torch.get_float32_matmul_precision()))
+    named = []
+    for in_tf32 in (False, True):
+        model.in_tf32 = in_tf32
+        seen.append(set())
+        estimates.append(me.estimate_evidence(model, model.tokens(SENTENCES), me.RandomSize(4)).log_evidence)
+        assert torch.get_float32_matmul_precision() == "highest"
+        named.append((recorded(model)["dtype"], fingerprint(model)))
+    assert seen == [{"highest"}, {"high"}]
+    assert estimates[0] == estimates[1]  # the pretended device rounds nothing
+    assert [dtype for dtype, _ in named] == ["float32", "tf32"]
+    assert named[0][1] != named[1][1]
+    with pytest.raises(ZeroDivisionError), model._precision():
+        raise ZeroDivisionError
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -13,7 +13,7 @@ import torch
 import maskevidence as me
 from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.checkpoints import FILE
-from maskevidence.core.training.pace import Pace
+from maskevidence.core.training.training_pace import Pace
 
 D = 5
 Optimizers = dict[str, Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]]

@@ -30,6 +30,7 @@ from maskevidence.core.show.parts import Page, Part, Table
 from maskevidence.core.show.pictures import Histogram, Strip, Strips
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
+    beginning,
     capital,
     count,
     data_error,
@@ -50,7 +51,6 @@ from maskevidence.core.show.words import (
 _ROUNDING = 1e-5
 _IN_HALF = {"bfloat16": 0.05, "float16": 0.006}
 MOST_SHOWN = 20
-_SIGNS = 80  # of a text that are shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,7 +204,8 @@ class TextPairs(Shown):
         if self.groups is not None:
             values["group"] = list(self.groups)
         if self.texts is not None:
-            values |= zip(("first", "second"), map(beginnings, self.texts), strict=True)
+            beginnings = ([*map(beginning, texts)] for texts in self.texts)
+            values |= zip(("first", "second"), beginnings, strict=True)
         return Columns(values, list(self.labels), "pair")
 
     def to_dict(self) -> dict[str, Any]:
@@ -253,16 +254,6 @@ def _wilson(share: float, n: int) -> tuple[float, float]:
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def beginnings(texts: Sequence[str]) -> list[str]:
-    """The first 80 signs of each text, on one line.
-
-    Example:
-        >>> beginnings(["a\\nb", "x" * 99])[0]
-        'a b'
-    """
-    return [" ".join(text[: 2 * _SIGNS].split())[:_SIGNS] for text in texts]
 
 
 def pair_texts(

@@ -17,6 +17,7 @@ from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import csv_text
 
 LOW_RATE = 0.2  # roughly the largest share of tokens hidden in the training of most masked language models
+ONE_RATE = 0.15  # the rate that masked models are mostly trained and judged at
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
 
@@ -81,6 +82,31 @@ class Curve(Shown):
     def low_rates(self) -> Bool[np.ndarray, " n_points"]:
         """True at points with at most 20 % of the tokens hidden."""
         return self.rate <= LOW_RATE + 1e-9
+
+    def crossing(self, mean: float) -> float | None:
+        """Find the rate up to which the score is above its mean over all sizes, and from which it is below.
+
+        D·S(x; M) at one rate alone says more than the area before it, and less after it.
+
+        Args:
+            mean: the score averaged over all sizes, which is the log evidence per token, nats.
+
+        Returns:
+            The rate between the two points that the mean divides best; None if all are on one side.
+
+        Example:
+            >>> zero, size = np.zeros(4), np.arange(1.0, 5)
+            >>> score = np.array([-1.0, -2, -4, -5])
+            >>> curve = Curve(4, size, size / 4, score, zero, zero, zero, np.full(4, 8))
+            >>> curve.crossing(-3.0), curve.crossing(-9.0)
+            (0.625, None)
+        """
+        above = self.score - mean
+        last = int(np.cumsum(above).argmax())  # the last point above, but for noise
+        if last + 1 == len(above) or not above[last] > 0 > above[last + 1]:
+            return None
+        share = above[last] / (above[last] - above[last + 1])
+        return float(self.rate[last] + share * (self.rate[last + 1] - self.rate[last]))
 
     def band(
         self, level: float = 0.95

@@ -1,8 +1,9 @@
 """The log evidence, mask error and length of each observation."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,10 @@ _COLUMNS = (
     "pll",
     "closed_form",
 )
+_TEXT = "text"  # the last column, of texts
 
 _ROWS_AT_ONCE = 2**14  # of CSV text
-_ROWS_OF_GROUP = 2**18  # of a Parquet file
+_ROWS_OF_GROUP = 2**15  # of a Parquet file
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class ObservationTable:
     """
 
     id: Integer[np.ndarray, " N"]
-    label: tuple[str, ...]  # N names; "" for an observation without a name
+    label: tuple[str, ...] | None  # N names; None if the observations have none
     n_tokens: Integer[np.ndarray, " N"]  # number of tokens that can be hidden
     n_bytes: Integer[np.ndarray, " N"] | None  # bytes of text; None for data that are not text
     log_evidence: Float64[np.ndarray, " N"]
@@ -55,6 +57,7 @@ class ObservationTable:
     pll: Float64[np.ndarray, " N"] | None
     # the log evidence by the model itself, without masks; None where it has none
     closed_form: Float64[np.ndarray, " N"] | None
+    text: tuple[str, ...] | None = None  # the beginning of each text; None for other data
 
     @property
     def per_token(self) -> Float64[np.ndarray, " N"]:
@@ -64,13 +67,18 @@ class ObservationTable:
     def __len__(self) -> int:
         return len(self.id)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of `observations.csv`."""
+        return _COLUMNS if self.text is None else (*_COLUMNS, _TEXT)
+
     def columns(self) -> dict[str, list[object]]:
         """The columns of `observations.csv`; None for unknown numbers."""
         columns: dict[str, list[object]] = {}
-        for name in _COLUMNS:
+        for name in self.names:
             values = getattr(self, name)
             unknown = np.flatnonzero(np.isnan(values)) if isinstance(values, np.ndarray) else ()
-            values = [None] * len(self) if values is None else values
+            values = ["" if name == "label" else None] * len(self) if values is None else values
             columns[name] = values.tolist() if isinstance(values, np.ndarray) else list(values)
             for place in unknown:
                 columns[name][place] = None
@@ -78,34 +86,56 @@ class ObservationTable:
 
     def to_csv(self) -> str:
         """CSV text with the columns of `columns`."""
-        return "".join(self.csv_in_parts())
+        return "".join(csv_in_parts([self]))
 
-    def csv_in_parts(self) -> Iterator[str]:
-        """The text of `to_csv` in parts."""
-        yield csv_text(_COLUMNS, ())
-        for part in self._parts(_ROWS_AT_ONCE):
-            yield csv_lines(part.columns().values())
-
-    def parquet_in_parts(self) -> Iterator[bytes]:
-        """A Parquet file with the columns of `columns`, a group of rows at a time."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        kinds = {"label": pa.string()} | dict.fromkeys(("id", "n_tokens", "n_bytes"), pa.int64())
-        schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in _COLUMNS])
-        sink = _Pieces()
-        with parquet.ParquetWriter(pa.PythonFile(sink, "w"), schema, compression="zstd") as writer:
-            for part in self._parts(_ROWS_OF_GROUP):
-                writer.write_table(pa.table(part.columns(), schema))
-                yield sink.taken()
-        yield sink.taken()
-
-    def _parts(self, n_rows: int) -> Iterator["ObservationTable"]:
+    def parts(self, n_rows: int) -> Iterator["ObservationTable"]:
+        """Some rows at a time."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         for start in range(0, len(self), n_rows):
             part = slice(start, start + n_rows)
             some: dict[str, Any] = {name: x if x is None else x[part] for name, x in columns.items()}
             yield ObservationTable(**some)
+
+
+def csv_in_parts(tables: Iterable[ObservationTable]) -> Iterator[str]:
+    """The text of `ObservationTable.to_csv` for tables that follow each other."""
+    first, tables = _first(tables)
+    yield csv_text(first.names, ())
+    for table in tables:
+        for part in table.parts(_ROWS_AT_ONCE):
+            yield csv_lines(part.columns().values())
+
+
+def parquet_in_parts(tables: Iterable[ObservationTable]) -> Iterator[bytes]:
+    """A Parquet file with the columns of tables that follow each other, a group of rows at a time."""
+    import pyarrow as pa
+
+    first, tables = _first(tables)
+    kinds = dict.fromkeys(("label", _TEXT), pa.string())
+    kinds |= dict.fromkeys(("id", "n_tokens", "n_bytes"), pa.int64())
+    schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in first.names])
+    groups = chain.from_iterable(table.parts(_ROWS_OF_GROUP) for table in tables)
+    return parquet_of(schema, (group.columns() for group in groups))
+
+
+def parquet_of(schema: Any, groups: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """A Parquet file of groups of rows, each of which has the columns of the schema."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    sink = _Pieces()
+    with parquet.ParquetWriter(pa.PythonFile(sink, "w"), schema, compression="zstd") as writer:
+        for group in groups:
+            writer.write_table(pa.table(group, schema))
+            yield sink.taken()
+    yield sink.taken()
+
+
+def _first(tables: Iterable[ObservationTable]) -> tuple[ObservationTable, Iterator[ObservationTable]]:
+    """The first table, and all of them."""
+    left = iter(tables)
+    first = next(left)
+    return first, chain([first], left)
 
 
 class _Pieces(io.RawIOBase):
@@ -140,21 +170,39 @@ def observation_table(estimate: EvidenceEstimate, design: MaskDesign) -> Observa
         >>> design = me.EverySize(masks_per_size=8)
         >>> estimate = me.estimate_evidence(model, model.sample(5, seed=1), design)
         >>> table = observation_table(estimate, design)
-        >>> table.label[0], bool((table.mask_se > 0).all())
-        ('', True)
+        >>> table.label, bool((table.mask_se > 0).all())
+        (None, True)
         >>> bool(abs(table.log_evidence.mean() - estimate.log_evidence) < 1e-9)
         True
     """
-    scores = estimate.record
-    mask_se, mask_df = errors_of_rows(scores, design, estimate.how.key)
-    return ObservationTable(
-        id=scores.ids,
-        label=("",) * len(scores.ids) if estimate.labels is None else tuple(estimate.names),
-        n_tokens=scores.n_tokens,
-        n_bytes=scores.n_bytes,
-        log_evidence=estimate.per_observation,
-        mask_se=mask_se,
-        mask_df=mask_df,
-        pll=estimate.per_observation if isinstance(design, LeaveOneOut) else None,
-        closed_form=estimate.closed_form,
-    )
+    return joined(observation_tables(estimate, design))
+
+
+def joined(tables: Iterable[ObservationTable]) -> ObservationTable:
+    """One table of tables that follow each other."""
+    columns = zip(*(vars(table).items() for table in tables), strict=True)
+    whole: dict[str, Any] = {}
+    for named in columns:
+        (name, *_), parts = named[0], [part for _, part in named]
+        is_tuple = isinstance(parts[0], tuple)
+        join = (lambda x: tuple(chain.from_iterable(x))) if is_tuple else np.concatenate
+        whole[name] = None if parts[0] is None else join(parts)
+    return ObservationTable(**whole)
+
+
+def observation_tables(estimate: EvidenceEstimate, design: MaskDesign) -> Iterator[ObservationTable]:
+    """The rows of `observation_table`, some at a time."""
+    scores, values = estimate.record, estimate.per_observation
+    labels, exact = estimate.labels, estimate.closed_form
+    for rows, mask_se, mask_df in errors_of_rows(scores, design, estimate.how.key):
+        yield ObservationTable(
+            id=scores.ids[rows],
+            label=None if labels is None else tuple(map(str, labels[rows])),
+            n_tokens=scores.n_tokens[rows],
+            n_bytes=None if scores.n_bytes is None else scores.n_bytes[rows],
+            log_evidence=values[rows],
+            mask_se=mask_se,
+            mask_df=mask_df,
+            pll=values[rows] if isinstance(design, LeaveOneOut) else None,
+            closed_form=None if exact is None else exact[rows],
+        )

@@ -12,7 +12,7 @@ from jaxtyping import Float64, Integer
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
-from maskevidence.core.evidence.curve import LOW_RATE, Curve, curve_lines
+from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_lines
 from maskevidence.core.evidence.curve_points import curve_from_scores
 from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
@@ -298,7 +298,8 @@ class EvidenceEstimate(Shown):
             values["n_bytes"] = scores.n_bytes
         values["log_evidence"] = self.per_observation
         errors = errors_of_rows(scores, self.how.design, self.how.key)
-        values |= dict(zip(("mask_se", "mask_df"), errors, strict=True))
+        _, *of_masks = zip(*errors, strict=True)
+        values |= zip(("mask_se", "mask_df"), map(np.concatenate, of_masks), strict=True)
         if self.closed_form is not None:
             values["closed_form"] = self.closed_form
         values["per_token"] = self.per_observation / values["n_tokens"]
@@ -332,6 +333,12 @@ class EvidenceEstimate(Shown):
             score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
             error = None if math.isnan(mask_se) else mask_se
             values["low_rates"] = {"up_to": LOW_RATE, "score": score, "mask_se": error}
+        if self.kind == "lower_bound" and (crossing := self.curve.crossing(self.per_token)) is not None:
+            values["one_rate"] = {"crossing": crossing}
+            if self.curve.rate[0] <= ONE_RATE:
+                score = float(np.interp(ONE_RATE, self.curve.rate, self.curve.score))
+                instead = self.n_tokens / self.n_observations * score
+                values["one_rate"] |= {"rate": ONE_RATE, "instead": instead}
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
         values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
         values["notes"] = list(self.notes)
@@ -373,6 +380,12 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
         rows.append(
             ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
         )
+    if (one := result.get("one_rate")) is not None:
+        words = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
+        if "instead" in one:
+            instead = typeset(one["instead"], digits)
+            words += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
+        rows.append(["one rate", words])
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
     rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
@@ -421,11 +434,11 @@ def summarize_scores(
     scores, design, key, conditionals = Scores.of(record), how.design, how.key, how.conditionals
     ids, lengths = scores.ids, scores.n_tokens
     found = mean_of_scores(scores, design, key, conditionals, of_difference=of_difference)
-    mean, by_row = found.mean, found.by_row
+    mean = found.mean
     no_interval = _why_no_interval(mean, conditionals, design.unknown_error(lengths, key.masks), key)
     notes = [no_interval] if no_interval is not None and mean.mask_se is None else []
-    if by_row is not None:
-        notes += _note_on_rows(by_row, ids, labels)
+    if found.worst is not None:
+        notes += _note_on_rows(found.worst, ids, labels)
     notes += _note_on_weights(scores, design)
     if found.note is not None:
         notes.append(found.note)
@@ -478,13 +491,13 @@ def _why_no_interval(
 
 
 def _note_on_rows(
-    each: Float64[np.ndarray, " n"], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
+    worst: tuple[int, float], ids: Integer[np.ndarray, " n"], labels: Mapping[int, Any] | None
 ) -> list[str]:
     """Name the observation that holds most of the masks' variance, if there are many observations."""
-    if len(each) < MANY_ROWS or not each.max() > MOST_VARIANCE * each.sum():
+    place, share = worst
+    if len(ids) < MANY_ROWS or not share > MOST_VARIANCE:
         return []
-    worst, share = int(each.argmax()), float(each.max() / each.sum())
-    name = int(ids[worst]) if not labels else labels[int(ids[worst])]
+    name = int(ids[place]) if not labels else labels[int(ids[place])]
     return [f"observation {name} holds {100 * share:.0f} % of the masks' variance"]
 
 

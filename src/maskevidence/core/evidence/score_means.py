@@ -1,6 +1,7 @@
 """Average scores over observations, with standard errors of the mean and of each observation."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -44,15 +45,15 @@ class MeanOfScores(NamedTuple):
             benchmarks/coverage.py).
         per_observation: shape (n_observations,); the estimates whose mean it is, nats.
         mean: the mean with its errors.
-        by_row: shape (n_observations,); the masks' variance of each observation's estimate, nats²; None where
-            masks are shared or their error is not known.
+        worst: the position of the observation with the largest variance of the masks, and its share of all
+            variance; None where masks are shared or their error is not known.
         note: a note on the masks, one sentence; None without one.
     """
 
     curves: SizeCurves | None
     per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
-    by_row: Float64[np.ndarray, " n"] | None
+    worst: tuple[int, float] | None
     note: str | None = None
 
 
@@ -72,7 +73,8 @@ def mean_of_scores(
     """
     scores = Scores.of(record)
     curves, n = curves_of(scores, design, key), len(scores.ids)
-    shared, per_observation, by_row = key.masks == "shared", np.empty(n), np.zeros(n)
+    shared, per_observation = key.masks == "shared", np.empty(n)
+    largest, variance = (0.0, 0), 0.0
     sums = ErrorSums(design.n_replicates, joint=shared or (design.pooled and curves is None))
     n_units = int(design.n_draws(scores.n_tokens).max()) if design.random_sizes else design.n_replicates
     every, together = math.ceil(scores.n_masks / MASKS_AT_ONCE), Totals(n_units)
@@ -98,7 +100,9 @@ def mean_of_scores(
             of_rows.add(totals, correction)
             continue
         drops.add(totals / n, correction)
-        by_row[rows] = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
+        each = np.bincount(cells // n_strata, weights=variances_of_cells(totals, correction))
+        largest = max(largest, (float(each.max()), -rows.start - int(each.argmax())))
+        variance += float(each.sum())
     mean = sums.mean_with_errors(enough_masks=design.unknown_error(scores.n_tokens, key.masks) is None)
     note = None
     if conditionals == "exact" and isinstance(design, LogSizes):
@@ -111,7 +115,8 @@ def mean_of_scores(
         drops.add(*together.table())
     shown = of_rows.lightness() if shared and of_difference else None
     mean = mean._replace(tails=drops.tails(shown))
-    return MeanOfScores(curves, per_observation, mean, None if shared else by_row, note)
+    worst = (-largest[1], largest[0] / variance) if variance and math.isfinite(variance) else None
+    return MeanOfScores(curves, per_observation, mean, None if shared else worst, note)
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
@@ -156,22 +161,19 @@ def drawn_together(
 
 
 def errors_of_rows(
-    record: ScoreTable | Scores, design: MaskDesign, key: MaskKey
-) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
+    scores: Scores, design: MaskDesign, key: MaskKey
+) -> Iterator[tuple[slice, Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]]:
     """mask_se and mask_df of each observation, summed over its strata.
 
-    Returns:
-        In the order of the ids: the standard error of the masks, NaN where it is not known and 0 where all
-        masks were scored, and its degrees of freedom.
+    Yields:
+        Some positions in the order of the ids, with the standard errors of the masks, NaN where they are not
+        known and 0 where all masks were scored, and their degrees of freedom.
     """
-    scores = Scores.of(record)
     curves = curves_of(scores, design, key)
-    mask_se, mask_df = np.empty((2, len(scores.ids)))
     for rows, table in scores:
         summation = design.summation(table.n_tokens, table.draw, table.size)
         each = contributions(table, design, curves)
-        mask_se[rows], mask_df[rows] = errors_of_sums(each, table.observation, summation, design)
-    return mask_se, mask_df
+        yield rows, *errors_of_sums(each, table.observation, summation, design)
 
 
 def errors_of_sums(

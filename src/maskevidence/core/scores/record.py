@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, Integer
 from maskevidence.core.masks.design import MASKS_AT_ONCE
 from maskevidence.core.support.checks import check_memory
 
+_MASKS_OF_CHUNK = 2**17
 BYTES_PER_TOKEN = 24  # memory of a token's column and score, with copies
 
 
@@ -188,7 +189,7 @@ class Scores:
     n_bytes: Integer[np.ndarray, " N"] | None
     n_masks: int
     read: Callable[[], Iterator[ScoreTable]]
-    at_once: int = MASKS_AT_ONCE
+    at_once: int = _MASKS_OF_CHUNK
 
     @classmethod
     def of(cls, table: "ScoreTable | Scores") -> "Scores":
@@ -206,7 +207,7 @@ class Scores:
         first = rows.first
         n_bytes = None if rows.n_bytes is None else rows.n_bytes[first]
         whole = rows.hidden is not None or rows.log_mixture is not None
-        at_once = len(rows) if whole else MASKS_AT_ONCE
+        at_once = len(rows) if whole else _MASKS_OF_CHUNK
         return cls(rows.id[first], rows.n_tokens[first], n_bytes, len(rows), lambda: iter([rows]), at_once)
 
     def __iter__(self) -> Iterator[tuple[slice, ScoreTable]]:

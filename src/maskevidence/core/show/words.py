@@ -37,6 +37,7 @@ WORDS_OF_KINDS = {
         "same design"
     ),
 }
+_SIGNS = 80  # of a text that are shown
 _SIZES, _TARGET = "not all mask sizes are covered", "the target is transformed"
 _WEIGHTS = "mask sizes have other weights than in the sum over sizes"
 _REWEIGHTING = ("random-time", "llada")
@@ -344,3 +345,13 @@ def plain(text: object) -> str:
         return f"U+{ord(character):04X}" if hidden else character
 
     return "".join(map(shown, str(text)))
+
+
+def beginning(text: str) -> str:
+    """The first 80 signs of a text, on one line.
+
+    Example:
+        >>> beginning("a\\nb"), len(beginning("x" * 99))
+        ('a b', 80)
+    """
+    return " ".join(text[: 2 * _SIGNS].split())[:_SIGNS].rstrip()

@@ -104,8 +104,7 @@ class WrongCells(Shown):
         if n_sets:
             headline += f", and {'once' if n_sets == 1 else f'{n_sets:,} times'} one of several"
         elif not n and self.cells:
-            why = "is called" if self.n_trusted else "can be called without trusted rows"
-            headline, aside = f"{count(len(self.cells), 'cell')} to look at; none {why}", ""
+            headline, aside = f"{count(len(self.cells), 'cell')} to look at; none is called", ""
         notes = [*self.notes, "a surprising cell is not always a wrong one: look before you change it"]
         parts = [self._suspicious(), self._worst_rows(), self._by_column()]
         return Page(line, headline, aside, [part for part in parts if part.rows], notes)

@@ -39,6 +39,7 @@ from maskevidence.tables.wrong_cells.cell_search import (
     Sets,
     facts_of,
 )
+from maskevidence.tables.wrong_cells.far_limits import far_limits
 from maskevidence.tables.wrong_cells.found_cells import (
     WrongCell,
     WrongCells,
@@ -186,7 +187,7 @@ def _found(task: "_Task", how: Search) -> WrongCells:
     else:
         judged, n_rows = kept.judged, kept.n_judged[0]
     (first, *_), by_support = sittings, False
-    if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+    if isinstance(first.judge, WordJudge) and first.judge.own is not None:
         by_support = True
         p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
@@ -209,7 +210,11 @@ def _found(task: "_Task", how: Search) -> WrongCells:
     )
     found = found if kept is None else replace(found, n_judged=kept.n_judged)
     described = _described(found, coded, sittings, judged, how)
-    return replace(found, cells=(*odd_cells(given), *described))
+    judges = [(each.judge.asker.model, each.places) for each in sittings]
+    limits, of_limits = far_limits(coded, judges, judged.suspicion)
+    if limits:
+        described = tuple(sorted((*described, *limits), key=lambda cell: -cell.suspicion))
+    return replace(found, cells=(*odd_cells(given), *described), notes=(*found.notes, *of_limits))
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
@@ -583,6 +588,7 @@ def _expected(
                 right[of_sitting], p_right[of_sitting] = each.judge.suggested(
                     coded.values, *place, hidden[of_sitting]
                 )
+                each.judge.own = None  # numbers that are tried below stand in no row
             for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
                 n_these = len(these)
                 if n_these and isinstance(model, HasDrawMissing):
