@@ -9,7 +9,8 @@ ends as the package's. The log evidence of both, in nats a row, and the conditio
 `KernelGaussian` hides each cell of a row in turn by one pass over its kernels, where "one cell after the
 other" asks for a mask at a time, as the package did; its floor is one exponential for each cell and kernel.
 Fits of fewer rows than columns work in the span of the rows; "D x D" factorises each covariance, as the
-package did.
+package did. So did the Gaussian answer that is an input of the masked network, which factorises the blocks of
+hidden inputs.
 """
 
 import sys
@@ -29,6 +30,7 @@ import torch
 import maskevidence as me
 from maskevidence.tables.gaussian import kernel_choice
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
+from maskevidence.tables.network.gaussian_answer import GaussianAnswer
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
 
 _MASKS_AT_ONCE = 2**17  # divided by D²
@@ -137,6 +139,33 @@ def wide_fit(n: int, width: int) -> tuple[list[tuple[str, str, str]], float]:
     return rows, float(np.abs(means[0] - means[-1]).max())
 
 
+def network_answer(n: int, width: int, rounds: int) -> tuple[list[tuple[str, str, str]], float]:
+    """The network's Gaussian answer by hidden blocks and by whole ones, and their largest difference."""
+    x, _ = rows_of(n, width, 0.0)
+    answer = GaussianAnswer(width).double()
+    answer.fit(x, np.arange(n), 0)
+    visible = torch.rand(n, width, generator=torch.Generator().manual_seed(0)) < 0.5
+    contestants = {
+        "hidden blocks": lambda: answer(torch.from_numpy(x), visible),
+        "D x D for each mask": lambda: by_whole_blocks(answer, torch.from_numpy(x), visible),
+    }
+    ours, theirs = (each() for each in contestants.values())
+    return measured(contestants, rounds, "hidden blocks"), float((ours - theirs).abs().max())
+
+
+def by_whole_blocks(answer: GaussianAnswer, x: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+    """The answer from a D x D factor for each mask."""
+    hidden, one = ~visible, torch.eye(x.shape[1], dtype=x.dtype)
+    x = torch.where(visible, (x - answer.shift) / answer.scale, 0.0)
+    pull = torch.where(visible, 0.0, torch.where(visible, x - answer.mean, 0.0) @ answer.precision)
+    root = torch.linalg.cholesky(torch.where(hidden[:, :, None] & hidden[:, None, :], answer.precision, one))
+    inverse = torch.linalg.solve_triangular(root, one.expand_as(root), upper=False)
+    moved = (inverse.mT @ (inverse @ pull[:, :, None]))[:, :, 0]
+    expected = torch.where(visible, x, answer.mean - moved).clamp(-8.0, 8.0)
+    deviation = torch.where(hidden, inverse.square().sum(1).sqrt(), 0.0)
+    return torch.cat([expected, deviation], 1)
+
+
 def measured(contestants: dict[str, Callable[[], Any]], rounds: int, ours: str) -> list[tuple[str, str, str]]:
     """The CPU seconds of each contestant, and how many times ours they are."""
     timings = interleaved(contestants, rounds, clock=time.process_time)
@@ -180,6 +209,8 @@ def main() -> int:
     numbers["cells {:,} x {}".format(*size)], of_cells = cells_of(*size, 1 if quick else 3)
     size = (20, 40) if quick else (200, 1500)
     numbers["KernelGaussian.fit {:,} x {:,}".format(*size)], of_means = wide_fit(*size)
+    size = (50, 6) if quick else (1000, 60)
+    numbers["network's answer {:,} x {}".format(*size)], of_answers = network_answer(*size, 1 if quick else 5)
     for title, cells in numbers.items():
         show(title, ("contestant", "CPU seconds", "times ours"), cells)
     targets = [
@@ -187,6 +218,7 @@ def main() -> int:
         Target("nats a row from plain EM", abs(behind), high=1e-8),
         Target("largest difference of suspicions", of_cells, high=1e-9),
         Target("largest difference of conditional means", of_means, high=1e-9),
+        Target("largest difference of the network's answers", of_answers, high=1e-9),
     ]
     return finish(numbers, targets, options.json)
 

@@ -6,7 +6,7 @@ groups: five columns about five, bent, with holes; a category and a count; a for
 pairs: the root mean square error over data sets, beside mutual_info_regression and KSG.
 fork: a weak information that no straight line shows, 10,000 rows. matrix: CPU seconds of 30 x 30 columns.
 zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms, and by a
-model that learns (--learned 200 --network kernel-gaussian).
+model that learns (--learned --network kernel-gaussian).
 """
 
 import argparse
@@ -303,7 +303,7 @@ def by_learning(rng: Rng, n: int, word: str) -> Settings:
 
 def coverage(options: argparse.Namespace, only: str = "") -> tuple[dict, list[Target]]:
     """How often intervals hold the truth."""
-    n, runs = (120, 2) if options.quick else (options.rows, options.learned or 200)
+    n, runs = (120, 2) if options.quick else (options.rows, options.sets)
     rng, lines, numbers, targets = np.random.default_rng(options.seed), [], {}, []
     made = by_learning(rng, n, options.network) if options.learned else settings(rng, n)
     for name, (word, table, a, b, c, truth) in made.items():
@@ -358,8 +358,9 @@ def main() -> int:
     )
     parser.add_argument("--rows", type=int, default=400, help="rows of the coverage")
     parser.add_argument(
-        "--learned", type=int, default=0, help="coverage of --network in six settings, this many data sets"
+        "--learned", action="store_true", help="coverage of --network in six settings, not of closed forms"
     )
+    parser.add_argument("--sets", type=int, default=200, help="data sets in each setting of the coverage")
     parser.add_argument("--seed", type=int, default=1, help="of the data sets of the coverage")
     options = parser.parse_args()
     torch.set_num_threads(1)

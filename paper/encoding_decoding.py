@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 import maskevidence as me
-from maskevidence.core.noise import Noise
 from maskevidence.tables.latent.conditioning import WeightedDraws, blank_filled, filled_by
 from maskevidence.tables.latent.latent_model import LatentModel
+from maskevidence.tables.noise import Noise
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What mkdocs cannot do by itself: the version in the footer, and the references of names and commands."""
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from latex2mathml.converter import convert
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r"\A# .+?<!-- include (\S+) -->\n", re.S)
 COMMANDS = "<!-- commands -->"
+NAMES = re.compile(r"<!-- names (\S+) (\S+) -->")
 API = re.compile(r"<!-- api (\S+)(?: (\S+))? -->")
 PUBLIC = re.compile(r"^from (\.*)([\w.]*) import (\w+) as \3$", re.M)
 EXAMPLE = re.compile(r"<!-- example (\w+) -->")
@@ -52,14 +54,21 @@ def on_config(config: Any, **_keywords: Any) -> Any:
 
 
 def on_files(files: Any, config: Any, **_keywords: Any) -> Any:
-    """Add a page for each tutorial that is a notebook."""
-    from mkdocs.structure.files import File
+    """Add a page for each tutorial that is a notebook, and for each public name."""
+    from mkdocs.structure.files import File, InclusionLevel
 
     sys.path.insert(0, str(ROOT / "tools"))
     from site_notebooks import pages
 
     for name, content in pages(ROOT / "docs" / "tutorials").items():
         files.append(File.generated(config, f"tutorials/{name}.md", content=content))
+    for name, path, _ in declared("maskevidence"):
+        options = f"heading: me.{name}\n      heading_level: 1"
+        content = f"---\ntitle: me.{name}\n---\n::: {path}.{name}\n    options:\n      {options}\n"
+        page = File.generated(
+            config, f"reference/names/{name}.md", content=content, inclusion=InclusionLevel.NOT_IN_NAV
+        )
+        files.append(page)
     return files
 
 
@@ -75,6 +84,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any, **_keywo
     if included := INCLUDE.match(markdown):
         markdown = (ROOT / included[1]).read_text().replace("](docs/", "](") + markdown[included.end() :]
     markdown = re.sub(r"(\]\(tutorials/\w+)\.ipynb\)", r"\1.md)", markdown)
+    markdown = NAMES.sub(lambda match: listed_names(match[1], match[2], markdown), markdown)
     markdown = API.sub(lambda match: public_names(match[1], match[2], markdown), markdown)
     markdown = EXAMPLE.sub(lambda match: example(match[1]), markdown)
     if COMMANDS not in markdown:
@@ -98,18 +108,42 @@ def public_names(package: str, shown: str | None, page: str) -> str:
     Those that the page names in code come first, in its order.
     Modules that are declared there, such as `me.models`, have pages of their own.
     """
-    folder = ROOT / "src" / Path(*package.split("."))
     first = {name: place for place, name in enumerate(dict.fromkeys(re.findall(r"`(\w+)`", page)))}
-    declared = PUBLIC.findall((folder / "__init__.pyi").read_text())
     blocks = []
-    for dots, module, name in sorted(declared, key=lambda each: first.get(each[2], len(first))):
-        parent = package.split(".")[: len(package.split(".")) - len(dots) + 1] if dots else []
-        path = ".".join([*parent, *filter(None, [module])])
-        if (ROOT / "src" / Path(*path.split("."), name)).is_dir():
-            continue
+    for name, path, _ in sorted(declared(package), key=lambda each: first.get(each[0], len(first))):
         heading = f"{shown}.{name}" if shown else name
         blocks.append(f"::: {path}.{name}\n    options:\n      heading: {heading}\n      toc_label: {name}\n")
     return "\n".join(blocks)
+
+
+def declared(package: str) -> list[tuple[str, str, str]]:
+    """The name, the module and the first line of the docstring of each public name of a package."""
+    folder = ROOT / "src" / Path(*package.split("."))
+    found = []
+    for dots, module, name in PUBLIC.findall((folder / "__init__.pyi").read_text()):
+        parent = package.split(".")[: len(package.split(".")) - len(dots) + 1] if dots else []
+        path = ".".join([*parent, *filter(None, [module])])
+        place = ROOT / "src" / Path(*path.split("."))
+        if (place / name).is_dir() or (place / f"{name}.py").exists():
+            continue  # a module, which has a page of its own
+        file = place.with_suffix(".py") if place.with_suffix(".py").exists() else place / "__init__.py"
+        nodes = [node for node in ast.parse(file.read_text()).body if getattr(node, "name", "") == name]
+        said = ast.get_docstring(nodes[0]) if nodes else None  # type: ignore[arg-type]
+        found.append((name, path, " ".join((said or "").split("\n\n")[0].split())))
+    return found
+
+
+def listed_names(package: str, shown: str, page: str) -> str:
+    """A line for each name with a link to its page, in the groups of the page's table of jobs."""
+    lines = {
+        name: f"- [`{shown}.{name}`](names/{name}.md): {in_markdown(said)}"
+        for name, _, said in declared(package)
+    }
+    parts = []
+    for job, use in re.findall(r"^\| (?!to \|)(?!---)(.+?) \| (.+) \|$", page, re.M):
+        of_job = [lines.pop(name) for name in re.findall(r"`(\w+)`", use) if name in lines]
+        parts += [f"**To {job}**", "", *of_job, ""] if of_job else []
+    return "\n".join([*parts, "**Further names**", "", *lines.values(), ""])
 
 
 def described(path: str, command: Any) -> list[str]:

@@ -91,3 +91,45 @@ def test_what_cannot_be_scored_by_row_groups(folder: Path, run: CommandLine) -> 
     frame.loc[100, "b"] = "x"
     frame.to_parquet("t.parquet", row_group_size=23)
     assert "column 'b': 1 cell is not a number" in " ".join(run(*SCORE, "odd").out.split())
+
+
+CELLS = ("cells", "model", "t.parquet", "--trusted", "trusted.csv", "--out")
+
+
+@pytest.mark.parametrize("most", [None, 18])
+def test_the_cells_of_row_groups_are_those_of_the_whole_file(
+    folder: Path,
+    run: CommandLine,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int | None,
+) -> None:
+    frame = pd.read_parquet("t.parquet")
+    frame[NAMES].iloc[320:].to_csv("trusted.csv", index=False)
+    frame = frame.iloc[200:320].reset_index(drop=True)
+    frame.loc[::8, "b"] += 15.0
+    frame.to_parquet("t.parquet", row_group_size=23)
+    assert run(*CELLS, "whole").code == 0
+    request.getfixturevalue("too_large")
+    if most is not None:
+        monkeypatch.setattr("maskevidence.tables.wrong_cells.wrong_cells._MOST_KEPT", most)
+    result = run(*CELLS, "groups")
+    assert result.code == 0, result.err
+    whole, groups = (json.loads((folder / name / "cells.json").read_text()) for name in ("whole", "groups"))
+    counts = ("n_rows", "n_cells", "n_called", "n_calls", "n_trusted")
+    assert [groups[name] for name in counts] == [whole[name] for name in counts]
+    assert whole["n_calls"] >= 4
+    kept = {(cell["row"], cell["column"]) for cell in groups["cells"]}
+    listed = [cell for cell in whole["cells"] if (cell["row"], cell["column"]) in kept]
+    assert (most is None) == (len(groups["cells"]) == len(whole["cells"]))
+    for name in ("row", "column", "value", "called", "one_of", "fault", "suggestion"):
+        assert [cell[name] for cell in groups["cells"]] == [cell[name] for cell in listed], name
+    for name in ("suspicion", "p_value"):
+        np.testing.assert_allclose(
+            [cell[name] for cell in groups["cells"]], [cell[name] for cell in listed], atol=1e-9
+        )
+    notes = " ".join(groups["notes"])
+    assert "row groups, since memory does not hold" in notes
+    assert ("of the rows with a suspicious cell the 18 most suspicious" in notes) == (most is not None)
+    again = run(*CELLS, "groups")
+    assert "finds the cells again" in " ".join(again.out.split()), again.out

@@ -88,6 +88,7 @@ def network(**sizes: Any) -> Change:
         (edited(**{"class": ["PPCA"]}), "describes class"),
         (edited(format=99), "in format 99; this version reads format 1"),
         (edited(**{"class": "FactorAnalysis"}), "do not fit"),
+        (edited(arguments={"n_features": 4, "n_components": 1}), r"shape \(4, 2\), where PPCA has \(4, 1\)"),
         (edited(arguments={"n_features": 5, "n_components": 2}), "do not fit"),
         (edited(arguments=[4, 2]), "do not fit"),
         (edited(arguments={"n_features": 4, "n_components": 9}), "n_components=9"),

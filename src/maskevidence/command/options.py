@@ -16,7 +16,7 @@ Json = Annotated[
     Option("Write the result as JSON; - is standard output.", "FILE", writes="file"),
 ]
 Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR", writes="folder")]
-Overwrite = Annotated[bool, Option("Replace another run in --out, and the file of --json.")]
+Overwrite = Annotated[bool, Option("Replace another run in --out and the file that --json names.")]
 OverwriteFiles = Annotated[bool, Option("Replace the files that the command writes.")]
 Seed = Annotated[int, Option("Random seed of the masks and the train/test split.", min=0, max=2**63 - 1)]
 Threads = Annotated[
@@ -103,7 +103,7 @@ class RunOptions:
     engine: Annotated[
         str | None,
         Option(
-            "Score in Ray workers: ray, ray:8, ray:8,gpus=0.5 or ray:address=HOST:PORT; needs --out.",
+            "Score in Ray workers, with --out: ray, ray:8, ray:8,gpus=0.5 or ray:address=HOST:PORT.",
             "ENGINE",
         ),
     ] = None

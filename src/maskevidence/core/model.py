@@ -48,6 +48,12 @@ def as_tokens(model: object, data: object, like: Tensor | None = None) -> Tokens
     return Tokens.from_array(data, dtype=like.dtype).to(like.device)
 
 
+def for_limits(model: Any, data: object) -> tuple[Any, tuple[str, ...]]:
+    """The model that also scores the limits of a table, such as <0.5, if there are any; and notes."""
+    with_limits = getattr(type(model), "with_limits", None)
+    return with_limits(model, data) if with_limits and getattr(data, "limits", None) else (model, ())
+
+
 def columns_read(model: object, data: object) -> list[int] | None:
     """The position in the data of each of the model's columns by name; None if columns go by position.
 

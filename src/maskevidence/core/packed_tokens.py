@@ -105,7 +105,7 @@ class PackedTokens:
         return None if self.spelled is None else digest(torch.full((len(self),), self.spelled))
 
     def scored_together(self) -> "PackedTokens":
-        """The same; each slice knows its positions."""
+        """The observations themselves: each slice knows its positions."""
         return self
 
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> Tokens:
@@ -160,7 +160,7 @@ class PackedTokens:
 
 
 def _joined(parts: list[Integer[np.ndarray, " _"]]) -> Integer[np.ndarray, " B"]:
-    """The numbers of all parts, none of which is negative, in as few bytes as they take."""
+    """Concatenate parts of non-negative numbers in the smallest dtype that holds them."""
     dtype = max((part.dtype for part in parts), default=np.dtype(np.uint8))
     return np.concatenate([np.zeros(0, dtype), *(part.astype(dtype, copy=False) for part in parts)])
 

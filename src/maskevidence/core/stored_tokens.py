@@ -12,7 +12,7 @@ from maskevidence.core.tokens import Tokens
 
 @dataclass(frozen=True)
 class StoredTokens(Tokens):
-    """Tokens of which only ids, counts and positions are in memory; `values` and roles have no rows.
+    """Tokens of which only ascending ids and counts are in memory; `values` and roles have no rows.
 
     Attributes:
         counts: shape (B,); the number of maskable tokens of each observation.
@@ -26,10 +26,16 @@ class StoredTokens(Tokens):
     def n_tokens(self) -> Int64[Tensor, " B"]:
         return self.counts
 
+    def scored_together(self) -> "StoredTokens":
+        """The same; each slice knows its positions."""
+        return self
+
     def __getitem__(self, rows: Int64[Tensor, " b"] | slice) -> Tokens:
         """Read a slice of the rows."""
         assert isinstance(rows, slice)
         assert self.read is not None
         start, stop, _ = rows.indices(len(self))
-        position = None if self.position is None else self.position[start:stop]
-        return replace(self.read(start, stop), position=position)
+        rank = torch.arange(start, stop)
+        return replace(
+            self.read(start, stop), position=torch.stack([rank, torch.full_like(rank, len(self))], 1)
+        )

@@ -22,7 +22,7 @@ _Numbers = Float64[np.ndarray, " n_features"]
 
 
 def information_score(
-    X: Any, y: Any, model: str = "masked-net", *, folds: int = FOLDS, seed: int = 0
+    X: Any, y: Any, model: str = "auto", *, folds: int = FOLDS, seed: int = 0
 ) -> tuple[_Numbers, _Numbers]:
     """Estimate the mutual information of each feature and the target, a score function of `SelectKBest`.
 
@@ -31,8 +31,8 @@ def information_score(
 
     Args:
         X: shape (N, D), NaN where a value is missing.
-        y: shape (N,); text and booleans are classes, for "masked-net" alone.
-        model: a MODEL word, such as "gaussian", which is fast and sees straight lines only.
+        y: shape (N,); text and booleans are classes, for models that take words, as "auto" is one.
+        model: a MODEL word; "gaussian" is fastest, and sees what rises or falls.
         folds: parts of the rows, 3 or more.
         seed: of the folds and the fits.
 
@@ -48,7 +48,7 @@ def information_score(
         >>> best.get_support().tolist()
         [False, False, True, False]
     """
-    fit = _fitted(X, y, model, folds, seed)
+    fit = _fitted(X, y, model, (folds, seed), pairs=True)
     nats, _, p = of_next(fit, len(fit.table.columns) - 1, [])
     return nats[:-1], p[:-1]
 
@@ -61,7 +61,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
     most `alpha`.
 
     Args:
-        model: a MODEL word, such as "gaussian" or "masked-net".
+        model: a MODEL word, such as "gaussian" or "auto".
         alpha: the level of each step.
         max_features: the most features to choose; by default all.
         folds: parts of the rows, 3 or more.
@@ -83,7 +83,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
 
     def __init__(
         self,
-        model: str = "masked-net",
+        model: str = "auto",
         *,
         alpha: float = 0.05,
         max_features: int | None = None,
@@ -106,7 +106,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         else:
             X = checked_table(self, X, reset=True)
         _utils.check_consistent_length(X, y)
-        fit = _fitted(X, y, self.model, self.folds, seed_from(self.random_state))
+        fit = _fitted(X, y, self.model, (self.folds, seed_from(self.random_state)))
         width = self.n_features_in_
         self.chosen_, self.gains_, self.gain_errors_ = list[int](), list[float](), list[float]()
         while len(self.chosen_) < (width if self.max_features is None else min(width, self.max_features)):
@@ -130,7 +130,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         return tags
 
 
-def _fitted(X: Any, y: Any, model: str, folds: int, seed: int) -> Fitted:
+def _fitted(X: Any, y: Any, model: str, folding: tuple[int, int], *, pairs: bool = False) -> Fitted:
     """Models of the features and, as the last column, the target."""
     rows, target = as_table(with_names(X)), _utils.column_or_1d(y, warn=True)
     _multiclass.type_of_target(target, raise_unknown=True)
@@ -141,6 +141,5 @@ def _fitted(X: Any, y: Any, model: str, folds: int, seed: int) -> Fitted:
         codes, levels = target, dict(rows.levels)
     values = np.column_stack([rows.values, codes.astype(np.float64)])
     columns = (*rows.columns, "the target")
-    return fitted(
-        model, Table("the data", values, columns, np.arange(len(values)), levels=levels), None, folds, seed
-    )
+    table = Table("the data", values, columns, np.arange(len(values)), levels=levels)
+    return fitted(model, table, None, *folding, pairs=pairs)

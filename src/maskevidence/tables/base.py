@@ -29,6 +29,7 @@ from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_columns_of, with_levels_of
 from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.imputation import Imputation
+from maskevidence.tables.limits import with_limits
 
 FORMAT = 1  # of the folder of a saved model
 _ROWS_AT_ONCE, _CELLS_AT_ONCE = 8192, 2**21  # at most, of the rows that are filled together
@@ -302,6 +303,10 @@ class TableModel(HasPage, nn.Module, ABC):
             return x.to(self._like().device)
         return Tokens.from_array(self._own_columns(x)).to(self._like().device)
 
+    def with_limits(self, table: Table) -> tuple[Any, tuple[str, ...]]:
+        """The model that also scores the limits of a table, and a note if it cannot; see `WithLimits`."""
+        return with_limits(self, self.table(table))
+
     def check_width(self, width: int) -> None:
         """Check that data have as many columns as the model has features.
 
@@ -328,7 +333,7 @@ class TableModel(HasPage, nn.Module, ABC):
         read: Bool[Tensor, "B D"] | None = None,
         place: Callable[[int], str] = "observation {}".format,
     ) -> None:
-        """Check that the model has a distribution for every cell.
+        """Check that rows have the model's width, and that it has a distribution for every cell.
 
         Args:
             read: the cells that are read; all that are present by default.
@@ -337,6 +342,7 @@ class TableModel(HasPage, nn.Module, ABC):
         Raises:
             InputError: it has none for a value, such as a third one of a yes/no column.
         """
+        self.check_width(tokens.width)
         found = self.strange_cell(tokens, tokens.maskable | tokens.context if read is None else read)
         if found is not None:
             row, column, advice = found

@@ -71,6 +71,12 @@ class CellMass(nn.Module):
         answer = self.model.log_cells(tokens, masked, self.step)
         return answer + masked * torch.log(self.step) if self.base_measure == MASS else answer
 
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log mass of cells of another width, over it."""
+        return self.model.log_cells(tokens, masked, step)
+
     def tokens(self, x: object) -> Tokens:
         """Rows as the model's tokens."""
         return as_tokens(self.model, x)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
 SHOWN = "page"  # key of the page's tables in cells.json
+_COPIES = 3  # of a table, for each that a score takes
 REMEDY = "find the cells again with --overwrite"
 
 
@@ -52,11 +53,13 @@ def cells(
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.by_name import takes_words
     from maskevidence.tables.finished import ASKED, finished, hash_of
+    from maskevidence.tables.row_groups import by_row_groups
     from maskevidence.tables.rows import (
         model_on,
         read_rows,
         reading_for,
         reading_like,
+        selection_of,
         with_decisions,
     )
     from maskevidence.tables.wrong_cells.wrong_cells import wrong_cells
@@ -73,14 +76,15 @@ def cells(
     reading, notes = RowReading(table=with_decisions(options.table)), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
-    words = takes_words(model, saved)
-    table = read_rows(data, reading, limit=options.limit, words=words)
-    trusted = options.trusted
-    known = None
+    words, trusted, known, file = takes_words(model, saved), options.trusted, None, None
+    if trusted is not None and options.limit is None:
+        file = by_row_groups(saved, data, selection_of(reading.table, words=words), times=_COPIES)
+    table = next(file.tables()) if file else read_rows(data, reading, limit=options.limit, words=words)
     if trusted is not None:
         known = replace(read_rows(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
-    asked = hash_of(settings, saved, [table, known])
+    of_file = [] if file is None else [file.checked()[0]]
+    asked = hash_of([*settings, *of_file], saved, [table if file is None else None, known])
     content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:  # the last run was killed after the last file, or ended
         page, lines = _page_of(content), folder.finished_before("finds the cells again")
@@ -88,7 +92,7 @@ def cells(
         return Result(page, content, lines)
     found = wrong_cells(
         model if build is not None else saved,
-        table,
+        file or table,
         options.rate,
         known,
         folds=options.folds,

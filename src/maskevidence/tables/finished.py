@@ -1,4 +1,4 @@
-"""Whether a folder already holds the result that is asked of a command on tables."""
+"""Check whether a folder already holds the result of the same command."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -24,15 +24,17 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.table_files import ColumnSelection, RawTable, kind_of_file, to_table
 
 COPIES = 6  # of a table that is read at once, at the worst
-_CELLS_AT_ONCE, _BUFFER = 2**20, 2**18  # that are read, and bytes of the file for each column
+_CELLS_AT_ONCE, _BUFFER = 2**20, 2**16  # that are read, and bytes of the file for each column
 
 
 class RowGroups:
     """The rows of a Parquet file in the columns of a model, read one piece of a row group after the other."""
 
     def __init__(self, model: TableModel, data: str, selection: ColumnSelection) -> None:
+        import pyarrow as pa
         from pyarrow import parquet
 
+        pa.set_memory_pool(pa.system_memory_pool())  # the other one reserves a gigabyte of addresses
         with reading_parquet(Path(data)):
             self.file = parquet.ParquetFile(data, buffer_size=_BUFFER, pre_buffer=False)
         groups = self.file.metadata.num_row_groups
@@ -151,7 +153,7 @@ class RowGroups:
         return Prepared(self.model, tokens, source)
 
 
-def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroups | None:
+def by_row_groups(model: Any, data: str, selection: ColumnSelection, *, times: int = 1) -> RowGroups | None:
     """The rows of a Parquet file, to be read by row groups; None if memory holds them.
 
     It is None as well where all rows have to be seen at once: for words, names of rows, and a model that
@@ -160,6 +162,7 @@ def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroup
     Args:
         model: a saved model.
         selection: of the columns of the file.
+        times: how much more memory the rows take at once than to be scored.
     """
     whole = selection.one_hot or selection.words or selection.id_column
     if whole or not isinstance(model, TableModel) or isinstance(model, HasRefine) or model.columns is None:
@@ -168,7 +171,7 @@ def by_row_groups(model: Any, data: str, selection: ColumnSelection) -> RowGroup
         return None
     groups = RowGroups(model, data, selection)
     room = free_memory()
-    if room is None or COPIES * 8 * groups.n_rows * groups.file.metadata.num_columns <= room:
+    if room is None or times * COPIES * 8 * groups.n_rows * groups.file.metadata.num_columns <= room:
         return None
     return groups if groups.are_numbers() else None
 

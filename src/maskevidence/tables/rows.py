@@ -37,6 +37,7 @@ from maskevidence.tables.by_name import AUTO, parse_model, takes_words
 from maskevidence.tables.cell_mass import CellMass, check_cells
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.fitting import fit_table
+from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import columns_of, declared_columns
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
 from maskevidence.tables.reading.description import TableDescription
@@ -123,6 +124,7 @@ def prepare_rows(
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
     if cells:
         ready = by_cells(ready, table, train)
+    ready = by_limits(ready, table)
     return ready.read_with(data, reading_options(reading, limit=options.limit, words=words))
 
 
@@ -132,6 +134,18 @@ def by_cells(ready: Prepared, table: Table, train: Table) -> Prepared:
     columns, load = columns_of(of_fit.values, declared_columns(of_all, of_all.values)), ready.load
     again = None if load is None else lambda: CellMass(load(), columns)
     return replace(ready, model=CellMass(ready.model, columns), load=again)
+
+
+def by_limits(ready: Prepared, table: Table) -> Prepared:
+    """Score limits such as <0.5 by the probability of their interval, where the model has one."""
+    model, notes = with_limits(ready.model, table, ready.source.columns)
+    if model is not ready.model:
+        tokens, load = model.tokens(ready.tokens), ready.load
+        again = None if load is None else lambda: with_limits(load(), table, ready.source.columns)[0]
+        ready, notes = replace(ready, model=model, tokens=tokens, load=again), model.notes_on(tokens)[-1:]
+    for note in notes:
+        ready = ready.with_note(note)
+    return ready
 
 
 def reading_for(saved: TableModel, data: str, reading: RowReading) -> tuple[RowReading, list[str]]:
@@ -259,9 +273,9 @@ def placed(model: TableModel, options: RowDevice) -> TableModel:
         torch.float32
     """
     _check_dtype(options)
-    device = choose_device(options.device or "cpu", float64=True)
+    device = None if options.device is None else choose_device(options.device, float64=True)
     dtype = model.dtype if options.dtype is None else getattr(torch, options.dtype)
-    return model.to(device, dtype)
+    return model.to(device or "cpu", dtype)
 
 
 def _check_dtype(options: RowDevice) -> None:

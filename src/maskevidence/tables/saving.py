@@ -1,6 +1,5 @@
 """Saved models: a folder with config.json (class, arguments, version) and model.safetensors."""
 
-from collections.abc import Set
 from pathlib import Path
 from string import hexdigits
 from typing import Any
@@ -70,8 +69,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
             model = model_class(**arguments)
         except InputError as error:
             raise InputError(f"config.json of {str(path)!r} describes no {name}: {error}") from error
-        _check_names(model, state.keys(), str(path))
-        _check_dtypes(model.state_dict(), state, str(path))
+        _check_weights(model, state, str(path))
         device = next(model.parameters()).device  # of the user's networks
         model.load_state_dict(state, assign=True)  # keeps the dtypes of the file
         model.to(device)
@@ -85,25 +83,23 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     return model
 
 
-def _check_names(model: nn.Module, stored: Set[str], folder: str) -> None:
-    """Check that the file has all of the model's weights and no others."""
-    needed, name = model.state_dict().keys(), type(model).__name__
-    for names, what in ((stored - needed, "has no place for"), (needed - stored, "misses")):
+def _check_weights(model: nn.Module, state: dict[str, Tensor], folder: str) -> None:
+    """Compare names, shapes and dtypes of a new model's weights with those of the file."""
+    new, name = model.state_dict(), type(model).__name__
+    unfit = f"config.json and weights in {folder!r} do not fit:"
+    for names, what in ((state.keys() - new, "has no place for"), (new.keys() - state, "misses")):
         if names:
-            raise InputError(
-                f"config.json and weights in {folder!r} do not fit: {name} {what} {counted_weights(names)}"
-            )
-
-
-def _check_dtypes(new: dict[str, Tensor], state: dict[str, Tensor], folder: str) -> None:
-    """Refuse a mix of float32 and float64 weights where a new model has one dtype."""
+            raise InputError(f"{unfit} {name} {what} {counted_weights(names)}")
+    for each, weights in new.items():
+        shapes = tuple(state[each].shape), tuple(weights.shape)
+        if shapes[0] != shapes[1]:
+            raise InputError(f"{unfit} {each!r} has the shape {shapes[0]}, where {name} has {shapes[1]}")
     for dtype in {weights.dtype for weights in new.values()}:
-        alike = [name for name in new if new[name].dtype == dtype and name not in _KEPT_IN_FLOAT64]
-        single = [name for name in alike if state[name].dtype == torch.float32]
+        alike = [each for each in new if new[each].dtype == dtype and each not in _KEPT_IN_FLOAT64]
+        single = [each for each in alike if state[each].dtype == torch.float32]
         if 0 < len(single) < len(alike):
             raise InputError(
-                f"config.json and weights in {folder!r} do not fit: {min(single)!r} is in float32 and others "
-                "are in float64; save the model again"
+                f"{unfit} {min(single)!r} is in float32 and others are in float64; save the model again"
             )
 
 

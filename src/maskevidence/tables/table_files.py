@@ -252,7 +252,10 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
     if isinstance(table, pa.Table):
         return RawTable(name, table)
     if hasattr(table, "iloc"):
-        columns = {str(key): pa.array(table[key], from_pandas=True) for key in table.columns}
+        table = table if hasattr(table, "columns") else table.to_frame()
+        names = list(map(str, table.columns))
+        check_distinct(name, names)
+        columns = {each: _arrow_column(each, table.iloc[:, j]) for j, each in enumerate(names)}
     elif hasattr(table, "to_arrow"):
         return RawTable(name, table.to_arrow())
     else:
@@ -270,6 +273,22 @@ def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
             )
         columns = {f"c{j}": pa.array(column.copy(), from_pandas=True) for j, column in enumerate(values.T)}
     return RawTable(name, pa.table(columns), lines=lines)
+
+
+def _arrow_column(name: str, column: Any) -> Any:
+    """A column of a data frame as an Arrow array; cells of several types become text."""
+    import pyarrow as pa
+
+    if hasattr(column, "sparse"):
+        column = column.sparse.to_dense()
+    if getattr(column.dtype, "kind", "") == "c":
+        raise InputError(f"column {name!r} holds complex numbers; give its real and imaginary parts")
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array(
+            [None if blank else str(cell) for cell, blank in zip(column, column.isna(), strict=True)]
+        )
 
 
 def described_file(raw: RawTable, selection: ColumnSelection) -> TableDescription:
@@ -489,6 +508,10 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
     if "\0" in text:  # which no text has, and which ends the cells here
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
 
+    excel = re.match(r"sep=([;,|\t])\r?\n", text)  # a line that only spreadsheets read
+    if excel is not None and choices.delimiter in (None, excel[1]):
+        choices = replace(choices, delimiter=excel[1], skip=(range(1, 2), *choices.skip))
+
     def guess(text: str) -> str:
         return choices.delimiter or _guessed_delimiter(text)
 
@@ -505,6 +528,8 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
     cells, rows, mends, foot = _cells(name, content, layout.text, delimiter)
     if choices.delimiter is None and cells.num_columns > 1:
         notes += notes_on_delimiter(delimiter)
+    elif cells.num_columns == 1:
+        _refuse_blanks(name, cells.column(0))
     blank: Sequence[int] = ()
     if rows is None:
         rows, blank = _lines(layout.text, delimiter, cells.num_rows, cells.num_columns)
@@ -532,6 +557,15 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
     foot = tuple((layout.lines[line - 1], row) for line, row in foot)
     raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, layout.above)
     return _without_rows_apart(replace(raw, foot=foot, findings=tuple(findings)), headless)
+
+
+def _refuse_blanks(name: str, column: Any) -> None:
+    """Refuse a table whose columns stand between blanks, which would be one column of words."""
+    first, *rows = [cell.split() for cell in column.slice(0, _HEAD).to_pylist()]
+    if rows and len(first) > 1 and all(len(row) == len(first) and all(map(is_number, row)) for row in rows):
+        raise InputError(
+            f"{name!r} has {len(first)} columns between blanks; save it with a comma or tab between cells"
+        )
 
 
 def notes_on_delimiter(delimiter: str) -> list[str]:

@@ -250,7 +250,7 @@ def unknown_in(pieces: Sequence[Pieces], unknown: int) -> Unknown:
 
 
 def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
-    """How much of some texts is unknown to the tokenizer, of how much, and the unit."""
+    """The amount of text unknown to the tokenizer, the total amount, and their unit."""
     return unknown_in(pieces, unknown).counted()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from maskevidence.core.show.draw import COLOURS, draw, image, svg
+from maskevidence.core.show.draw import COLOURS, draw, image, plot, svg
 from maskevidence.core.show.parts import Picture, Value, ValueRows
 from maskevidence.core.show.pictures import Band, ColourGrid, Histogram, Line, Lines, Strip, Strips
 
@@ -129,3 +129,14 @@ def test_the_names_of_outliers_stand_above_the_bars() -> None:
     for text in axes.texts:
         (low, bottom), (high, _) = axes.transData.inverted().transform(text.get_window_extent().get_points())
         assert bottom > max(counts[(edges[1:] > low) & (edges[:-1] < high)])
+
+
+def test_a_grid_without_numbers_below_its_centre_shows_half_of_the_colours_and_turns_long_names() -> None:
+    values = np.array([[0.0, 0.4], [np.nan, 0.2]])
+    axes = plot(ColourGrid(values, ["a", "b"], ["short", "a longer name"], "nats", reach=0.4), "")
+    bar = axes.figure.axes[1]
+    assert bar.get_ylim() == pytest.approx((0.0, 0.4))
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {90.0}
+    axes = plot(ColourGrid(-values, ["a", "b"], ["x", "y"], "nats", reach=0.4), "")
+    assert axes.figure.axes[1].get_ylim() == pytest.approx((-0.4, 0.4))
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {0.0}

@@ -1,5 +1,6 @@
 """Information from one model: against block matrices, as statistics, and what is refused."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.tables.information.gains import fitted
+from maskevidence.tables.information.information import _exchanged
 from maskevidence.tables.information.information_result import errors_of
 
 RNG = np.random.default_rng(0)
@@ -224,7 +226,11 @@ def test_kernels_find_a_dependence_without_a_line() -> None:
     """.49 by kernels that are as wide as fills want them, and by ranks that are not sharpened."""
     found = me.information("kernel-gaussian", square(1000, 0), 0, 1)
     assert 0.65 < found.nats < 0.803 < found.interval()[1]
-    assert me.information("auto", square(1000, 0), 0, 1).nats == found.nats
+    others = np.random.default_rng(1).normal(size=(300, 2))
+    matrix = me.information_matrix("auto", np.column_stack([square(300, 0), others]))
+    assert np.triu(matrix.found).nonzero() == (0, 1)
+    assert matrix.nats[0, 1] > 0.3
+    assert any("one bandwidth" in note for note in matrix.notes)
 
 
 def test_a_column_of_numbers_gives_a_bound_from_below() -> None:
@@ -260,6 +266,38 @@ def test_the_interval_reaches_what_more_rows_would_find() -> None:
     assert found.interval()[1] > found.with_more_rows
     half = set(np.concatenate([fold.out for fold in fit.folds[2:]]).tolist())
     assert len(half) == 120  # which the half model has not seen
+
+
+def test_what_a_model_misses_of_given_columns_is_its_zero() -> None:
+    """The sign of x tells nothing about x² beside x, but kernels know the sign better than what it says."""
+    x = square(600, 3)
+    found = me.information("kernel-gaussian", np.column_stack([x, np.sign(x[:, 0])]), 1, 2, 0)
+    assert found.held_out > 0.02
+    assert found.interval()[0] < 0.0 < found.zero  # type: ignore[operator]
+    assert any("fits these rows badly" in note for note in found.notes)
+
+
+def test_rows_are_exchanged_among_those_of_the_same_given_columns() -> None:
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=(300, 3)), rng.integers(0, 3, 300)])
+    fit = fitted("kernel-gaussian", x, [0, 1, [2, 3]], 5, 0)
+    other = _exchanged(fit, rng)
+    assert (np.array(other) != np.arange(300)).all()
+    assert (x[other, 3] == x[:, 3]).all()
+    assert np.abs(x[other, 2] - x[:, 2]).mean() < 0.2
+    assert len(set(other)) > 250
+    alone = _exchanged(fitted("kernel-gaussian", x, [0, 1, None], 5, 0), rng)
+    assert sorted(alone) == list(range(300))
+    assert np.abs(x[alone, 2] - x[:, 2]).mean() > 0.8
+
+
+def test_an_interval_is_wider_on_both_sides_where_a_number_may_be_below_0() -> None:
+    found = me.o_information("gaussian", rows(60, 11), [0, 1, 2])
+    found = replace(found, held_out=-0.4, seen=-0.5, with_more_rows=-0.6, zero=0.0)
+    width = -0.6 - found.interval()[0]
+    assert width > 0
+    assert found.interval() == pytest.approx((-0.6 - width, -0.4 + width))
+    assert replace(found, quantity="total correlation").interval()[0] == pytest.approx(-0.4 - width)
 
 
 TEXTS = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 9), mask_token_id=8)

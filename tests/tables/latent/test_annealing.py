@@ -9,9 +9,9 @@ import torch
 
 import maskevidence as me
 from latent_models import D, K, linear_vae, loadings, rows_and_masks
-from maskevidence.core.noise import GeneratorNoise
 from maskevidence.models import VAE, Annealing
 from maskevidence.tables.latent.annealing import _Path, _Point
+from maskevidence.tables.noise import GeneratorNoise
 
 
 @pytest.mark.parametrize("start", ["prior", "encoder"])

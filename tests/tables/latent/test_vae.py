@@ -173,7 +173,7 @@ def test_bounds_depend_on_the_seed_and_the_observation_alone(monkeypatch: pytest
 
 
 def test_keyed_draws_are_standard_normal_and_uniform() -> None:
-    from maskevidence.core.noise import KeyedNoise, row_keys
+    from maskevidence.tables.noise import KeyedNoise, row_keys
 
     keys = row_keys(0, np.arange(50), np.zeros((50, 70), dtype=bool))
     for dtype in (torch.float32, torch.float64):

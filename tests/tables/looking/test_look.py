@@ -173,6 +173,40 @@ def test_a_copy_fills_the_holes_of_its_column_exactly() -> None:
     assert any("twin by a" in note and "near" not in note for note in seen.notes)
 
 
+@pytest.mark.parametrize("kind", ["zone", "sparse", "mixed", "one column", "columns in levels"])
+def test_any_data_frame_is_looked_at(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": np.arange(60) + rng.normal(size=60), "y": rng.normal(size=60)})
+    if kind == "zone":
+        frame["t"] = pd.date_range("2021-01-01 05:00", periods=60, tz="Europe/Berlin")
+        frame.loc[40, "t"] = pd.NaT
+    elif kind == "sparse":
+        frame = frame.astype(pd.SparseDtype("float"))
+    elif kind == "mixed":
+        frame["o"] = [1, "a"] * 30
+    elif kind == "one column":
+        frame = frame["x"]
+    else:
+        frame.columns = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
+    filled = me.look(frame, model="gaussian").to_frame()
+    if kind == "zone":
+        assert filled["t"].dtype == frame["t"].dtype
+        assert abs(filled["t"][40] - pd.Timestamp("2021-02-10 05:00", tz="Europe/Berlin")) < pd.Timedelta(
+            "5D"
+        )
+    assert not filled.isna().any().any()
+
+
+def test_data_frames_that_are_no_tables_are_refused() -> None:
+    frame = pd.DataFrame({"x": np.arange(9.0), "y": np.arange(9.0)})
+    for given, words in (
+        (frame.set_axis(["a", "a"], axis=1), "2 columns with the name 'a'"),
+        (frame.assign(z=1j), "column 'z' holds complex numbers"),
+    ):
+        with pytest.raises(me.InputError, match=words):
+            me.look(given)
+
+
 def test_wrong_cells_without_which_a_column_does_not_vary_stay_in_the_fits() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(100, 2)).round(2)

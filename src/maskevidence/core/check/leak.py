@@ -171,7 +171,7 @@ def cache(trial: Trial) -> Finding:
     "whatever is looked up by tokens.ids: only the tokens themselves may decide the answer",
 )
 def ids(trial: Trial) -> Finding:
-    """Check that the model looks nothing up by the ids of the rows.
+    """Check that answers do not depend on the ids of the rows.
 
     Numerical conditionals may take their random numbers from the id. Their answers may change with it, but
     may not be better under a row's own id than under another row's id.

@@ -20,6 +20,7 @@ from maskevidence.core.model import (
     as_tokens,
     base_measure_of,
     check_conditionals,
+    for_limits,
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
@@ -110,9 +111,10 @@ def estimate_evidence(
             raise InputError("share_contexts belongs to tokens that are whole numbers, not to moments")
         assert not isinstance(design, Precise)
         return _of_moments(model, data, Scoring(design or EverySize(), key, batch_size))
+    model, of_limits = for_limits(model, data)
     tokens = as_tokens(model, data)
     design = default_design(tokens.n_tokens.cpu().numpy(), masks) if design is None else design
-    notes = model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()
+    notes = (*of_limits, *(model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()))
     if refine and isinstance(model, HasRefine):
         model, refined = _refined(model, tokens)
         notes = (*notes, *refined)

@@ -34,6 +34,7 @@ _MOST_MARKED = 40  # most points of a line that get markers
 _MOST_IN_SVG = 150  # most points of a line in a page
 _WRITTEN = 200  # most cells of a grid that are labelled with their numbers
 _TALL = 30  # most rows of a grid that is not drawn tall
+_UPRIGHT = 4  # letters of the longest name below a column, else names are turned
 _TITLE_WIDTH = 84  # characters
 _STATES = ("#dcdcd8", "#3987c5", "#8a8a8a", "#d55e00")  # of cells: the ground, and up to three others
 _TURN = "the difference changes its sign"
@@ -140,8 +141,11 @@ def _(picture: ColourGrid, axes: Any) -> None:
     low, high = picture.centre - picture.reach, picture.centre + picture.reach
     image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
     where = {"location": "top", "aspect": 30, "pad": 0.01} if _is_tall(picture) else {}
-    axes.figure.colorbar(image, ax=axes, label=_label(picture.words), **where)
-    axes.set_xticks(range(len(picture.columns)), map(_label, picture.columns))
+    bar = axes.figure.colorbar(image, ax=axes, label=_label(picture.words), **where)
+    if np.nanmin(picture.values, initial=high) >= picture.centre:  # half of the colours are not used
+        (bar.ax.set_xlim if where else bar.ax.set_ylim)(picture.centre, high)
+    names = [shortened(_label(name)) for name in picture.columns]
+    axes.set_xticks(range(len(names)), names, rotation=90 if _longest(picture) > _UPRIGHT else 0)
     if picture.rows:
         axes.set_yticks(range(len(picture.rows)), [shortened(_label(name)) for name in picture.rows])
     axes.set_xlabel(_label(picture.x_label))
@@ -290,11 +294,19 @@ def _size(picture: Picture) -> tuple[float, float]:
     if isinstance(picture, ColourGrid):
         if _is_tall(picture):
             return 1.4 + 0.21 * len(picture.columns), 2.2 + 0.22 * min(len(picture.values), 60)
+        names = 0.08 * max(_longest(picture) - _UPRIGHT, 0)
         of_cell = (0.6, 0.28) if picture.values.size <= _WRITTEN else (0.26, 0.22)
-        return 3.4 + of_cell[0] * len(picture.columns), 1.6 + of_cell[1] * min(len(picture.values), 60)
+        return 3.4 + of_cell[0] * len(picture.columns), 1.6 + names + of_cell[1] * min(
+            len(picture.values), 60
+        )
     if isinstance(picture, Strips):
         return max(6.4, 1.6 + 0.45 * len(picture.strips)), 4.8
     return _SIZE
+
+
+def _longest(picture: ColourGrid) -> int:
+    """The length of the longest name of a column."""
+    return max((len(shortened(_label(name))) for name in picture.columns), default=0)
 
 
 def _is_tall(picture: ColourGrid) -> bool:

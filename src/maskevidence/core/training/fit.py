@@ -16,7 +16,7 @@ from maskevidence.core.tokens import column_names
 from maskevidence.core.training.history import Callback, History
 from maskevidence.core.training.loop import LoopOptions, TrainingLoop
 from maskevidence.core.training.objectives import MaskedObjective, Objective
-from maskevidence.core.training.pace import Pace
+from maskevidence.core.training.training_pace import Pace
 
 
 def fit(

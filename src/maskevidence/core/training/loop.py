@@ -25,7 +25,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.checkpoints import FILE, load_checkpoint, parameter_shapes, save_checkpoint
 from maskevidence.core.training.history import Callback, EpochRecord, History
 from maskevidence.core.training.objectives import MaskedObjective, Objective
-from maskevidence.core.training.pace import Pace
+from maskevidence.core.training.training_pace import Pace
 
 _HELD_OUT_MASKS = 8_192  # in all, if each row has 2 to 8
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import keeping_dtype
@@ -24,6 +23,7 @@ from maskevidence.tables.network.network_columns import (
     columns_from,
     columns_of,
 )
+from maskevidence.tables.noise import KeyedNoise, row_keys
 
 _ROWS_OF_FIT = 20_000  # that the weights are fitted to
 _SWEEPS = 40
@@ -125,28 +125,15 @@ class MixtureTransition(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        return self.log_given(tokens, masked)
-
-    def log_given(
-        self, tokens: Tokens, masked: Bool[Tensor, "B D"], own: Own | None = None, *, spelled: bool = False
-    ) -> Float[Tensor, "B D"]:
-        """The same, without the counts of training rows that equal the rows of the tokens.
-
-        Args:
-            own: these training rows; None for none.
-            spelled: whether an unseen word has the probability of its own string, or that of all unseen
-                words together.
-        """
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         self.refuse_strange_cells(tokens, masked | visible)
         read, hidden = (each.cpu().numpy() for each in (masked | visible, masked))
         x = np.where(read, tokens.values.detach().cpu().double().numpy(), np.nan)
-        batch = self.counted.batch(x, read & ~hidden, own)
+        batch = self.counted.batch(x, read & ~hidden, None)
         result = self.weights.new_zeros(masked.shape)
         for j in np.flatnonzero(hidden.any(0)).tolist():
             rows = np.flatnonzero(hidden[:, j])
-            log_p = self._log_column(j, batch.take(rows), spelled)
+            log_p = self._log_column(j, batch.take(rows), spelled=False)
             result[torch.from_numpy(rows).to(result.device), j] = log_p
         return result
 
@@ -167,7 +154,7 @@ class MixtureTransition(DescribedTableModel):
             for j in np.flatnonzero(asked.any(0)).tolist():  # no part reads the column that it predicts
                 there = np.flatnonzero(asked[:, j])
                 of_rows = batch if len(there) == len(rows) else batch.take(there)
-                answer[there, j] = self._log_column(j, of_rows, True).cpu().double().numpy()
+                answer[there, j] = self._log_column(j, of_rows, spelled=True).cpu().double().numpy()
         return answer
 
     def _log_column(self, j: int, batch: Batch, spelled: bool) -> Float[Tensor, " B"]:

@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Float64, Int64
-from torch import Tensor
+from jaxtyping import Float64, Int64
 
-from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.ask import slices
 from maskevidence.core.support.checks import some_of
-from maskevidence.core.tokens import Tokens
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
-from maskevidence.tables.counts.spelling import Near, log_any, rough_shape
+from maskevidence.tables.counts.spelling import Near, habits, log_any, rough_shape
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, Cells, Facts, Judged
 
 _Rows = Float64[np.ndarray, "N D"]
@@ -27,29 +24,17 @@ _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
 _DISTRIBUTIONS = 3  # of a wrong word
 _FLOOR = 1e-3  # the least share of wrong cells
+_SECOND = np.log(50)  # even odds of a second writing, where those of another cell are .01
+_PRIOR = 0.01  # the probability of a wrong cell
+_SWEEPS = 100
 _ROWS = 8192  # that are judged at once
-
-
-class LeftOut:
-    """A `MixtureTransition` that judges each row by the counts without it; ids are places of rows."""
-
-    def __init__(self, model: MixtureTransition, own: Own | None) -> None:
-        self.model, self.own = model, own
-        self.conditionals: Conditionals = model.conditionals
-        self.base_measure = model.base_measure
-        self.values_of = model.values_of
-        self.draw_missing = model.draw_missing
-
-    def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """log p(x_j | x_visible), an unseen word by its own string."""
-        own = None if self.own is None else self.own.take(tokens.ids.cpu().numpy())
-        return self.model.log_given(tokens, masked, own, spelled=True)
 
 
 class _Spelling(NamedTuple):
     """How the words of a column are written."""
 
     near: Near
+    habits: Near
     log_any: Float64[np.ndarray, " V"]
     log_rare_shape: Float64[np.ndarray, " V"]  # log of 1 / (shapes × share of the other words' cells)
     counts: Int64[np.ndarray, " V"]
@@ -73,9 +58,8 @@ class WordJudge(CellJudge):
     def __init__(
         self, model: MixtureTransition, facts: Facts, own: Own | None, batch_size: int | None = None
     ) -> None:
-        self.left_out, self.counted = LeftOut(model, own), model.counted
-        super().__init__(self.left_out, facts, batch_size)
-        self.model = model
+        super().__init__(model, facts, batch_size)
+        self.model, self.counted, self.own = model, model.counted, own
         self.words = [self._spelling(j) for j in range(model.n_features)]
 
     def _spelling(self, j: int) -> _Spelling | None:
@@ -88,19 +72,20 @@ class WordJudge(CellJudge):
         others = np.bincount(which, counts)[which] - counts
         share = (others + 0.5) / (counts.sum() - counts + 0.5 * (len(shapes) + 1))
         rare = -np.log(share) - np.log(len(shapes) + 1)
-        return _Spelling(self.counted.near[j], log_any(words), rare, counts)
+        return _Spelling(self.counted.near[j], habits(words, counts), log_any(words), rare, counts)
 
     def log_wrong(self, rows: _Rows, everywhere: bool = True) -> _Rows:
         """log q of each cell, nats.
 
         Args:
-            everywhere: whether a rare word may be wrong in all its cells, even by no typing error.
+            everywhere: whether a rare word may be wrong in all its cells, even by no typing error, and a
+                second writing wherever it stands.
         """
         seen, visible = ~np.isnan(rows), np.zeros(rows.shape, dtype=bool)
         places = np.arange(len(rows))
         marginal = self._marginal(rows)
         given = self._alone(rows, visible, places)
-        wrong, own = np.full(rows.shape, np.nan), self.left_out.own
+        wrong, own = np.full(rows.shape, np.nan), self.own
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(seen[:, j])
             if spelling is None:
@@ -121,6 +106,9 @@ class WordJudge(CellJudge):
             by_chance = given[there[rare], j] < whole + np.log(2)  # no other row makes the word likelier
             unseen = (n[rare] <= 0) | by_chance
             known[rare] = np.where(unseen, np.log(0.5) + strange, np.logaddexp(known[rare], all_wrong))
+            near, which = _pairs(spelling.habits, place if everywhere else place[:0])
+            meant = self._log_meant(j, rows, there[which], near.meant)
+            np.logaddexp.at(known, which, meant + near.log_typed + _SECOND)
             wrong[there, j] = known
         return wrong
 
@@ -129,11 +117,15 @@ class WordJudge(CellJudge):
         visible = ~np.isnan(rows) & ~hidden
         return self._log_each(rows, visible, visible, np.arange(len(rows)) if places is None else places)
 
+    def _left_out(self, places: _Ints) -> Own | None:
+        """The training rows at these places, which are not counted."""
+        return None if self.own is None else self.own.take(places)
+
     def _log_each(self, rows: _Rows, asked: Cells, visible: Cells, places: _Ints) -> _Rows:
         """log p of the cells asked for given the visible ones."""
         answer, advance = np.full(rows.shape, np.nan), self.asker.advance
         for some in slices(len(rows), _ROWS):
-            own = self._own(places[some])
+            own = self._left_out(places[some])
             answer[some] = self.model.log_each(rows[some], asked[some], visible[some], own)
             if advance is not None:
                 advance(int(asked[some].sum()))
@@ -151,7 +143,7 @@ class WordJudge(CellJudge):
         spelling = self.words[j]
         assert spelling is not None
         mistyped = np.full(len(row), -np.inf)
-        near, which = self._near(j, row, place)
+        near, which = _pairs(spelling.near, place)
         np.logaddexp.at(mistyped, which, self._log_meant(j, rows, row[which], near.meant) + near.log_typed)
         if typed:
             return mistyped - np.log(_DISTRIBUTIONS)
@@ -159,17 +151,6 @@ class WordJudge(CellJudge):
         shaped = new + np.maximum(spelling.log_rare_shape[place], -30.0)
         three = np.logaddexp(np.logaddexp(mistyped, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
         return np.maximum(three, new - 3.0)
-
-    def _near(self, j: int, row: _Ints, place: _Ints) -> tuple[Near, _Ints]:
-        """The pairs of some cells' words with common ones, and the cell of each pair."""
-        spelling = self.words[j]
-        assert spelling is not None
-        near = spelling.near
-        start = np.searchsorted(near.word, place)
-        n = np.searchsorted(near.word, place, "right") - start
-        which = np.repeat(np.arange(len(row)), n)
-        pair = np.arange(len(which)) - np.repeat(np.cumsum(n) - n, n) + start[which]
-        return Near(near.word[pair], near.meant[pair], near.log_typed[pair], near.n_words), which
 
     def _log_meant(
         self, j: int, rows: _Rows, row: _Ints, meant: _Ints, places: _Ints | None = None
@@ -191,10 +172,6 @@ class WordJudge(CellJudge):
         share = 0.5 * n / max(1, spelling.counts.sum()) + 0.5 / len(spelling.counts)
         return np.where(n <= _RARE, new, np.log(share))
 
-    def _own(self, places: _Ints) -> Own | None:
-        """The training rows at these places."""
-        return None if self.left_out.own is None else self.left_out.own.take(places)
-
     def _one_column(self, rows: _Rows, j: int, places: _Ints) -> Float64[np.ndarray, " n"]:
         """log p of a column's cells given the rest of their rows."""
         visible = ~np.isnan(rows)
@@ -203,13 +180,13 @@ class WordJudge(CellJudge):
 
     def _without_word(self, rows: _Rows, row: _Ints, j: int) -> Float64[np.ndarray, " n"]:
         """log p of words by the counts without all rows that have them."""
-        own = self.left_out.own
+        own = self.own
         assert own is not None
         if not len(row):
             return np.zeros(0)
-        self.left_out.own = Own(own.cells, np.full_like(own.copies, ALL))
+        self.own = Own(own.cells, np.full_like(own.copies, ALL))
         answer = self._one_column(rows[row], j, row)
-        self.left_out.own = own
+        self.own = own
         return answer
 
     def _ordinary(self, rows: _Rows, given: _Rows) -> Cells:
@@ -267,9 +244,9 @@ class WordJudge(CellJudge):
             place = np.searchsorted(self.counted.listed[j], written)
             visible = ~np.isnan(blank[these])
             visible[:, j] = False
-            batch = self.counted.batch(np.where(visible, blank[these], np.nan), visible, self._own(at))
+            batch = self.counted.batch(np.where(visible, blank[these], np.nan), visible, self._left_out(at))
             likeliest, _ = self.model.likeliest(j, batch, without=written)
-            near, which = self._near(j, at, place)
+            near, which = _pairs(spelling.near, place)
             which = np.concatenate([np.arange(len(at)), which])
             meant = np.concatenate([np.searchsorted(self.counted.listed[j], likeliest), near.meant])
             log_p = self._log_meant(j, np.where(visible, blank[these], np.nan), which, meant, at[which])
@@ -298,28 +275,51 @@ class WordJudge(CellJudge):
             The share, shape (N, D), NaN for holes; the suspicion less the log of its column's share, which
             makes columns comparable; the calls.
         """
-        own, hidden = self.left_out.own, judged.hidden
+        own, hidden = self.own, judged.hidden
         assert own is not None
-        levels = list[_Rows]()
+        levels, given = list[_Rows](), self.log_wrong(rows) - judged.suspicion
+        broken = _exceptions(self._marginal(rows), given)
         for more in range(3):
-            self.left_out.own = Own(own.cells, own.copies + more)
+            self.own = Own(own.cells, own.copies + more)
             wrong = self.log_wrong(rows, everywhere=False)
             alone = wrong - self._alone(rows, hidden, np.arange(len(rows)))
             again, _ = self._judged_again(rows, wrong, hidden, alone)
             again = np.where(self._ordinary(rows, wrong - again), -np.inf, again)
             levels.append(again if not more else np.fmax(levels[-1], again))
-        self.left_out.own = own
+        self.own = own
         share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(judged.suspicion[:, j]))
-            if spelling is None or not len(there):
-                continue
-            share[there, j] = _right_share(*(each[there, j] for each in levels))
-            if self._near_unique(j):
-                share[there, j] = 1.0
-        suspicion = judged.suspicion - np.log(np.maximum(share, _FLOOR))
+            if spelling is not None and len(there) and not self._near_unique(j):
+                share[there, j] = _right_share(*(each[there, j] for each in levels))
+        suspicion = np.logaddexp(judged.suspicion - np.log(np.maximum(share, _FLOOR)), broken)
         share = _of_all_columns(1 - (1 - share) * _told_apart(judged, share))
         return share, suspicion, share <= rate
+
+
+def _exceptions(marginal: _Rows, given: _Rows) -> _Rows:
+    """The suspicion of cells that break what their rows say of their column, nats; NaN for holes.
+
+    With p(b | row) = (1 - β) d(b | row) + β p(b), where d is what the row adds to the frequency, β is the
+    share of the column's cells that are drawn by frequency alone, by EM. An exception, which the second part
+    explains, is wrong with a probability of .01 / β, at most ½: where few cells break a rule these are wrong,
+    and where the row says nothing none is.
+    """
+    odds, beta = np.expm1(np.clip(given - marginal, 1e-300, 500.0)), np.full(given.shape[1], 0.1)
+    n = np.maximum((~np.isnan(odds)).sum(0), 1)
+    for _ in range(_SWEEPS):
+        beta = np.clip(np.nansum(1 / (1 + odds * (1 - beta) / beta), axis=0) / n, 1e-4, 1 - 1e-4)
+    p = np.minimum(0.5, _PRIOR / beta) / (1 + odds * (1 - beta) / beta)
+    return np.log(p + 1e-300) - np.log1p(-p) - np.log(_PRIOR)
+
+
+def _pairs(near: Near, place: _Ints) -> tuple[Near, _Ints]:
+    """The pairs of some cells' words with others, and the cell of each pair."""
+    start = np.searchsorted(near.word, place)
+    n = np.searchsorted(near.word, place, "right") - start
+    which = np.repeat(np.arange(len(place)), n)
+    pair = np.arange(len(which)) - np.repeat(np.cumsum(n) - n, n) + start[which]
+    return Near(near.word[pair], near.meant[pair], near.log_typed[pair], near.n_words), which
 
 
 def _told_apart(judged: Judged, share: _Rows) -> _Rows:

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from maskevidence.core.model import DENSITY, Conditionals
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import spreads
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel, keeping_dtype
 from maskevidence.tables.gaussian.maximum_likelihood import refuse_constant
+from maskevidence.tables.noise import KeyedNoise, row_keys
 from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 import maskevidence
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
@@ -29,6 +28,7 @@ from maskevidence.tables.gaussian.kernels import (
 from maskevidence.tables.gaussian.precision import DensePrecision
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
 from maskevidence.tables.gaussian.smaller_block import unique_rows
+from maskevidence.tables.noise import KeyedNoise, row_keys
 from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 
 _MOST_SECONDS = 300.0  # of a fit that chooses its kernels
@@ -244,6 +244,7 @@ class KernelGaussian(TableModel):
         """log p(x_j | x_R) of the masked tokens of a part, x about μ; 0 for other hidden ones."""
         h = self.bandwidth
         a, log_kernels = torch.sqrt(1 - h.square()), part.log_kernels(h)[:, None, :]
+        log_kernels = log_kernels - log_kernels.amax(2, keepdim=True)  # far rows keep their digits
         residual, variance = torch.where(wanted, x - part.shift, 0.0)[:, :, None], h.square() * part.within
         scale = torch.rsqrt(2 * variance)[:, :, None]
         white = torch.addcmul(residual * scale, part.moves, -a * scale)

@@ -17,7 +17,8 @@ def log_leave_one_out(
 
     With Λ_R = Σ_RR⁻¹ and g_i = Λ_R (x - a c_i)_R, kernel i expects x_j at x_j - g_ij / (Λ_R)_jj with variance
     h² / (Λ_R)_jj given the others. So its density of the others is that of x_R over N(g_ij / (Λ_R)_jj; 0,
-    h² / (Λ_R)_jj), and x_R needs one pass for all j.
+    h² / (Λ_R)_jj), and x_R needs one pass for all j. Relative to the largest kernel of x_R that sum is at
+    least 1, so that no term is taken out of it unless it is more than e⁷⁰⁰.
 
     Args:
         centred: the rows of the part about μ, 0 where hidden.
@@ -31,6 +32,7 @@ def log_leave_one_out(
     at_once = max(1, MAX_ELEMENTS // (n_kernels * width))
     room = centred.new_empty(min(at_once, n_rows), width, n_kernels)  # new memory costs as much as the sums
     result = torch.zeros_like(centred)
+    log_kernels = log_kernels - log_kernels.amax(1, keepdim=True)
     whole = torch.logsumexp(log_kernels, 1)
     for rows in torch.split(torch.arange(n_rows), at_once):
         across = part.precision.matrix[part.hidden[rows]]  # Λ_HR, and its other columns
@@ -40,9 +42,13 @@ def log_leave_one_out(
         if part.hidden.shape[1]:
             moved = (by_kernels - across.mT @ part.moves[rows]) * (a * scale[:, :, None])
         elif moved is None:  # the same for all rows
-            moved = by_kernels * (a * scale[0, :, None])
+            moved = by_kernels[None] * (a * scale[:1, :, None])
         g = torch.sub(of_row[:, :, None], moved, out=room[: len(rows)])
-        others = torch.logsumexp(torch.addcmul(log_kernels[rows, None], g, g, out=g), 2)
+        others = torch.log(torch.addcmul(log_kernels[rows, None], g, g, out=g).exp_().sum(2))
+        far = torch.nonzero(torch.isinf(others).any(1)).flatten()
+        if len(far):
+            g = of_row[far, :, None] - (moved if len(moved) == 1 else moved[far])
+            others[far] = torch.logsumexp(log_kernels[rows[far], None] + g.square(), 2)
         constant = 0.5 * (LOG_2PI + torch.log(square / diagonal))
         result[rows] = torch.where(visible[rows], whole[rows, None] - others - constant, 0.0)
     return result

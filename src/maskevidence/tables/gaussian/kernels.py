@@ -142,7 +142,7 @@ class Kernels(NamedTuple):
 
 
 def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarray, " n_centres"]]:
-    """Kernels around the rows of a fit, at most 1,000 of them, drawn at random; and the rows' positions."""
+    """Kernels around at most 1,000 random rows of a fit, and the positions of these rows."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(fit.filled))[:MAX_CENTRES])
     mean, centres = torch.from_numpy(fit.mean), torch.from_numpy(fit.filled[rows] - fit.mean)
     return Kernels(mean, fit.precision(), lambda: torch.from_numpy(fit.covariance), centres), rows

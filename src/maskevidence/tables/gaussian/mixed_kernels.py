@@ -11,7 +11,6 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.table import varies
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.described import DescribedTableModel
@@ -25,6 +24,7 @@ from maskevidence.tables.network.network_columns import (
     notes_on_unseen,
     third_value,
 )
+from maskevidence.tables.noise import KeyedNoise, row_keys
 from maskevidence.tables.normal import normal_log_cell
 
 _MOST_INPUTS = 150  # indicators in all
@@ -111,7 +111,7 @@ class MixedKernelGaussian(DescribedTableModel):
             "_of_input": torch.tensor([k for k, _ in inputs], dtype=torch.int64),
             "_is_number": torch.tensor(number, dtype=torch.bool),
             "_level": torch.tensor([value or 0.0 for _, value in inputs], dtype=torch.float64),
-            "_step": torch.tensor([columns[k].step for k, _ in inputs], dtype=torch.float64),
+            "_step": torch.tensor([column.step for column in columns], dtype=torch.float64),
         }
         for name, buffer in buffers.items():
             self.register_buffer(name, buffer, persistent=False)
@@ -195,15 +195,25 @@ class MixedKernelGaussian(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        self.check_width(tokens.width)
+        return self.log_cells(tokens, masked, self._step)
+
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` about each masked number, over the step; words as ever."""
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
-        mean, log_mass = self._answers(values, visible, masked)
-        columns = [self._log_cell(k, mean, log_mass, values[:, k]) for k in range(self.n_features)]
+        mean, log_mass = self._answers(values, visible, masked, step)
+        columns = [self._log_cell(k, mean, log_mass, values[:, k], step[k]) for k in range(self.n_features)]
         return torch.where(masked, torch.stack(columns, 1).to(self.dtype), 0.0)
 
     def _log_cell(
-        self, k: int, mean: Float[Tensor, "B E"], log_mass: Float[Tensor, "B E"], x: Float64[Tensor, " B"]
+        self,
+        k: int,
+        mean: Float[Tensor, "B E"],
+        log_mass: Float[Tensor, "B E"],
+        x: Float64[Tensor, " B"],
+        step: Float[Tensor, ""],
     ) -> Float[Tensor, " B"]:
         """The log-probability of a column's values, or of their cells over the step."""
         column, places = self.described[k], self._places[k]
@@ -211,7 +221,7 @@ class MixedKernelGaussian(DescribedTableModel):
             if places:
                 return log_mass[:, places[0]]
             one = torch.ones_like(x)
-            return normal_log_cell(x - column.centre, one * column.scale**2, one * column.step)
+            return normal_log_cell(x - column.centre, one * column.scale**2, one * step)
         code = torch.bucketize(x.contiguous(), x.new_tensor(column.values)).clamp(max=len(column.values) - 1)
         seen = x.new_tensor(column.values)[code] == x
         log_p = self._log_probabilities(k, mean, code)
@@ -234,13 +244,15 @@ class MixedKernelGaussian(DescribedTableModel):
         values: Float64[Tensor, "B D"],
         visible: Bool[Tensor, "B D"],
         wanted: Bool[Tensor, "B D"] | None = None,
+        step: Float[Tensor, " D"] | None = None,
     ) -> tuple[Float[Tensor, "B E"], Float[Tensor, "B E"]]:
         """The mean of each input given the visible ones, and the log mass of the wanted numbers' cells."""
         if not self.inputs:
             return (values[:, :0].to(self.dtype),) * 2
         encoded, seen = self._encoded(values), visible[:, self._of_input]
         asked = None if wanted is None else wanted[:, self._of_input] & self._is_number
-        return self.kernels.answers(encoded, seen, asked, self._step)
+        steps = (self._step if step is None else step)[self._of_input]
+        return self.kernels.answers(encoded, seen, asked, steps)
 
     def _of_column(self, k: int) -> Float64[Tensor, " V"]:
         """The shares of a discrete column's values in training."""

@@ -7,6 +7,7 @@ and a masked network has learned to answer without it, since a random half of it
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
 from maskevidence.core.model import HasLogEvidence, HasRefine, as_tokens, check_conditionals
@@ -147,12 +148,15 @@ class Fitted(NamedTuple):
         return self.folds[0].model.conditionals == "exact"
 
 
-def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int) -> Fitted:
+def fitted(
+    model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int, *, pairs: bool = False
+) -> Fitted:
     """The given fitted model, or models of a MODEL word, each fitted to all folds but one.
 
     Args:
         groups: the columns in question, by name or place, with `...` for all others; None for all columns,
             each of its own.
+        pairs: whether columns are asked given one other alone; kernels are as sharp as such answers want.
     """
     folds, seed = whole_number("folds", folds, 3), whole_number("seed", seed, 0)
     if isinstance(model, str):
@@ -171,7 +175,9 @@ def fitted(model: Any, data: object, groups: Sequence[Any] | None, folds: int, s
             if model == AUTO:
                 model, of_auto = auto_word(table, seed=seed)
                 build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
-            return _by_word(model, build, table, own, (folds, seed))._replace(ranked=ranked)
+            return _by_word(
+                model, build, table, own, (folds, seed), pairs, halved=groups is not None
+            )._replace(ranked=ranked)
         model = saved
     check_conditionals(model)
     table, notes = _read(model, data), list[str]()
@@ -220,7 +226,14 @@ def _read(model: Any, data: object) -> Table:
 
 
 def _by_word(
-    word: str, build: Any, table: Table, groups: list[list[int]], folding: tuple[int, int]
+    word: str,
+    build: Any,
+    table: Table,
+    groups: list[list[int]],
+    folding: tuple[int, int],
+    pairs: bool,
+    *,
+    halved: bool,
 ) -> Fitted:
     """New models, each fitted to all rows but those of a fold."""
     folds, seed = folding
@@ -242,11 +255,14 @@ def _by_word(
             model.seed = (folds + 1) * seed + number
             return model.fit(train, seed=model.seed)
         model.fit(train)
-        return _sharpened(model, train) if isinstance(model, KernelGaussian) else model
+        return _sharpened(model, train, pairs) if isinstance(model, KernelGaussian) else model
 
     made = []
     with progress("fits", folds + 1, parts=True) as advance:
-        half = fit(np.sort(np.concatenate(parts[: n_half(folds)])), folds, table.values)
+        some = np.sort(np.concatenate(parts[: n_half(folds)]))
+        half = None
+        with suppress(NumericalError):  # too few rows
+            half = fit(some, folds, table.values) if halved else None
         advance(1)
         for number, part in enumerate(parts):
             again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
@@ -292,18 +308,26 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
     return replace(table, values=values, levels=levels), ranked
 
 
-def _sharpened(model: KernelGaussian, train: TableRows) -> KernelGaussian:
-    """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error."""
+def _sharpened(model: KernelGaussian, train: TableRows, pairs: bool) -> KernelGaussian:
+    """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error.
+
+    The density is that of all columns, or that of all others given a random one.
+    """
     if len(train) < _FEWEST_SHARPENED:
         return model
+    rng, width = np.random.default_rng(0), train.shape[1]
     held_out, bandwidths = np.zeros(len(_BANDWIDTHS)), torch.logit(torch.tensor(_BANDWIDTHS).double())
-    for n, part in enumerate(folds_of(train, FOLDS, np.random.default_rng(0)), 1):
+    for part in folds_of(train, FOLDS, rng)[: -(-_HELD_OUT * FOLDS // len(train))]:
         model.fit(np.delete(train, part, axis=0), shrinkage=model.shrinkage, bandwidth=0.5)
+        tokens = model.tokens(train[part])
+        masked = tokens.maskable & torch.from_numpy(
+            np.arange(width) != rng.integers(width, size=(len(part), 1))
+        )
         for k, bandwidth in enumerate(bandwidths):
             model.bandwidth_logit.data.copy_(bandwidth)
-            held_out[k] += model.score_samples(train[part]).sum()
-        if n * len(part) >= _HELD_OUT:
-            break
+            with torch.no_grad():
+                asked = model.log_conditionals(tokens, masked) if pairs else model.log_evidence(tokens)
+            held_out[k] += float(asked.sum())
     return model.fit(train, shrinkage=model.shrinkage, bandwidth=_BANDWIDTHS[int(held_out.argmax())])
 
 

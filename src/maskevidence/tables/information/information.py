@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
-from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
     MUTUAL,
     NOT_CAUSE,
+    SIGNED,
     Errors,
     Information,
     entropy,
@@ -21,6 +23,9 @@ from maskevidence.tables.information.information_result import (
     share_present,
 )
 from maskevidence.tables.normal import LOG_2PI
+
+_NEAREST = 5  # rows, of which one is exchanged
+_FAR = 100.0  # distance of two categories, in standard deviations of numbers
 
 
 def information(
@@ -76,7 +81,9 @@ def information(
         InputError: groups that share a column or are empty, unknown columns, too few rows, or texts.
 
     Source:
-        Cover and Thomas (2006), Elements of Information Theory, chapter 2.
+        Cover and Thomas (2006), Elements of Information Theory, chapter 2; Runge (2018), Conditional
+        independence testing based on a nearest-neighbor estimator of conditional mutual information (`zero`,
+        given columns).
 
     Example:
         >>> import maskevidence as me
@@ -145,7 +152,7 @@ def o_information(
         True
     """
     fit = fitted(model, data, [... if columns is None else columns, given], folds, seed)
-    return _of_columns("O-information", fit, (2, -1, -1))
+    return _of_columns(SIGNED, fit, (2, -1, -1))
 
 
 def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> Information:
@@ -158,60 +165,79 @@ def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> In
     return _estimated(quantity, fit, terms, [[j] for j in fit.groups[0]])
 
 
+class _Answers(NamedTuple):
+    """The sums of terms, one array of shape (R, n) for each fold."""
+
+    held_out: list[Any]  # by the models that have not seen the rows
+    seen: list[Any]  # by models that have
+    more: list[Any]  # what the models that have not seen them add to the half model
+    shares: list[float]  # how many rows each fold counts as
+    log_q: Float64[np.ndarray, " T"]  # means of the terms without their weights
+
+
+def _answers(fit: Fitted, terms: Sequence[Term]) -> _Answers:
+    """Ask the models of all folds."""
+    values, (*asked, given) = fit.table.values, fit.groups
+    pairs = [*(asked if len(asked) > 1 else asked * 2), given]
+    found, of_terms = _Answers([], [], [], [], np.zeros(len(terms))), []
+    for k, fold in enumerate(fit.folds):
+        ask = partial(gains, values=values, rows=fold.out, terms=terms, seed=fit.seed)
+        got, weights = ask(fold.model), [term.weight for term in terms]
+        if not len(got.rows):
+            continue
+        found.held_out.append(got.sums(weights))
+        found.shares.append(share_present(~np.isnan(values), pairs, got.rows))
+        of_terms.append(got.terms.mean(1))
+        if fold.other is not None:
+            found.seen.append(ask(fold.other).sums(weights))
+        if fit.half is not None and k >= n_half(len(fit.folds)):
+            found.more.append(found.held_out[-1] - ask(fit.half).sums(weights))
+    if sum(found.shares) < 2:
+        raise InputError("fewer than two rows have values in each group of columns; give more rows")
+    return found._replace(log_q=np.concatenate(of_terms, axis=1).mean(1))
+
+
 def _estimated(
     quantity: str, fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]
 ) -> Information:
     """The mean of a sum of terms over all rows, with its errors; blocks are shuffled for the zero."""
-    values, weights = fit.table.values, [term.weight for term in terms]
-    sums, shares, seen, terms_of, more = [], [], [], [], []
     *asked, given = fit.groups
-    pairs = [*(asked if len(asked) > 1 else asked * 2), given]
-    for k, fold in enumerate(fit.folds):
-        got = gains(fold.model, values, fold.out, terms, fit.seed)
-        if not len(got.rows):
-            continue
-        sums.append(got.sums(weights))
-        shares.append(share_present(~np.isnan(values), pairs, got.rows))
-        terms_of.append(got.terms.mean(1))
-        if fold.other is not None:
-            seen.append(gains(fold.other, values, fold.out, terms, fit.seed).sums(weights))
-        if fit.half is not None and k >= n_half(len(fit.folds)):
-            more.append((sums[-1] - gains(fit.half, values, fold.out, terms, fit.seed).sums(weights)).mean(0))
-    if not sums or sum(shares) < 2:
-        raise InputError("fewer than two rows have values in each group of columns; give more rows")
-    errors = errors_of(sums, seen, shares)
-    held_out = float(np.concatenate(sums, axis=1).mean())
-    of_seen = float(np.concatenate(seen, axis=1).mean()) if seen else None
-    nats = held_out if of_seen is None else (held_out + of_seen) / 2
+    found, mutual = _answers(fit, terms), quantity == MUTUAL and not given
+    held_out, seen, more = (
+        float(np.concatenate(each, axis=1).mean()) if each else None
+        for each in (found.held_out, found.seen, found.more)
+    )
+    assert held_out is not None
+    nats = held_out if seen is None else (held_out + seen) / 2
     if not math.isfinite(nats):
         raise NumericalError(f"the {quantity} is {nats}: the model gives a row the probability 0")
-    zero = None if fit.folds[0].again is None else _zero(fit, terms, blocks)
-    mutual = quantity == MUTUAL and not given
-    of_each = [_entropy(fit, group) for group in asked]
-    discrete = mutual and not any(map(fit.is_ranked, asked)) and sum(filter(None, of_each)) > 0
-    asked_for = np.concatenate(terms_of, axis=1).mean(1)[::2]  # log q(a | b), and of a network log q(b | a)
-    bounds = [
-        float(log_q) + entropy
-        for term, log_q in zip(terms[::2], asked_for, strict=True)
-        for group, entropy in zip(asked, of_each, strict=True)
-        if mutual and entropy is not None and (fit.mask(group) == term.asked).all()
+    errors = errors_of(found.held_out, found.seen, found.shares)
+    zero, zero_se = (None, None) if fit.folds[0].again is None else _zero(fit, terms, blocks)
+    entropies = [_entropy(fit, group) for group in asked] if mutual else []
+    known = [each for each in entropies if each is not None]
+    bounds = [  # the first of the two terms of each direction is log q(a | b), and of a network log q(b | a)
+        float(found.log_q[k]) + entropy
+        for k in range(0, len(terms), 2)
+        for group, entropy in zip(asked, entropies, strict=mutual)
+        if entropy is not None and (fit.mask(group) == terms[k].asked).all()
     ]
-    bound = max(bounds, default=None)
+    notes = _notes(quantity, errors, held_out, (zero, zero_se), bounds)
+    shares = len(known) == 2 and sum(known) > 0 and not any(map(fit.is_ranked, asked))
     return Information(
         quantity=quantity,
         nats=nats,
         errors=errors,
         held_out=held_out,
-        seen=of_seen,
-        with_more_rows=held_out + _missed(fit, more) if more else None,
-        zero=None if zero is None else zero[0],
-        zero_se=None if zero is None else zero[1],
-        lower_bound=bound,
-        symmetric_uncertainty=2 * nats / sum(of_each) if discrete and None not in of_each else None,  # type: ignore[arg-type]
+        seen=seen,
+        with_more_rows=None if more is None else held_out + _missed(quantity, len(fit.folds), more),
+        zero=zero,
+        zero_se=zero_se,
+        lower_bound=max(bounds, default=None),
+        symmetric_uncertainty=2 * nats / sum(known) if shares else None,
         groups=tuple(tuple(fit.table.columns[j] for j in group) for group in fit.groups),
-        n_rows=len(np.unique(np.concatenate([fold.out for fold in fit.folds]))),
+        n_rows=sum(len(fold.out) for fold in fit.folds),
         model=fit.name,
-        notes=(*fit.notes, *_notes(errors, held_out, zero, bound), *([GIVEN_OTHERS] if given else [])),
+        notes=(*fit.notes, *notes, *([GIVEN_OTHERS] if given and zero is None else [])),
     )
 
 
@@ -226,41 +252,52 @@ def _entropy(fit: Fitted, group: Sequence[int]) -> float | None:
     return entropy(fit.table.values[:, column]) if discrete else None
 
 
-def _missed(fit: Fitted, more: list[Any]) -> float:
-    """What more rows would add, if what is missed falls with the square root of their number; 0 if less."""
-    n_folds = len(fit.folds)
-    rise = float(np.concatenate(more).mean())
-    return max(0.0, rise) / (((n_folds - 1) / n_half(n_folds)) ** 0.5 - 1)
+def _missed(quantity: str, n_folds: int, more: float) -> float:
+    """What more rows would add, if what is missed falls with the square root of their number."""
+    rise = more / (((n_folds - 1) / n_half(n_folds)) ** 0.5 - 1)
+    return rise if quantity == SIGNED else max(rise, 0.0)
 
 
-def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float] | None:
+def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -> tuple[float, float]:
     """The estimate and its error for independent blocks of columns, from the first fold."""
     fold, values, rng = fit.folds[0], fit.table.values.copy(), np.random.default_rng(fit.seed)
-    given = fit.groups[-1]
     assert fold.again is not None
     for block in blocks:
-        drawn = fit.table.values[rng.permutation(len(values))]
-        if len(given):
-            if not isinstance(fold.model, HasDrawMissing):
-                return None
-            blank = np.full_like(values, np.nan)
-            blank[:, given] = fit.table.values[:, given]
-            (drawn,) = fold.model.draw_missing(blank, 1, int(rng.integers(2**31)))
+        drawn = fit.table.values[_exchanged(fit, rng)]
         values[:, block] = np.where(np.isnan(values[:, block]), np.nan, drawn[:, block])
     weights = [term.weight for term in terms]
     got = gains(fold.again(values), values, fold.out, terms, fit.seed).sums(weights).mean(0)
     return float(got.mean()), float(got.std(ddof=1)) / len(got) ** 0.5
 
 
+def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
+    """For each row another one, at random; given columns, one of the five nearest that is not taken."""
+    from scipy.spatial import cKDTree
+
+    given, n = fit.table.values[:, fit.groups[-1]], len(fit.table)
+    if not given.shape[1]:
+        return list(rng.permutation(n))
+    scaled = (given - np.nanmean(given, axis=0)) / np.nanstd(given, axis=0)
+    words = [fit.table.columns[j] in fit.table.levels for j in fit.groups[-1]]
+    scaled = np.nan_to_num(np.where(words, _FAR * given, scaled)) + 1e-9 * rng.normal(size=given.shape)
+    near, taken = cKDTree(scaled).query(scaled, min(_NEAREST + 1, n))[1], np.zeros(n, dtype=bool)
+    chosen = np.arange(n)
+    for row in rng.permutation(n):
+        others = rng.permutation(near[row][near[row] != row])
+        chosen[row] = others[int(np.argmin(taken[others]))]
+        taken[chosen[row]] = True
+    return chosen.tolist()
+
+
 def _notes(
-    errors: Errors, held_out: float, zero: tuple[float, float] | None, bound: float | None
+    quantity: str, errors: Errors, held_out: float, zero: tuple[Any, Any], bounds: list[float]
 ) -> list[str]:
-    """Notes on the numbers."""
+    """What a reader needs to know besides the numbers."""
     notes = [NOT_CAUSE]
-    if held_out < 0:
+    if held_out < 0 and quantity != SIGNED:
         notes.append("the model finds nothing in rows that it has not seen")
-    if zero is not None and zero[0] > 3 * zero[1] > 0:
+    if zero[0] is not None and zero[0] > 3 * zero[1] > 0:
         notes.append("the model finds information in independent columns: it fits these rows badly")
-    if bound is None and errors.fit_se is not None:
+    if not bounds and errors.fit_se is not None:
         notes.append("no lower bound: the model's own log q(a) may be as wrong as log q(a | b)")
     return notes

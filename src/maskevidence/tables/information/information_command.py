@@ -51,14 +51,14 @@ def information_command(
 ) -> Result:
     """Find what the columns of a table tell about each other: mutual information in nats, with errors.
 
-    One model gives all pairs, each row asked of a fit that has not seen it. Cells of the picture that are not
-    above 0 are white, at a stated false discovery rate. With --target, the columns are ranked by what they
-    tell about one column, alone and given all others. A Gaussian sees straight lines only; masked-net any
-    dependence, of words, counts and yes/no, too. None of it says what causes what.
+    One model gives all pairs, from rows that its fits have seen and have not seen. Cells of the picture that
+    are not above 0 are blank, at a stated false discovery rate. With --target, the columns are ranked by what
+    they tell about one column, alone and given all others. gaussian sees what rises or falls, auto and
+    masked-net any shape, and words. None of it says what causes what.
 
     Examples:
 
-        maskevidence information masked-net table.csv --out runs/information
+        maskevidence information auto table.csv --out runs/information
         maskevidence information gaussian table.csv --target price
     """
     from maskevidence.core.support.provenance import origin

@@ -103,7 +103,8 @@ class Information(Shown):
             of their number; from the step between fits to half the rows and to all. None for a model that
             came fitted.
         zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
-            or, where columns are given, drawn given these alone; None for a model that came fitted.
+            or, where columns are given, exchanged among rows with nearly the same values of these (Runge,
+            2018); None for a model that came fitted.
         zero_se: its standard error, in a single fold.
         lower_bound: E log q(a | b) + H(a), if a or b is a single column and nothing is given, which is below
             the truth, whatever the model. H(a) of numbers is that of the normal scores of their ranks, and of
@@ -157,12 +158,14 @@ class Information(Shown):
         return max(self.zero or 0.0, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Student's t, from `held_out`, less a `zero` above 0, to the higher of `seen` and
-        `with_more_rows`.
+        """Student's t, from `held_out` less a `zero` above 0 to the higher of `seen` and `with_more_rows`.
+
+        That of an O-information, which may be below 0, starts from the lowest of these numbers.
         """
         width = t_half_width(self.standard_error, self.errors.df, level)
         known = [each for each in (self.held_out, self.seen, self.with_more_rows) if each is not None]
-        return self.held_out - self._excess - width, max(known) + width
+        low = min(known) if self.quantity == SIGNED else self.held_out
+        return low - self._excess - width, max(known) + width
 
     def page(self) -> Page:
         """A page with the number, its errors and its other forms."""
@@ -227,6 +230,7 @@ class Information(Shown):
 
 
 MUTUAL = "mutual information"
+SIGNED = "O-information"  # which may be below 0, so that what a model misses may raise it
 NOT_CAUSE = "information says how well columns predict each other, not that one causes the other"
 GIVEN_OTHERS = "given others: what the model misses of them counts for a column that repeats it"
 

@@ -19,6 +19,7 @@ from maskevidence.core.show.words import count, digits_for, typeset
 from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted, places_of
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
@@ -28,6 +29,9 @@ from maskevidence.tables.information.information_result import (
 )
 
 RATE = 0.05
+ONE_WIDTH = (
+    "kernels have one bandwidth for all pairs: of curves the numbers are low, and `me.information` finds more"
+)
 ALONE, GIVEN = "alone", "given all others"
 _ARRAYS = ("nats", "standard_error", "p_values", "found")
 _NUMBERS = 2**22  # of a batch of rows
@@ -96,14 +100,17 @@ class InformationMatrix(Shown):
         heads = ["column", "and" if self.target is None else "given", "nats", "p"]
         parts = [Table(heads, listed, title, words=(0, 1))] if listed else []
         rate = f"false discovery rate {100 * self.rate:g} % (Benjamini-Hochberg); the others are not above 0"
-        return Page(f"InformationMatrix({headline})", headline, "", parts, (rate, *self.notes))
+        notes = (rate, *self.notes)
+        return Page(
+            f"InformationMatrix({headline})", headline, "", parts, notes, about="Information by masking"
+        )
 
     def picture(self) -> tuple[ColourGrid | ValueRows, str]:
         """The matrix, white where not significantly above 0; with a target, intervals."""
         if self.target is None:
             kept = np.where(self.found, self.nats, np.nan)
             reach = float(np.nanmax(kept, initial=0.0)) or 1.0
-            words = "mutual information  (nats); white: not above 0"
+            words = "mutual information  (nats); blank: not above 0"
             return ColourGrid(kept, self.names, self.names, words, reach=reach), "Pairs of columns"
         values = []
         for k in np.argsort(-np.nan_to_num(self.nats[0], nan=-np.inf), kind="stable"):
@@ -176,7 +183,7 @@ def information_matrix(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false discoveries in (0, 1), such as 0.05")
-    fit = fitted(model, data, None, folds, seed)
+    fit = fitted(model, data, None, folds, seed, pairs=target is None)
     names = fit.table.columns
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
@@ -184,12 +191,9 @@ def information_matrix(
     if about is not None and len(about) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
     t = None if about is None else about[0]
-    nats, error, p = _numbers(fit, partial(_values, target=t))
-    tested = _once(nats, t)
-    found = np.zeros(nats.shape, dtype=bool)
-    found[tested] = _discoveries(p[tested], rate)
-    if t is None:
-        found |= found.T
+    kernels = t is None and len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
+    nats, error, p, found = _tested(fit, t, rate)
+    about_all = [ONE_WIDTH] if kernels else [] if t is None else [GIVEN_OTHERS]
     return InformationMatrix(
         names=names,
         target=None if t is None else names[t],
@@ -200,16 +204,22 @@ def information_matrix(
         rate=rate,
         n_rows=len(fit.table),
         model=fit.name,
-        notes=(*fit.notes, NOT_CAUSE, *([] if t is None else [GIVEN_OTHERS])),
+        notes=(*fit.notes, NOT_CAUSE, *about_all),
     )
 
 
 def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarray, "D D"]]:
     """The mutual information of all pairs of columns, nats, and which are above 0."""
-    nats, _, p = _numbers(fit, partial(_values, target=None))
-    tested, found = _once(nats, None), np.zeros(nats.shape, dtype=bool)
-    found[tested] = _discoveries(p[tested], rate)
-    return nats, found | found.T
+    nats, _, _, found = _tested(fit, None, rate)
+    return nats, found
+
+
+def _tested(fit: Fitted, target: int | None, rate: float) -> tuple[TableRows, ...]:
+    """The numbers, their errors and p-values, and which are above 0."""
+    nats, error, p = _numbers(fit, partial(_values, target=target))
+    once, found = _once(nats, target), np.zeros(nats.shape, dtype=bool)
+    found[once] = _discoveries(p[once], rate)
+    return nats, error, p, found if target is not None else found | found.T
 
 
 def _once(nats: TableRows, target: Any) -> Bool[np.ndarray, "n D"]:
@@ -270,11 +280,8 @@ def _numbers(
         spread = np.nansum(n * (variance + (mean - whole) ** 2), axis=0) / (total - 1)
         of_rows, of_fits, df, nats = spread / total, np.zeros_like(spread), total - 1, whole
         if gaps:
-            n_gaps, gap, of_gaps = (np.stack(each) for each in zip(*gaps, strict=True))
-            of_fits, nats = (
-                variance_of_fits(n_gaps, gap, of_gaps),
-                whole - np.nansum(n * gap, axis=0) / total / 2,
-            )
+            of_gaps = [np.stack(each) for each in zip(*gaps, strict=True)]
+            of_fits, nats = variance_of_fits(*of_gaps), whole - np.nansum(n * of_gaps[1], axis=0) / total / 2
             df = (of_rows + of_fits) ** 2 / (of_rows**2 / df + of_fits**2 / (len(gaps) - 1))
         error = np.sqrt(of_rows + of_fits)
         p = p_values(whole, error, df)

@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.noise import Noise
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.tables.latent.conditioning import blank_filled
 from maskevidence.tables.latent.latent_model import LatentModel, StandardRows
+from maskevidence.tables.noise import Noise
 from maskevidence.tables.normal import LOG_2PI
 
 _PILOT_CHAINS = 4

@@ -12,7 +12,6 @@ from torch.nn.functional import softplus
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import MASS, Conditionals
-from maskevidence.core.noise import KeyedNoise, chosen, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
@@ -28,6 +27,7 @@ from maskevidence.tables.latent.quadrature import (
 )
 from maskevidence.tables.latent.refined_integral import MAX_NODES, RefinedIntegral
 from maskevidence.tables.latent.shared_nodes import Decoder
+from maskevidence.tables.noise import KeyedNoise, chosen, row_keys
 from maskevidence.tables.normal import divergence_from_prior
 
 _FINEST = 1e-6  # nats, to which `integrate` goes on grids by default
@@ -440,7 +440,6 @@ class BernoulliPCA(TableModel):
 
     def _binary(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """Check that the cells read are 0 or 1; return them in the model's dtype."""
-        self.check_width(tokens.width)
         self.refuse_strange_cells(tokens, read)
         return tokens.values.to(self.bias.dtype)
 

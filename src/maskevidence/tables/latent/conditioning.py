@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.noise import Noise
 from maskevidence.tables.latent.latent_model import LatentModel
+from maskevidence.tables.noise import Noise
 from maskevidence.tables.normal import log_normals, log_standard_normal
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from maskevidence.core.noise import KeyedNoise, Noise, row_keys
 from maskevidence.tables.latent.networks import SecondOutput, encoded
+from maskevidence.tables.noise import KeyedNoise, Noise, row_keys
 
 _MAX_ELEMENTS = 2**22  # of an array of a batch's rows, draws and tokens
 

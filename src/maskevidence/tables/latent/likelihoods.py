@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.noise import Noise
 from maskevidence.tables.base import keeping_dtype
+from maskevidence.tables.noise import Noise
 from maskevidence.tables.normal import LOG_2PI, normal_log_cell
 
 _STRETCH = 10.0  # Adam moves all parameters at one pace; log σ² itself would take thousands of steps

@@ -22,8 +22,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from maskevidence.core.noise import chosen
 from maskevidence.tables.latent.quadrature import Nodes
+from maskevidence.tables.noise import chosen
 
 _MAX_TABLE = 2**19  # elements of a table of nodes and tokens
 _MAX_POSTERIOR = 2**25  # elements of the posterior weights of a batch

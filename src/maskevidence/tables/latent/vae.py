@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import DENSITY, MASS, Conditionals, as_tokens, to_device_of
-from maskevidence.core.noise import GeneratorNoise, Noise, chosen
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
@@ -43,6 +42,7 @@ from maskevidence.tables.latent.networks import (
     perceptrons,
     width_of,
 )
+from maskevidence.tables.noise import GeneratorNoise, Noise, chosen
 from maskevidence.tables.normal import divergence_from_prior
 
 # Models already warned about conditionals that rest on one draw: one warning per model, not per call.
@@ -417,7 +417,6 @@ class VAE(LatentModel, TableModel):
 
     def _rows(self, tokens: Tokens, visible: Bool[Tensor, "B D"], known: Bool[Tensor, "B D"]) -> StandardRows:
         """Rows in standard units where `known`, blank elsewhere."""
-        self.check_width(tokens.width)
         self.refuse_strange_cells(tokens, known)
         values = tokens.values.double()
         standard = self.tokens_given_latent.standard(values).to(self._like().dtype)

@@ -31,13 +31,17 @@ _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that look
 _MOST_IN_TERMINAL = 10
 
 
+_DECISIONS = (
+    "Bold findings need a decision. The others say what was assumed, which stands if it is right; to decide "
+    "otherwise, give the option and look again."
+)
 _NAMES = {"codes": "a code?", "id": "names of rows", "odd cells": "no numbers", "text": "free text"}
 
 
 def page_of_look(look: Looked) -> Page:
     """The whole page."""
     groups = [
-        Group("Decisions", [_findings(look)]),
+        Group("Decisions", [_DECISIONS, findings] if (findings := _findings(look)).rows else [findings]),
         Group("The table", ["Every line is a row of the table, every column a column.", map_of_cells(look)]),
         Group("Columns", [_columns(look)]),
     ]
@@ -52,7 +56,9 @@ def page_of_look(look: Looked) -> Page:
     made["Versions"] = ", ".join(f"{name} {version}" for name, version in origin()["versions"].items())
     parts: list[Part] = [BigNumbers(_answers(look)), *kept]
     about = f"A look at {PurePath(look.description.name).name}"
-    return Page(line, _headline(look), "", parts, look.notes, made, about)
+    said = {each.sentence() for each in look.description.findings}
+    notes = [note for note in look.notes if note not in said and "from an earlier row" not in note]
+    return Page(line, _headline(look), "", parts, notes, made, about)
 
 
 def short_page(look: Looked) -> Page:
@@ -300,6 +306,10 @@ def _error_text(look: Looked, name: str, error: float) -> str:
     return f"{error:.3g}" + (" days" if isinstance(look.table.forms.get(name), DateForm) else "")
 
 
+def _link_text(strength: float) -> str:
+    return f"{strength:.2f}" if strength else "0"
+
+
 def _links(modelled: Modelled) -> Group:
     """A matrix of the links between columns; of many columns, the most linked."""
     strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
@@ -309,13 +319,13 @@ def _links(modelled: Modelled) -> Group:
     names = [modelled.table.columns[j] for j in order]
     rows, shades = list[list[str]](), dict[tuple[int, int], float]()
     for i, row in enumerate(order):
-        cells = ["" if row == column else f"{strength[row, column]:.2f}" for column in order]
+        cells = [_link_text(strength[row, column]) if row != column else "" for column in order]
         shades |= {(i, j + 2): float(strength[row, column]) for j, column in enumerate(order)}
         rows.append([f"{i + 1}", names[i], *cells])
     words = (
-        "How much one column tells about another, from 0 (nothing) to 1 (all): for two normal columns "
-        "this is their correlation without its sign. Measured on rows that the model had not seen; it is no "
-        "cause."
+        "How much one column tells about another, from 0 (nothing beyond chance) to 1 (all): by their mutual "
+        "information, and for two normal columns their correlation without its sign. Measured on rows that "
+        "the model had not seen; it is no cause."
     )
     numbers = [f"{i + 1}" for i in range(len(order))]  # names would not stand side by side
     parts: list[Part] = [words, Table(["", "column", *numbers], rows, words=(0, 1), shades=shades)]

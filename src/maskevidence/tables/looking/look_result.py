@@ -9,6 +9,7 @@ from maskevidence.core.show.parts import Page, Picture
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.tables.imputation import filled_column
 from maskevidence.tables.looking.looked import Looked
+from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.table_files import names_of
 
 
@@ -59,7 +60,16 @@ class Look(Looked, Shown):
             column = frame.iloc[:, places[name]]
             holes, values = np.zeros(len(frame), dtype=bool), np.zeros(len(frame))
             holes[table.ids], values[table.ids] = self.modelled.holes[:, j], filled[:, j]
-            if self.given is None and name not in table.levels:  # a file's numbers are text
+            if isinstance(form := table.forms.get(name), DateForm) and column.dtype.kind == "M":
+                days = pandas.to_timedelta(values[holes], "D").round("s")
+                times, zone = (
+                    pandas.Timestamp(form.origin, tz="UTC") + days,
+                    getattr(column.dtype, "tz", None),
+                )
+                dates = column.copy()
+                dates.iloc[np.flatnonzero(holes)] = times.tz_convert(zone)
+                frame.isetitem(places[name], dates)
+            elif self.given is None and name not in table.levels:  # a file's numbers are text
                 values[table.ids] = filled[:, j]
                 frame.isetitem(places[name], pandas.Series(values, frame.index))
             elif holes.any():

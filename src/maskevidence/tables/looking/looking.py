@@ -200,7 +200,7 @@ def _chosen(
     first, plan, n = replace(folds, word=KERNELS if budget.word == AUTO else budget.word), clock.course, 0
     models = first.fit_all(folds.table.values, plan, 1)
     others = [COUNTS] if budget.word == AUTO and folds.table.levels else []
-    clock.forecast(first, models, budget.seed)
+    clock.forecast(first, models, budget.seed, fewer=bool(others))
     values, suspicious = first.without_suspicious(models, plan, clock.end("suspect"))
     if not suspicious and not others:
         plan.left["fit"] = 0

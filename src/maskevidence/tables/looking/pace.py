@@ -65,13 +65,15 @@ class Clock:
         n = min(wanted, int(share * self.room(step) / each))
         return n if n >= min(wanted, fewest) else 0
 
-    def forecast(self, folds: Folds, models: Models, seed: int) -> None:
-        """Forecast all later steps by trials."""
+    def forecast(self, folds: Folds, models: Models, seed: int, *, fewer: bool) -> None:
+        """Forecast all later steps by trials; half of it if a model that may be faster is tried, too."""
         values, seconds = folds.table.values, self.course.seconds
         self.search(folds, models, values, seed)
         self.filled("measure", [models], values)
         seconds["choose"] = _OF_COUNTS * seconds["measure"]
         self.linked(models, folds)
+        for step in ("cells", "measure", "links") if fewer else ():
+            seconds[step] /= 2
         self.shortened.clear()
 
     def search(self, folds: Folds, models: Models, values: Values, seed: int) -> tuple[int, Search]:

@@ -153,9 +153,12 @@ class ColumnHeads(nn.Module):
         return row, self.yes_no[place]
 
     def log_density(
-        self, outputs: Float[Tensor, "B O"], values: Float64[Tensor, "B D"]
+        self,
+        outputs: Float[Tensor, "B O"],
+        values: Float64[Tensor, "B D"],
+        step: Float64[Tensor, " D"] | None = None,
     ) -> Float[Tensor, "B D"]:
-        """The log-probability or log density of every cell, nats, shape (B, D)."""
+        """The log-probability or log density of every cell, nats, shape (B, D); `step` overrides theirs."""
         answer = outputs.new_zeros(values.shape)
         logits, categories, mixtures, shares = self._parts(outputs)
         if self.yes_no:
@@ -166,7 +169,8 @@ class ColumnHeads(nn.Module):
         for k, category in zip(self.category, categories, strict=True):
             answer[:, k] = self._log_category(k, category, values)
         if self.number:
-            answer[:, self.number] = self._log_number(mixtures, shares, values[:, self.number])
+            wide = self.step if step is None else step[self.number]
+            answer[:, self.number] = self._log_number(mixtures, shares, values[:, self.number], wide)
         return answer
 
     def marginals(self, table: Float64[np.ndarray, "N D"]) -> Float[Tensor, " O"]:
@@ -307,24 +311,26 @@ class ColumnHeads(nn.Module):
         mixtures: Float[Tensor, "B n K 3"],
         shares: Float[Tensor, "B n S"],
         values: Float64[Tensor, "B n"],
+        step: Float64[Tensor, " n"],
     ) -> Float[Tensor, "B n"]:
         """log p(x), with the mass of a logistic as σ(b) - σ(a) = σ(b) σ(-a) (1 - exp(a - b))."""
         logits, centre, log_scale = mixtures.unbind(3)
         z = (values - self.centre) / self.scale
-        half = 0.5 * self.step / self.scale
+        half = 0.5 * step / self.scale
         below, above = torch.asinh(z - half), torch.asinh(z + half)
         slope = 2 * half / torch.hypot(z, torch.ones_like(z))  # as exact where the difference loses digits
-        log_width = torch.log(torch.where(z.abs() > _FAR, slope, above - below)).to(logits.dtype)
+        is_far = z.abs() > torch.clamp(1000 * half, min=_FAR)
+        log_width = torch.log(torch.where(is_far, slope, above - below)).to(logits.dtype)
         below, above = (edge.to(logits.dtype)[:, :, None] for edge in (below, above))
         sharpness = torch.exp(-log_scale)
         a, b = (below - centre) * sharpness, (above - centre) * sharpness
         log_mass = logsigmoid(b) + logsigmoid(-a) + _log_1_minus_exp(log_width[:, :, None] - log_scale)
         mass = torch.logsumexp(torch.log_softmax(logits, 2) + log_mass, 2) + shares[:, :, 0]
         if self.n_shares:
-            is_atom = (values[:, :, None] - self.atoms).abs() < 0.5 * self.step[:, None]
+            is_atom = (values[:, :, None] - self.atoms).abs() < 0.5 * step[:, None]
             of_atoms = torch.where(is_atom, shares[:, :, 1:], _NEVER).logsumexp(2)
             mass = torch.where(is_atom.any(2), torch.logaddexp(mass, of_atoms), mass)
-        return mass - torch.log(self.step).to(logits.dtype)
+        return mass - torch.log(step).to(logits.dtype)
 
     def _number_moments(
         self, mixtures: Float[Tensor, "B n K 3"], shares: Float[Tensor, "B n S"]

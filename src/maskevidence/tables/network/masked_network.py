@@ -14,7 +14,6 @@ from maskevidence.core.evidence.estimate import estimate_evidence
 from maskevidence.core.masks.design import BoolMatrix, Integers, MaskKey, Plan, Positions
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import Conditionals
-from maskevidence.core.noise import KeyedNoise, row_keys
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.folds import first_copies, held_out_first
 from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
@@ -23,7 +22,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
 from maskevidence.core.training.objectives import MaskedObjective, Objective
-from maskevidence.core.training.pace import Pace
+from maskevidence.core.training.training_pace import Pace
 from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.network.cell_coding import ColumnHeads
 from maskevidence.tables.network.gaussian_answer import GaussianAnswer
@@ -35,6 +34,7 @@ from maskevidence.tables.network.network_columns import (
     notes_on_unseen,
     third_value,
 )
+from maskevidence.tables.noise import KeyedNoise, row_keys
 
 _ROWS = 8_192  # rows per call
 _STEPS = 4_000
@@ -167,11 +167,19 @@ class MaskedNetwork(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        self.check_width(tokens.width)
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
         answer = self._answer(values, visible, tokens.ids)
         return torch.where(masked, self.cells.log_density(answer, values), 0.0)
+
+    def log_cells(
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+    ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` about each masked number, over the step; words as ever."""
+        visible = tokens.visible(masked)
+        values = self._values(tokens, masked | visible)
+        answer = self._answer(values, visible, tokens.ids)
+        return torch.where(masked, self.cells.log_density(answer, values, step), 0.0)
 
     def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
         found = self.cells.third_value(tokens.values.double(), read)

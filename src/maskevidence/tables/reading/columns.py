@@ -526,7 +526,7 @@ def _on_writing(
     if read.limits:
         at = _at(cells, [*read.limits])
         verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
-        note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from fits and scores"
+        note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from fits"
         found.append(finding("limits", name, at, note, "", LOOK))
     if read.n_units:
         with_unit = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]

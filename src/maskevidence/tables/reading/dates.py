@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-Order = Literal["ymd", "dmy", "mdy"]
+Order = Literal["ymd", "dmy", "mdy", "ym"]
 DAY = 86_400  # seconds
 _MONTHS = [
     "January",
@@ -26,14 +26,15 @@ _MONTHS = [
     "December",
 ]
 _TIME = (
-    r"(?P<between>[ T]\s*)?(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
-    r"(?::(?P<second>[0-9]{2})(?P<part>\.[0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?(?P<zone>Z|[+-]00:?00)?"
+    r"(?P<between>[ T]\s*)?(?P<hour>[0-9]{1,3}):(?P<minute>[0-9]{2})"
+    r"(?::(?P<second>[0-9]{2})(?P<part>\.[0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?(?P<zone>Z|\s?[+-][0-9]{2}:?[0-9]{2})?"
 )
 _NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
     r"(?:(?P<month_first>[A-Za-z]{3,9})\.?\s+)?(?P<a>[0-9]{1,2})(?:st|nd|rd|th)?[.,]?"
     r"(?:(?P<sep>[ -])\s*(?P<month>[A-Za-z]{3,9})\.?)?(?P<sep2>[ ,-])\s*(?P<c>[0-9]{4})"
 )
+_MONTH = re.compile(r"(?P<a>[12][0-9]{3})-(?P<b>0[1-9]|1[0-2])")  # of a year
 _CELL = re.compile(rf"(?:{_NUMBERS})?(?:{_TIME})?")
 _NAMED_CELL = re.compile(rf"(?:{_NAMED})(?:{_TIME})?")
 
@@ -44,10 +45,11 @@ class _Date(NamedTuple):
     parts: tuple[int, int, int] | None  # None for a time of the day alone
     widths: tuple[int, int, int]
     separator: str
-    name: str  # "", or where the month is named: "dmy" or "mdy"
-    seconds: float
-    time: str  # its writing: "", "H:M" or "H:M:S"
-    between: str
+    name: str  # "", or where the month is named: "dmy" or "mdy"; "ym" for a month of a year
+    seconds: float  # of the day, in UTC where the zone is known
+    time: str = ""  # its writing: "", "H:M" or "H:M:S"
+    between: str = ""
+    zone: str = ""  # such as Z or +02:00
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,19 @@ class DateForm:
     named: bool = False  # whether months have names
     time: str = ""  # "H:M" or "H:M:S"
     between: str = " "
+    zone: str = ""  # such as Z or +02:00; days are then those of UTC
+    long: bool = False  # whether times alone are durations, of more than a day
     decimals: int | None = None
 
     def write(self, value: float) -> str:
         """Write days since `origin` as the column does, rounded to a day, minute or second."""
         unit = {"": DAY, "H:M": 60, "H:M:S": 1}[self.time]
         seconds = int(np.floor(value * DAY / unit + 0.5)) * unit
-        when = np.datetime64(self.origin, "s") + np.timedelta64(seconds, "s")
+        if self.long:
+            minute, second = divmod(max(0, seconds), 60)
+            text = f"{minute // 60}:{minute % 60:02}"
+            return text if self.time == "H:M" else f"{text}:{second:02}"
+        when = np.datetime64(self.origin, "s") + np.timedelta64(seconds + _offset(self.zone), "s")
         day, clock = str(when).split("T")
         clock = clock if self.time == "H:M:S" else clock[:5]
         if self.order is None:
@@ -94,15 +102,15 @@ class DateForm:
                 month, of_month = str(int(month)), str(int(of_month))
             part = {"y": year, "m": month, "d": of_month}
             text = self.separator.join(part[letter] for letter in self.order)
-        return f"{text}{self.between}{clock}" if self.time else text
+        return f"{text}{self.between}{clock}{self.zone}" if self.time else text
 
     def said(self) -> str:
         """The format in words."""
         if self.order is None:
-            return "time of the day"
+            return "duration" if self.long else "time of the day"
         words = {"y": "year", "m": "month", "d": "day"}
         return self.separator.join(words[letter] for letter in self.order) + (
-            " and time" if self.time else ""
+            f" and time{', days of UTC' * bool(self.zone)}" if self.time else ""
         )
 
 
@@ -147,7 +155,7 @@ def read_dates(
     n_either = 0
     if alone:
         seconds = np.array([np.nan if cell is None else cell.seconds for cell in chosen])
-        form = DateForm(None, time=_commonest(chosen, counts, "time"))
+        form = DateForm(None, time=_commonest(chosen, counts, "time"), long=bool(np.nanmax(seconds) > DAY))
         return Dates(tuple((seconds / DAY).tolist()), form)
     if known is None or (said and order is not None and not name):
         n_either = 0 if said else sum(n for cell, n in zip(chosen, counts, strict=True) if cell is not None)
@@ -165,11 +173,14 @@ def read_dates(
         _commonest(chosen, counts, "separator"),
         str(np.datetime64(int(origin), "s")).split("T")[0],
         padded=min(
-            w for k, w in enumerate(shortest) if k != place_of_year and (not name or k == 0 or name == "mdy")
+            w
+            for k, w in enumerate(shortest)
+            if k != place_of_year and (name in ("", "ym") or k == 0 or name == "mdy")
         )
         >= 2,
         century=shortest[place_of_year] > 2,
-        named=bool(one.name),
+        named=bool(one.name) and name != "ym",
+        zone=_commonest(chosen, counts, "zone"),
         time=_commonest(chosen, counts, "time"),
         between=_commonest(chosen, counts, "between") or " ",
     )
@@ -178,6 +189,9 @@ def read_dates(
 
 def _parts(text: str) -> _Date | None:
     """Parse a cell; None if it is no date or time."""
+    month = _MONTH.fullmatch(text)
+    if month is not None:
+        return _Date((int(month["a"]), int(month["b"]), 1), (4, 2, 2), "-", "ym", 0.0)
     found = _CELL.fullmatch(text) or _NAMED_CELL.fullmatch(text)
     if found is None or not text:
         return None
@@ -187,17 +201,17 @@ def _parts(text: str) -> _Date | None:
         hour, minute, second = int(of["hour"]), int(of["minute"]), int(of["second"] or 0)
         if of["half"]:
             hour = hour % 12 + (12 if "p" in of["half"].lower() else 0)
-        if hour > 24 or minute > 59 or second > 60 or (of["a"] is not None and of["between"] is None):
+        if minute > 59 or second > 60 or (of["a"] is not None and (of["between"] is None or hour > 24)):
             return None
-        seconds = hour * 3600 + minute * 60 + second + float(of["part"] or 0)
+        seconds = hour * 3600 + minute * 60 + second + float(of["part"] or 0) - _offset(of["zone"] or "")
         time = "H:M" if of["second"] is None else "H:M:S"
     if of["a"] is None:
         return _Date(None, (0, 0, 0), "", "", seconds, time, "") if time and not of["between"] else None
-    between = (of["between"] or "")[:1]
+    between, zone = (of["between"] or "")[:1], of["zone"] or ""
     if "b" in of:
         a, b, c = of["a"], of["b"], of["c"]
         return _Date(
-            (int(a), int(b), int(c)), (len(a), len(b), len(c)), of["sep"], "", seconds, time, between
+            (int(a), int(b), int(c)), (len(a), len(b), len(c)), of["sep"], "", seconds, time, between, zone
         )
     if (of["month"] is None) == (of["month_first"] is None):
         return None
@@ -214,8 +228,14 @@ def _parts(text: str) -> _Date | None:
         return None
     day, widths = int(of["a"]), (len(of["a"]), 2, 4)
     if of["month"] is not None:
-        return _Date((day, number, int(of["c"])), widths, of["sep"], "dmy", seconds, time, between)
-    return _Date((number, day, int(of["c"])), (2, len(of["a"]), 4), " ", "mdy", seconds, time, between)
+        return _Date((day, number, int(of["c"])), widths, of["sep"], "dmy", seconds, time, between, zone)
+    return _Date((number, day, int(of["c"])), (2, len(of["a"]), 4), " ", "mdy", seconds, time, between, zone)
+
+
+def _offset(zone: str) -> int:
+    """The seconds by which the clocks of a zone such as +02:00 are ahead of UTC."""
+    found = re.fullmatch(r"\s?([+-])([0-9]{2}):?([0-9]{2})", zone)
+    return 0 if found is None else int(f"{found[1]}1") * (3600 * int(found[2]) + 60 * int(found[3]))
 
 
 def _order(cells: Sequence[_Date | None], counts: Sequence[int]) -> Order | None:
@@ -241,8 +261,8 @@ def _order(cells: Sequence[_Date | None], counts: Sequence[int]) -> Order | None
 def _seconds(cell: _Date, order: Order) -> float:
     """Seconds since 1970, or NaN for a date that does not exist."""
     assert cell.parts is not None
-    part = dict(zip(order, cell.parts, strict=True))
-    width = dict(zip(order, cell.widths, strict=True))
+    part = dict(zip("ymd" if order == "ym" else order, cell.parts, strict=True))
+    width = dict(zip("ymd" if order == "ym" else order, cell.widths, strict=True))
     year, month, day = part["y"], part["m"], part["d"]
     if width["y"] == 2 and order != "ymd":
         year += 2000 if year < 69 else 1900

@@ -136,7 +136,7 @@ def _whole_numbers(
     different: Float64[np.ndarray, " k"],
 ) -> tuple[ColumnDescription, list[Finding]]:
     """Whether whole numbers are row numbers or codes."""
-    name, whole, found = one.name, bool((different % 1 == 0).all()), list[Finding]()
+    name, whole, found = one.name, bool((np.floor(different) == different).all()), list[Finding]()
     if {*different.tolist()} == {0.0, 1.0}:
         return replace(one, kind="yes/no", why="0 and 1"), found
     if not whole:

@@ -23,6 +23,7 @@ _CELL = re.compile(
     rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
     rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?"
 )
+_NO_GROUPS = re.compile(r"([.,])[0-9]*\1(?![0-9]{2,3}(?![0-9]))|([.,])(?![0-9]{2,3}(?![0-9]))[0-9]+\2")
 _MOST_UNIT = 24  # characters of a unit
 _SCALES = {"%", "‰", "k", "m", "b", "bn", "mn", "mio", "mrd", "tsd", "t", "million", "billion", "thousand"}
 _ALONE = set("mgshlVWNJtKCFL°")  # units of one letter that may stand beside numbers without a unit
@@ -140,6 +141,8 @@ def cell_of(text: str) -> Cell | None:
     found = _CELL.fullmatch(text)
     if found is None or (found["bracket"] is None) != (found["close"] is None):
         return None
+    if _NO_GROUPS.search(found["body"]):
+        return None  # a version such as 1.10.1
     sign, suffix = found["sign"] or found["after"] or "", found["suffix"] or ""
     trailing = found["minus"] or ("-" if suffix.endswith("-") else "")
     n_signs = bool(found["sign"]) + bool(found["after"]) + bool(trailing) + bool(found["bracket"])

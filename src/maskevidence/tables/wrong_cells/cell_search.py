@@ -94,23 +94,27 @@ class Clues(NamedTuple):
     row: Ints
     suspicion: Float64[np.ndarray, "n D"]  # nats; NaN for cells that are out of the question
 
-    def sets(self, rest: float) -> "Sets":
-        """The smallest set per row that leaves others at most this share of the odds; at most half the row.
+    def sets(self, rests: Sequence[float]) -> list["Sets"]:
+        """The smallest set per row that leaves others at most each share of the odds; at most half the row.
 
         T_S = log Σ_S exp T_l - log(1 + π Σ_{l not in S} exp T_l). Of the sets of a row that share a cell,
         the most suspicious one is kept; those of less than a nat, mostly what a call leaves over, are out.
         """
         odds = np.where(np.isnan(self.suspicion), -np.inf, self.suspicion)
+        total = _log_sum(odds)
+        some = np.flatnonzero(total > _LEAST)  # T_S is less than the sum over all cells
+        row, odds, total = self.row[some], odds[some], total[some]
         order = np.argsort(-odds, axis=1, kind="stable")
-        share = np.exp(np.take_along_axis(odds, order, 1) - np.logaddexp.reduce(odds, axis=1, keepdims=True))
-        n_seen = np.isfinite(odds).sum(1)
+        share = np.cumsum(np.exp(np.take_along_axis(odds, order, 1) - total[:, None]), axis=1)
+        place, n_seen, found = np.argsort(order, axis=1), np.isfinite(odds).sum(1), list[Sets]()
         most = np.minimum(np.maximum(n_seen // 2, 2), n_seen)
-        size = np.minimum((np.cumsum(share, axis=1) < 1 - rest).sum(1) + 1, most)
-        inside = np.argsort(order, axis=1) < size[:, None]
-        whole = np.logaddexp.reduce(np.where(inside, odds, -np.inf), axis=1)
-        others = np.logaddexp.reduce(np.where(inside, -np.inf, odds), axis=1)
-        suspicion = whole - np.logaddexp(0.0, others + np.log(_PRIOR))
-        return Sets(self.row, inside, suspicion, order[:, 0])._disjoint()
+        for rest in rests:
+            inside = place < np.minimum((share < 1 - rest).sum(1) + 1, most)[:, None]
+            whole = _log_sum(np.where(inside, odds, -np.inf))
+            others = _log_sum(np.where(inside, -np.inf, odds))
+            suspicion = whole - np.logaddexp(0.0, others + np.log(_PRIOR))
+            found.append(Sets(row, inside, suspicion, order[:, 0])._disjoint())
+        return found
 
 
 class Sets(NamedTuple):
@@ -159,6 +163,20 @@ class Judged(NamedTuple):
         of_clues = np.argsort(rows)[self.clues.row]
         clues = Clues(of_clues, self.clues.suspicion)
         return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
+
+    def some(self, rows: Ints) -> "Judged":
+        """Some of the rows."""
+        kept = np.isin(self.clues.row, rows)
+        clues = Clues(np.searchsorted(rows, self.clues.row[kept]), self.clues.suspicion[kept])
+        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
+
+    def strength(self, rest: float) -> Float64[np.ndarray, " N"]:
+        """The suspicion of the most suspicious set or listed cell of each row; -inf for none."""
+        listed = (self.hidden | (self.fault > 0)) & ~np.isnan(self.suspicion)
+        most = np.where(listed, self.suspicion, -np.inf).max(axis=1, initial=-np.inf)
+        (sets,) = self.clues.sets([rest])
+        np.maximum.at(most, sets.row, sets.suspicion)
+        return most
 
 
 class CellJudge:
@@ -290,6 +308,14 @@ class CellJudge:
         contexts = MaskedRows(tokens, row, n_hidden, lambda part: torch.from_numpy(masks(part)))
         for answer in self.asker.conditionals(contexts):
             yield answer.part, answer.log_probs.double().cpu().numpy()
+
+
+def _log_sum(logs: Rows) -> Float64[np.ndarray, " N"]:
+    """log Σ_j exp of each row; -inf for a row without a finite one."""
+    most = logs.max(axis=1, initial=-np.inf)
+    shift = np.where(np.isfinite(most), most, 0.0)
+    with np.errstate(divide="ignore"):
+        return shift + np.log(np.exp(logs - shift[:, None]).sum(axis=1))
 
 
 def _beside_others(suspicion: Rows) -> Rows:

@@ -66,7 +66,8 @@ class WrongCells(Shown):
     Attributes:
         cells: those of all calls, and others that were hidden by the search or have a fault of form, the most
             suspicious first.
-        table: the rows that were judged, in the columns of the model.
+        table: the rows that were judged, in the columns of the model; of a file that was read by row groups,
+            the most suspicious ones.
         suspicion: shape (N, D), nats; NaN for holes.
         p_values: shape (N, D); NaN for holes.
         called: shape (N, D); which cells are called wrong, each of them alone.
@@ -75,6 +76,7 @@ class WrongCells(Shown):
         rate: the share of the calls that may be false on average.
         n_trusted: the number of trusted rows; 0 where the table's own cells stand for them.
         notes: what a reader needs to know, one sentence each.
+        n_judged: the rows and, by column, the cells that were judged; None for those of `table`.
     """
 
     cells: tuple[WrongCell, ...]
@@ -86,10 +88,15 @@ class WrongCells(Shown):
     rate: float
     n_trusted: int
     notes: tuple[str, ...] = ()
+    n_judged: tuple[int, Int64[np.ndarray, " D"]] | None = None
+
+    def _judged(self) -> tuple[int, Int64[np.ndarray, " D"]]:
+        """The number of rows that were judged, and of cells in each column."""
+        return self.n_judged or (len(self.table), (~np.isnan(self.suspicion)).sum(axis=0))
 
     def page(self) -> Page:
         """The most suspicious cells, the worst rows with their cells marked, and the share of each column."""
-        n, n_cells = int(self.called.sum()), int((~np.isnan(self.suspicion)).sum())
+        n, n_cells = int(self.called.sum()), int(self._judged()[1].sum())
         n_sets = self._n_calls() - n
         line = f"WrongCells({n:,} of {count(n_cells, 'cell')} called wrong, rate {self.rate:g})"
         headline = f"{n:,} of {count(n_cells, 'cell')} {'is' if n == 1 else 'are'} called wrong"
@@ -97,8 +104,7 @@ class WrongCells(Shown):
         if n_sets:
             headline += f", and {'once' if n_sets == 1 else f'{n_sets:,} times'} one of several"
         elif not n and self.cells:
-            why = "is called" if self.n_trusted else "can be called without trusted rows"
-            headline, aside = f"{count(len(self.cells), 'cell')} to look at; none {why}", ""
+            headline, aside = f"{count(len(self.cells), 'cell')} to look at; none is called", ""
         notes = [*self.notes, "a surprising cell is not always a wrong one: look before you change it"]
         parts = [self._suspicious(), self._worst_rows(), self._by_column()]
         return Page(line, headline, aside, [part for part in parts if part.rows], notes)
@@ -157,7 +163,7 @@ class WrongCells(Shown):
 
     def _by_column(self) -> Table:
         """The share of each column's cells that are called wrong."""
-        seen = (~np.isnan(self.suspicion)).sum(axis=0)
+        _, seen = self._judged()
         rows = [
             [name, f"{called:,} of {n:,}", f"{100 * called / n:.1f} %"]
             for name, called, n in zip(self.table.columns, self.called.sum(axis=0), seen, strict=True)
@@ -167,10 +173,11 @@ class WrongCells(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The listed cells and the counts as JSON values."""
+        n_rows, seen = self._judged()
         return {
             "rate": self.rate,
-            "n_rows": len(self.table),
-            "n_cells": int((~np.isnan(self.suspicion)).sum()),
+            "n_rows": n_rows,
+            "n_cells": int(seen.sum()),
             "n_called": int(self.called.sum()),
             "n_calls": self._n_calls(),
             "n_trusted": self.n_trusted,

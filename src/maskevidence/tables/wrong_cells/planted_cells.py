@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.tables.wrong_cells.cell_search import Cells, Clues, Facts, Ints, Rows, Sets
 
-_RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
+RESTS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # of the odds that a set leaves to other cells
 _NEARLY_ALL = 0.97  # of the calls of the best of these
 N_PLANTED = 600  # rows
 _MOST_IN_ROW = 0.6  # of the cells of a row are planted
@@ -86,12 +86,13 @@ class Right(NamedTuple):
     may_be_called: Bool[np.ndarray, " D"] | bool = True  # the columns
     tail: Any = None  # of the table's own cells, if no row is trusted
 
-    def sets(self, clues: Clues, rest: float) -> Sets:
-        """The sets of some rows; with a tail, suspicion is the rarity of right sets of the same kind."""
-        sets = clues.sets(rest)
+    def sets(self, clues: Clues) -> list[Sets]:
+        """Sets of some rows, by `RESTS`; with a tail, suspicion is the rarity of right sets like them."""
+        found = clues.sets(RESTS)
         if self.tail is None:
-            return sets
-        return sets._replace(suspicion=-np.log(np.maximum(self.tail.of_sets(sets), 1e-300)))
+            return found
+        rare = [np.maximum(self.tail.of_sets(sets), 1e-300) for sets in found]
+        return [sets._replace(suspicion=-np.log(each)) for sets, each in zip(found, rare, strict=True)]
 
     def per_row(self, level: Sets, right: Sets) -> Float64[np.ndarray, " n"]:
         """The number of sets of a right row that are at least as suspicious as each of these."""
@@ -109,17 +110,20 @@ def call(clues: Clues, n_rows: int, right: Right, trial: Planted, rate: float) -
     one before planting are left to A. The sets are as small as they can be while at most `rate` of those of
     one cell are false, and nearly as many are called.
     """
-    options = [_called(rest, clues, n_rows, right, trial, rate) for rest in _RESTS]
+    sets, tried = right.sets(clues), right.sets(trial.clues)
+    of_right = sets if right.clues is clues else right.sets(right.clues)
+    found = zip(sets, of_right, tried, strict=True)
+    options = [_called(each, n_rows, right, trial, rate) for each in found]
     enough = _NEARLY_ALL * max(len(sets.row) for sets, _ in options)
     kept = [option for option in options if len(option[0].row) >= enough]
     return next((sets for sets, alone in kept if alone <= rate), min(kept, key=lambda option: option[1])[0])
 
 
 def _called(
-    rest: float, clues: Clues, n_rows: int, rows: Right, trial: Planted, rate: float
+    found: tuple[Sets, Sets, Sets], n_rows: int, rows: Right, trial: Planted, rate: float
 ) -> tuple[Sets, float]:
-    """The called sets, and the estimated false share among calls of single cells."""
-    sets, right, tried = (rows.sets(each, rest) for each in (clues, rows.clues, trial.clues))
+    """The called sets beside right and tried ones, and the estimated false share among single cells."""
+    sets, right, tried = found
     sets = sets.take(np.flatnonzero(~(sets.cells & ~np.bool_(rows.may_be_called)).any(1)))
     sets = sets.take(np.argsort(-sets.suspicion, kind="stable"))
     level, n_above = sets.suspicion, np.arange(1, len(sets.row) + 1)

@@ -27,16 +27,19 @@ from maskevidence.tables.counts.word_judge import WordJudge, judge_of
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
+from maskevidence.tables.row_groups import RowGroups
 from maskevidence.tables.wrong_cells.cell_search import (
     FAULTS,
     OUTSIDE,
     CellJudge,
     Clues,
+    Ints,
     Judged,
     Rows,
     Sets,
     facts_of,
 )
+from maskevidence.tables.wrong_cells.far_limits import far_limits
 from maskevidence.tables.wrong_cells.found_cells import (
     WrongCell,
     WrongCells,
@@ -44,9 +47,10 @@ from maskevidence.tables.wrong_cells.found_cells import (
     odd_cells,
     value_of,
 )
-from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, Planted, Right, call, planted
+from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, RESTS, Planted, Right, call, planted
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
+_MOST_KEPT = 50_000  # rows of a file that is read by row groups
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
@@ -110,7 +114,8 @@ def wrong_cells(
             such as "auto", "kernel-gaussian" or "masked-net", which is fitted to all trusted rows but a fold,
             and judges that fold and a part of the table; without trusted rows, to all rows but a fold.
         table: shape (N, D), an array, `Table` or data frame; NaN where a value is missing. Holes are never
-            called wrong.
+            called wrong. The command `cells` gives a Parquet file that memory does not hold by row groups, of
+            which the most suspicious rows are kept.
         rate: the share of the calls that may be false on average, in (0, 1).
         trusted: rows with the same columns that are known to be right. The fewer there are, the more cells
             must be wrong for any to be called: about N / (rate × trusted rows).
@@ -143,13 +148,11 @@ def wrong_cells(
         notes += of_auto
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        given, coded, sittings, noted = _by_model(fitted, table, trusted, batch_size)
+        task = _by_model(fitted, table, trusted, batch_size)
     else:
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
-        given, coded, sittings, noted = _by_word(build, rows, known, (folds, seed), batch_size)
-    notes += noted
-    how = Search(rate, seed)
-    return _as_given(_found(given, coded, sittings, notes, how), table)
+        task = _by_word(build, rows, known, (folds, seed), batch_size)
+    return _as_given(_found(task._replace(notes=[*notes, *task.notes]), Search(rate, seed)), table)
 
 
 def cells_by_folds(
@@ -171,28 +174,26 @@ def cells_by_folds(
     for model, places, train in zip(models, folds, known, strict=True):
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
-    return _found(table, table, sittings, [], how)
+    return _found(_Task(table, table, sittings, []), how)
 
 
-def _found(
-    given: Table,
-    coded: Table,
-    sittings: Sequence["_Sitting"],
-    notes: list[str],
-    how: Search,
-) -> WrongCells:
+def _found(task: "_Task", how: Search) -> WrongCells:
     """Search the table by who judges its rows."""
-    places = np.argsort(np.concatenate([each.places for each in sittings]))
-    searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
-    judged = _joined(searched).take(places)
+    given, coded, sittings, notes, kept = task
+    if kept is None:
+        places = np.argsort(np.concatenate([each.places for each in sittings]))
+        searched = _searched("judging cells", sittings, [coded.values[each.places] for each in sittings])
+        judged, n_rows = _joined(searched).take(places), len(coded)
+    else:
+        judged, n_rows = kept.judged, kept.n_judged[0]
     (first, *_), by_support = sittings, False
-    if isinstance(first.judge, WordJudge) and first.judge.left_out.own is not None:
+    if isinstance(first.judge, WordJudge) and first.judge.own is not None:
         by_support = True
         p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
         notes += first.judge.notes(coded.columns)
     else:
-        p_values, calls = _judged_wrong(judged, sittings, coded.values, how)
+        p_values, calls = _judged_wrong(judged, sittings, coded.values, n_rows, how)
     n_trusted = sum(len(each.clean) for each in sittings)
     if not n_trusted and not by_support and how.n_planted:
         notes.append(
@@ -200,16 +201,20 @@ def _found(
         )
     elif n_trusted and not calls.any():
         notes.append(
-            f"with {count(n_trusted, 'trusted row')} for {count(len(coded), 'row')}, fewer than about "
-            f"{math.ceil(len(coded) / (how.rate * (n_trusted + 1))):,} calls cannot be made, however "
-            "suspicious"
+            f"with {count(n_trusted, 'trusted row')} for {count(n_rows, 'row')}, fewer than about "
+            f"{math.ceil(n_rows / (how.rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
         )
     called = (calls > 0) & (np.bincount(calls.ravel()) == 1)[calls]
     found = WrongCells(
         (), given, judged.suspicion, p_values, called, calls, how.rate, n_trusted, tuple(notes)
     )
+    found = found if kept is None else replace(found, n_judged=kept.n_judged)
     described = _described(found, coded, sittings, judged, how)
-    return replace(found, cells=(*odd_cells(given), *described))
+    judges = [(each.judge.asker.model, each.places) for each in sittings]
+    limits, of_limits = far_limits(coded, judges, judged.suspicion)
+    if limits:
+        described = tuple(sorted((*described, *limits), key=lambda cell: -cell.suspicion))
+    return replace(found, cells=(*odd_cells(given), *described), notes=(*found.notes, *of_limits))
 
 
 def _one_each(suspicion: Rows, called: Bool[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
@@ -233,11 +238,12 @@ def _as_given(found: WrongCells, table: object) -> WrongCells:
         p_values=found.p_values[:, order],
         called=found.called[:, order],
         calls=found.calls[:, order],
+        n_judged=found.n_judged and (found.n_judged[0], found.n_judged[1][order]),
     )
 
 
 def _judged_wrong(
-    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, how: Search
+    judged: Judged, sittings: Sequence["_Sitting"], table: Rows, n_rows: int, how: Search
 ) -> tuple[Rows, Int64[np.ndarray, "N D"]]:
     """The p-value of each cell, and the number of its call; 0 for none."""
     rng = np.random.default_rng(how.seed)
@@ -270,10 +276,7 @@ def _judged_wrong(
     trial = Planted(_joined(of_clues).clues, *map(np.concatenate, others))
     if not len(trial.wrong):
         return p_values, np.zeros(table.shape, dtype=np.int64)
-    sets, calls = (
-        call(judged.clues, len(table), right, trial, how.rate),
-        np.zeros(table.shape, dtype=np.int64),
-    )
+    sets, calls = call(judged.clues, n_rows, right, trial, how.rate), np.zeros(table.shape, dtype=np.int64)
     place, column = np.nonzero(sets.cells)
     calls[sets.row[place], column] = 1 + place
     return p_values, calls
@@ -302,17 +305,60 @@ class _Sitting(NamedTuple):
     clean: Rows  # the trusted rows that it judges
 
 
-# the table, the table in the codes of the model, who judges which rows, and notes
-_Prepared = tuple[Table, Table, list[_Sitting], list[str]]
+class _Kept(NamedTuple):
+    """The rows of a long file that look most suspicious, after the search."""
+
+    judged: Judged
+    n_judged: tuple[int, Int64[np.ndarray, " D"]]  # rows, and cells by column, of the file
 
 
-def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Prepared:
+class _Task(NamedTuple):
+    """Who judges which rows of a table."""
+
+    given: Table
+    coded: Table  # in the codes of the model
+    sittings: Sequence[_Sitting]
+    notes: list[str]
+    kept: _Kept | None = None  # if the rows are those of a long file
+
+
+def _most_suspicious(judge: CellJudge, file: RowGroups) -> tuple[Table, _Kept, list[str]]:
+    """Judge a file piece by piece; the rows that may be called or listed, the most suspicious of them."""
+    width = len(file.columns)
+    most = max(1, min(_MOST_KEPT, _MOST_TRIED // width))
+    kept: tuple[Table, Judged] | None = None
+    seen, n_left_out = np.zeros(width, dtype=np.int64), 0
+    with progress("judging cells", file.n_rows * width) as advance:
+        for piece in file.tables():
+            n_cells = (~np.isnan(piece.values)).sum(0)
+            judged, seen = judge.search(piece.values, advance), seen + n_cells
+            advance(piece.values.size - int(n_cells.sum()))
+            if kept is not None:
+                rows = np.concatenate([kept[0].values, piece.values])
+                piece = replace(piece, values=rows, ids=np.concatenate([kept[0].ids, piece.ids]))
+                judged = _joined([kept[1], judged])
+            strength = judged.strength(RESTS[-1])
+            order = np.argsort(-strength, kind="stable")[: (strength > -np.inf).sum()]
+            n_left_out += max(0, len(order) - most)
+            chosen = np.sort(order[:most])
+            kept = piece.take(chosen), judged.some(chosen)
+    assert kept is not None
+    notes = [file.note]
+    if n_left_out:
+        notes.append(
+            f"of the rows with a suspicious cell the {most:,} most suspicious are listed, and {n_left_out:,} "
+            "are not"
+        )
+    return kept[0], _Kept(kept[1], (file.n_rows, seen)), notes
+
+
+def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Task:
     """The table as a fitted model reads it; the model judges all rows."""
     check_conditionals(model)
-    rows, notes = _columns_of(model, table), list[str]()
-    levels = getattr(model, "levels", {})
+    levels, by_groups = getattr(model, "levels", {}), isinstance(table, RowGroups)
+    rows, notes, kept = _columns_of(model, trusted if by_groups else table), list[str](), None
     coded = with_levels_of(rows, levels)
-    known = coded if trusted is None else with_levels_of(_columns_of(model, trusted), levels)
+    known = coded if trusted is None or by_groups else with_levels_of(_columns_of(model, trusted), levels)
     marks = getattr(model, "fitted_rows", "")
     share = share_fitted(marks, Tokens.from_array(known.values, empty_rows=True)) if marks else 0.0
     if share and trusted is not None:
@@ -324,13 +370,16 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
         notes.append("the model was fitted to these rows: wrong cells surprise it less; give a MODEL word")
     facts = facts_of(model, known.values, [rows.columns.index(name) for name in levels])
     clean = known.values[:0] if trusted is None else known.values[np.unique(first_copies(known.values))]
-    sitting = _Sitting(CellJudge(model, facts, batch_size), np.arange(len(rows)), clean)
-    return rows, coded, [sitting], notes
+    judge = CellJudge(model, facts, batch_size)
+    if isinstance(table, RowGroups):
+        rows, kept, noted = _most_suspicious(judge, table)
+        coded, notes = rows, [*noted, *notes]
+    return _Task(rows, coded, [_Sitting(judge, np.arange(len(rows)), clean)], notes, kept)
 
 
 def _by_word(
     build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
-) -> _Prepared:
+) -> _Task:
     """The same with new models: no row is judged by a model that was fitted to it."""
     (folds, seed), base = folding, table if trusted is None else trusted
     if sorted(base.columns) != sorted(table.columns):
@@ -354,7 +403,7 @@ def _by_word(
         model.fit(base.values[with_values(base.values)])
         facts = facts_of(model, base.values, [base.columns.index(name) for name in base.levels])
         judge_of_words = judge_of(model, facts, base.values, batch_size)
-        return table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], []
+        return _Task(table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], [])
     parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
     if not example.keeps_units:
@@ -379,12 +428,12 @@ def _by_word(
         judges = [judge(part, advance) for part in parts]
     if trusted is None:
         sittings = zip(judges, parts, strict=True)
-        return rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes
+        return _Task(rows, coded, [_Sitting(each, part, base.values[:0]) for each, part in sittings], notes)
     # one model judges a part of the trusted rows and of the others, which keeps them exchangeable
     others = np.array_split(np.random.default_rng(seed).permutation(len(rows)), len(parts))
     once = first_copies(base.values) == np.arange(len(base))  # copies of a row count once
     known = [base.values[part[once[part]]] for part in parts]
-    return rows, coded, [_Sitting(*each) for each in zip(judges, others, known, strict=True)], notes
+    return _Task(rows, coded, [_Sitting(*each) for each in zip(judges, others, known, strict=True)], notes)
 
 
 def _columns_of(model: Any, table: object) -> Table:
@@ -426,16 +475,24 @@ class _Tail:
 
     def share(self, suspicion: Rows) -> Rows:
         """The share of right cells that are at least as suspicious as each of these."""
-        own = np.column_stack(
-            [tail(column) for tail, column in zip(self.of_columns, suspicion.T, strict=True)]
-        )
-        return np.maximum(self.whole(suspicion), own)
+        column, row = np.nonzero(~np.isnan(suspicion).T)
+        shares = np.full(suspicion.shape, np.nan)
+        shares[row, column] = self._at(suspicion[row, column], column)
+        return shares
+
+    def _at(self, level: Float64[np.ndarray, " n"], column: Int64[np.ndarray, " n"]) -> np.ndarray:
+        """The same of cells of some columns."""
+        own = np.empty_like(level)
+        for j, tail in enumerate(self.of_columns):
+            own[column == j] = tail(level[column == j])
+        return np.maximum(self.whole(level), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
         """The number of right cells of a row that are at least as suspicious as a set."""
+        (place, column), most = np.nonzero(sets.cells), np.zeros(len(sets.row))
         of_cell = sets.suspicion - np.log(sets.cells.sum(1))
-        shares = np.where(sets.cells, self.share(np.repeat(of_cell[:, None], sets.cells.shape[1], 1)), 0.0)
-        return shares.max(axis=1, initial=0.0) * self.n_cells / self.n_rows
+        np.maximum.at(most, place, self._at(of_cell[place], column))
+        return most * self.n_cells / self.n_rows
 
 
 def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
@@ -445,9 +502,7 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
     start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
     (a, b), shapes = np.array(others) - start, np.linspace(0.01, 4, 400)
     if not 0 < a < b:  # equal values, which have no tail
-        return lambda level: np.where(
-            np.isnan(level), np.nan, np.maximum(n - np.searchsorted(ordered, level), 1) / n
-        )
+        return lambda level: np.maximum(n - np.searchsorted(ordered, level), 1) / n
     ratios = (5**shapes - 1) / (2.5**shapes - 1)
     shape = shapes[np.abs(ratios - b / a).argmin()]
     if n_beyond:
@@ -460,9 +515,9 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
     scale = b / (5**shape - 1)
 
     def share(level: np.ndarray) -> np.ndarray:
-        above = (n - np.searchsorted(ordered, level)) / n
-        beyond = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape)
-        return np.where(np.isnan(level), np.nan, np.where(level > start, beyond, above))
+        shares, inside = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape), level <= start
+        shares[inside] = (n - np.searchsorted(ordered, level[inside])) / n
+        return shares
 
     return share
 
@@ -478,31 +533,9 @@ def _described(
     places = np.argwhere(listed)
     order = np.argsort(-judged.suspicion[listed], kind="stable")[: how.most]
     row, column = places[order].T
-    rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
-    blank = np.where(hidden, np.nan, rows)
-    blank[np.arange(len(row)), column] = np.nan
-    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
-    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
-    suggestions, width = [""] * len(row), len(coded.columns)
-    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
-    for each in sittings:
-        of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
-        is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
-        if isinstance(each.judge, WordJudge) and len(of_sitting):
-            place = (row[of_sitting], column[of_sitting])
-            right[of_sitting], p_right[of_sitting] = each.judge.suggested(
-                coded.values, *place, hidden[of_sitting]
-            )
-        for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
-            if len(these) and isinstance(model, HasDrawMissing):
-                (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, how.seed)
-                of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
-                drawn[these] = of_cells.reshape(-1, _DRAWS)
-            these = these[is_number[these]]
-            for some in np.split(these, range(n_tried, len(these), n_tried)):
-                made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
-                for k, suggestion in zip(some.tolist(), made, strict=True):
-                    suggestions[k] = suggestion
+    drawn, is_number, right, p_right, suggestions = _expected(
+        coded, sittings, judged, (row, column), how.seed
+    )
     cells, table = [], found.table
     sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
     for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
@@ -532,6 +565,43 @@ def _described(
             )
         )
     return tuple(cells)
+
+
+def _expected(
+    coded: Table, sittings: Sequence[_Sitting], judged: Judged, cells: tuple[Ints, Ints], seed: int
+) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Draws of some cells, which are numbers, right words and their probabilities, and suggestions."""
+    row, column = cells
+    rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
+    blank = np.where(hidden, np.nan, rows)
+    blank[np.arange(len(row)), column] = np.nan
+    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
+    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
+    suggestions, width = [""] * len(row), len(coded.columns)
+    n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
+    with progress("describing cells", len(row)) as advance:
+        for each in sittings:
+            of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
+            is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
+            if isinstance(each.judge, WordJudge) and len(of_sitting):
+                place = (row[of_sitting], column[of_sitting])
+                right[of_sitting], p_right[of_sitting] = each.judge.suggested(
+                    coded.values, *place, hidden[of_sitting]
+                )
+                each.judge.own = None  # numbers that are tried below stand in no row
+            for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
+                n_these = len(these)
+                if n_these and isinstance(model, HasDrawMissing):
+                    (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
+                    of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
+                    drawn[these] = of_cells.reshape(-1, _DRAWS)
+                these = these[is_number[these]]
+                for some in np.split(these, range(n_tried, len(these), n_tried)):
+                    made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
+                    for k, suggestion in zip(some.tolist(), made, strict=True):
+                        suggestions[k] = suggestion
+                advance(n_these)
+    return drawn, is_number, right, p_right, suggestions
 
 
 def _one_of(found: WrongCells, row: int, column: int) -> str:
@@ -577,11 +647,15 @@ def _suggested(
         return answers
     tried, of_row = np.stack(probes), np.array([k for k, _ in tries])
     changed = (tried != rows[of_row]) & ~np.isnan(tried)
+    fine = np.flatnonzero((~changed | (facts.faults(tried) == 0)).all(axis=1))
+    if not len(fine):
+        return answers
+    tried, of_row, changed = tried[fine], of_row[fine], changed[fine]
     wrong = judge.log_wrong(np.where(changed, tried, np.nan))
     suspicion = wrong - judge.log_given(tried, hidden[of_row] | changed)
-    ordinary = (~changed | ((suspicion < 0) & (facts.faults(tried) == 0))).all(axis=1)
+    ordinary = (~changed | (suspicion < 0)).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
     for place in np.argsort(-total, kind="stable").tolist():  # the most ordinary one last
         if ordinary[place]:
-            answers[tries[place][0]] = tries[place][1]
+            answers[of_row[place]] = tries[fine[place]][1]
     return answers

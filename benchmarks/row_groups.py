@@ -1,0 +1,95 @@
+"""Parquet files beyond memory: peak memory and CPU seconds of `score` and `cells` with a saved model.
+
+    python benchmarks/row_groups.py [--rows 100000,400000 --columns 100 --gigabytes 1.5]
+
+Each command runs in a process of its own: at once, in all memory, and by row groups, with an address space of
+some gigabytes (`ulimit -v`), of which the libraries take about one. What row groups take may not grow with
+the file but for the numbers of each row, about 130 bytes.
+"""
+
+import sys
+
+from _timing import Target, arguments, finish, is_quick, machine, show
+
+# isort: split
+import os
+import resource
+import subprocess
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+import maskevidence as me
+
+_ROWS_OF_GROUP = 50_000
+_MOST_BYTES_A_ROW = 300
+
+
+def main() -> int:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--rows", default="1000,2000" if is_quick() else "100000,400000")
+    parser.add_argument("--columns", type=int, default=5 if is_quick() else 100)
+    parser.add_argument("--gigabytes", type=float, default=1.5)
+    options = parser.parse_args()
+    sizes = [int(word) for word in options.rows.split(",")]
+    lines, peaks = [], dict[str, list[float]]()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        write("trusted.parquet", 500, options.columns, seed=1)
+        fitted = write("fitted.parquet", 500, options.columns, seed=3)
+        me.models.PPCA(options.columns, 2).fit(fitted).save("model")
+        for n in sizes:
+            write("t.parquet", n, options.columns, seed=2)
+            for name, words in (
+                ("score", ["--design", "random-size:1"]),
+                ("cells", ["--trusted", "trusted.parquet"]),
+            ):
+                command = [name, "model", "t.parquet", *words, "--overwrite", "--out", name]
+                for way, limit in (("at once", None), ("by row groups", options.gigabytes)):
+                    megabytes, seconds = measured(command, limit)
+                    peaks.setdefault(f"{name} {way}", []).append(megabytes)
+                    size = Path("t.parquet").stat().st_size / 2**20
+                    lines.append((f"{n:,}", f"{size:,.0f}", name, way, f"{megabytes:,.0f}", f"{seconds:.1f}"))
+        os.chdir("/")
+    show(machine(), ("rows", "MiB of the file", "command", "way", "peak MiB", "CPU seconds"), lines)
+    more = (sizes[-1] - sizes[0]) / 2**20
+    targets = []
+    for way, (*_, last) in peaks.items():
+        if way.endswith("groups") and not is_quick():
+            grown = (last - peaks[way][0]) / more
+            targets.append(Target(f"{way}: bytes more for each row more", grown, high=_MOST_BYTES_A_ROW))
+    return finish({"lines": lines}, targets, options.json)
+
+
+def write(name: str, n: int, width: int, seed: int) -> me.data.Table:
+    """A file of rows of two factors, a cell in a thousand wrong; its rows."""
+    rng, weights = np.random.default_rng(seed), np.random.default_rng(0).normal(size=(2, width))
+    columns = [f"c{j}" for j in range(width)]
+    with parquet.ParquetWriter(name, pa.schema([(column, pa.float64()) for column in columns])) as file:
+        for start in range(0, n, _ROWS_OF_GROUP):
+            size = (min(_ROWS_OF_GROUP, n - start), width)
+            x = rng.normal(size=(size[0], 2)) @ weights + rng.normal(size=size)
+            x[rng.random(size) < 1e-3] += 10.0
+            file.write_table(pa.table(dict(zip(columns, x.T, strict=True))))
+    return me.data.Table(name, x, tuple(columns), np.arange(len(x)))
+
+
+def measured(words: list[str], gigabytes: float | None) -> tuple[float, float]:
+    """Peak resident memory in MiB, and CPU seconds, of a command."""
+    limit = resource.RLIM_INFINITY if gigabytes is None else int(gigabytes * 2**30)
+    limited = partial(resource.setrlimit, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    command = [sys.executable, "-m", "maskevidence", *words]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=limited)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"{' '.join(words)} ended with exit code {child.returncode}")
+    return used.ru_maxrss / 2**10, used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())
