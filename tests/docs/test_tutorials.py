@@ -61,7 +61,7 @@ def test_wrong_cells(executed: Callable[[str], Any]) -> None:
 @pytest.mark.slow
 def test_two_berts(executed: Callable[[str], Any]) -> None:
     notebook = executed("two_berts")
-    (right, wrong) = map(float, re.findall(r"(-\d+\.\d) nats", values(notebook)))
+    (right, wrong) = map(float, re.findall(r"(-\d+\.\d) nats: ", values(notebook)))
     assert right > wrong
     assert sum("image/png" in result_of(cell) for cell in notebook.cells if cell.cell_type == "code") == 1
 

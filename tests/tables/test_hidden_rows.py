@@ -237,6 +237,7 @@ class TestFewFits:
         assert low < expected < high
         assert behind.verdict == ("better" if low > 0 else "not told apart")
         assert "nats per data set" in str(me.compare(estimates).page().parts)
+        assert "nats per data set; behind" in repr(me.compare(estimates))
 
     def test_more_orders_extend_a_run(self) -> None:
         x, y = regression(40)

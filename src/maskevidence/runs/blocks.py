@@ -313,10 +313,10 @@ def scores_of(parts: Sequence[SavedPart]) -> tuple[Scores, int]:
     ids, n_tokens = (np.concatenate(column) for column in list(zip(*rows, strict=True))[:2])
     n_bytes = None if any(each[2] is None for each in rows) else np.concatenate([each[2] for each in rows])
     del rows, tables
-    first: Any = slice(None)
+    kept: Any = slice(None)
     if not (ids[1:] > ids[:-1]).all():  # sorting takes memory
-        ids, first = np.unique(ids, return_index=True)
-    n_bytes = None if n_bytes is None else n_bytes[first]
+        ids, kept = np.unique(ids, return_index=True)
+    n_bytes = None if n_bytes is None else n_bytes[kept]
     groups: list[list[SavedPart]] = []
     end = -math.inf
     for low, high, part in sorted(ranges, key=lambda each: each[:2]):
@@ -329,7 +329,7 @@ def scores_of(parts: Sequence[SavedPart]) -> tuple[Scores, int]:
         for group in groups:
             yield ScoreTable.merged([read_part(part)[0] for part in group])
 
-    return Scores(ids, n_tokens[first], n_bytes, n_masks, read), n_calls
+    return Scores(ids, n_tokens[kept], n_bytes, n_masks, read), n_calls
 
 
 def _lists(hidden: HiddenTokens) -> dict[str, Any]:

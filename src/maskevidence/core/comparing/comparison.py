@@ -326,7 +326,7 @@ class Comparison(Shown):
         decided = filter(None, (decided_by_few(each, names, typeset, noun) for each in self.behind))
         summary = answer(self, noun)
         return Page(
-            f"Comparison({best} {self.unit}; behind it {rest})",
+            f"Comparison({best} {self.unit.replace('observation', noun)}; behind it {rest})",
             summary.headline,
             parts=[
                 summary.words,
