@@ -9,7 +9,8 @@ letters by frequency); an isolation forest of the rows, codes for words; a robus
 its column of ounces, which is wrong throughout, and without its two indices, hospital without its index.
 
 `--parts rates` draws tables whose wrong words are known: typing errors of 1 to 10 % of the cells among words
-that recur, words with a long tail, and a column of names; swapped words; no errors.
+that recur, words with a long tail, and a column of names; swapped words; a code that a share of the rows
+writes with a full stop; no errors. `--parts speed` times a table of 100,000 × 15.
 """
 
 import sys
@@ -33,7 +34,14 @@ BLANK = ("", "N/A", "nan", "NaN")
 DROPPED = {"hospital": ["index"], "beers": ["index", "id", "ounces"], "tax": []}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 KINDS = ("recurring", "long tail", "names")
-WAYS = (("typing", 0.0), ("typing", 0.01), ("typing", 0.03), ("typing", 0.1), ("swapped", 0.02))
+WAYS = (
+    ("typing", 0.0),
+    ("typing", 0.01),
+    ("typing", 0.03),
+    ("typing", 0.1),
+    ("swapped", 0.02),
+    ("second writing", 0.3),
+)
 
 
 def load(name: str) -> tuple[pd.DataFrame, np.ndarray]:
@@ -253,6 +261,9 @@ def mistyped(rng: np.random.Generator, text: str) -> str:
 def spoilt(rng: np.random.Generator, frame: pd.DataFrame, way: str, share: float) -> tuple[Any, np.ndarray]:
     """The table with a share of its cells wrong, and which are."""
     table, wrong = frame.copy(), np.zeros(frame.shape, dtype=bool)
+    if way == "second writing":
+        wrong[:, list(frame).index("code")] = rng.random(len(frame)) < share
+        return frame.where(~wrong, frame + "."), wrong
     for cell in rng.permutation(frame.size)[: round(share * frame.size)]:
         i, j = divmod(int(cell), frame.shape[1])
         other = frame.iat[int(rng.integers(len(frame))), j]
@@ -266,28 +277,41 @@ def rates(sets: int, n_rows: int) -> tuple[dict[str, Any], list[Target]]:
     numbers, rows, targets = {}, [], []
     for kind in KINDS:
         for way, share in WAYS:
-            false, power = [], []
+            false, power, order = [], [], []
             for seed in range(sets):
                 rng = np.random.default_rng([seed, KINDS.index(kind), round(1000 * share), len(way)])
                 table, wrong = spoilt(rng, drawn(rng, n_rows, kind), way, share)
-                called = me.wrong_cells(MODEL, table, rate=RATE).called
+                found = me.wrong_cells(MODEL, table, rate=RATE)
+                called = found.called
+                order.append(quality(wrong.ravel(), found.suspicion.ravel())[0] if share else np.nan)
                 false.append((called & ~wrong).sum() / max(1, called.sum()))
                 power.append((called & wrong).sum() / max(1, wrong.sum()))
             name = f"{kind}, {way} {100 * share:g} %"
             numbers[name] = {"false": list(map(float, false)), "power": list(map(float, power))}
-            rows.append((name, mean_and_se(false), mean_and_se(power)))
+            rows.append((name, mean_and_se(false), mean_and_se(power), f"{np.mean(order):.3f}"))
             if way == "typing" and share:
                 bound = RATE + 2 * float(np.std(false, ddof=1)) / len(false) ** 0.5
                 targets.append(Target(f"false calls, {name}", float(np.mean(false)), high=float(bound)))
-    show(f"Drawn tables, {sets} each, a rate of {RATE:g}", ("words, errors", "false", "power"), rows)
+    show(f"Drawn tables, {sets} each, a rate of {RATE:g}", ("words, errors", "false", "power", "AP"), rows)
     return numbers, targets
+
+
+def speed() -> tuple[float, list[Target]]:
+    """CPU seconds of a table of 100,000 rows and 15 columns."""
+    rng = np.random.default_rng(0)
+    parts = [drawn(rng, 100_000, kind).add_suffix(f" {kind}") for kind in KINDS]
+    table, _ = spoilt(rng, pd.concat(parts, axis=1).iloc[:, :15], "typing", 0.003)
+    start = time.process_time()
+    me.wrong_cells(MODEL, table, rate=RATE)
+    seconds = time.process_time() - start
+    return seconds, [Target("100,000 x 15, CPU s", seconds, high=60)]
 
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--tables", default=",".join(DROPPED), help="names of tables between commas")
-    parser.add_argument("--parts", default="tables,rates", help="these, between commas")
-    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 15 settings")
+    parser.add_argument("--parts", default="tables,rates,speed", help="these, between commas")
+    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 18 settings")
     parser.add_argument("--rows", type=int, default=1000, help="of each drawn table")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -299,6 +323,9 @@ def main() -> int:
     if "rates" in options.parts:
         sets, n_rows = (2, 200) if options.quick else (options.sets, options.rows)
         numbers["rates"], more = rates(sets, n_rows)
+        targets += more
+    if "speed" in options.parts and not options.quick:
+        numbers["speed"], more = speed()
         targets += more
     return finish(numbers, [] if options.quick else targets, options.json)
 

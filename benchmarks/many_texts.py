@@ -141,12 +141,12 @@ def of_tokens(n: int, sizes: int) -> list[tuple[str, float, float]]:
 
 def of_file(n: int) -> list[tuple[str, float, float]]:
     """Read and encode the lines of a file."""
-    from maskevidence.texts.options import ScoredTextOptions
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     from maskevidence.texts import prepared_texts
     from maskevidence.texts.encoding import Encoding, pack_texts
+    from maskevidence.texts.text_options import ScoredTextOptions
 
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     words = [f"w{k}" for k in range(WORDS)]

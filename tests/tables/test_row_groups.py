@@ -7,9 +7,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import maskevidence as me
 from command_line import CommandLine
+from maskevidence.core.masks.design import MaskKey
+from maskevidence.core.stored_tokens import StoredTokens
+from maskevidence.runs.blocks import rows_per_block
 from maskevidence.tables import row_groups
 
 NAMES = list("abcd")
@@ -133,3 +137,10 @@ def test_the_cells_of_row_groups_are_those_of_the_whole_file(
     assert ("of the rows with a suspicious cell the 18 most suspicious" in notes) == (most is not None)
     again = run(*CELLS, "groups")
     assert "finds the cells again" in " ".join(again.out.split()), again.out
+
+
+def test_a_block_of_wide_rows_has_a_million_cells() -> None:
+    model, none = me.models.PPCA(n_features=500, n_components=1), torch.zeros(0, 500, dtype=torch.bool)
+    n = 10**6
+    tokens = StoredTokens(none.double(), none, none, torch.arange(n), counts=torch.full((n,), 500))
+    assert rows_per_block(model, tokens, me.RandomSize(1), MaskKey(0, "own")) == 2**20 // 500

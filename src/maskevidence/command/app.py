@@ -20,7 +20,7 @@ from maskevidence.command.check import check_command
 from maskevidence.command.command_words import kind_of_model, kind_of_training, own_file
 from maskevidence.command.compare import compare_command
 from maskevidence.command.options import Json, OverwriteFiles, Result, Threads
-from maskevidence.command.parser import Models, add_command, options_by_kind
+from maskevidence.command.parser import ModelArgument, add_command, options_by_kind
 from maskevidence.command.reporting import report
 from maskevidence.command.score import score
 from maskevidence.command.summarize import summarize
@@ -126,12 +126,12 @@ def show(result: Result, json: str | None) -> None:
 
 _broken: InputError | None = None  # a package that brings a kind, which `main` refuses in one line
 try:
-    add_command(app, shown(score), models=Models("score", kind_of_model))
-    add_command(app, shown(check_command), "check", models=Models("check", kind_of_model))
+    add_command(app, shown(score), models=ModelArgument("score", kind_of_model))
+    add_command(app, shown(check_command), "check", models=ModelArgument("check", kind_of_model))
     add_command(app, shown(summarize))
     add_command(app, shown(compare_command), "compare")
     add_command(app, shown(report))
-    add_command(app, shown(train), models=Models("train", kind_of_training))
+    add_command(app, shown(train), models=ModelArgument("train", kind_of_training))
     for kind in kinds():
         for name, place in kind.commands.items():
             function = named(place)

@@ -28,7 +28,7 @@ Which = str  # a kind's name; "some": options that any kind has; "all": options 
 
 
 @dataclass(frozen=True)
-class Models:
+class ModelArgument:
     """The MODEL argument of a command whose options depend on its kind."""
 
     command: str  # name under which kinds declare the options
@@ -71,7 +71,7 @@ class CommandOfKinds(Command):
     """A command whose options depend on the kind of MODEL; completion offers the options of all kinds."""
 
     function: Callable[..., Any]
-    models: Models
+    models: ModelArgument
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the words with the options of MODEL's kind.
@@ -135,7 +135,10 @@ def _command(
 
 
 def add_command(
-    app: typer.Typer, function: Callable[..., Any], name: str | None = None, models: Models | None = None
+    app: typer.Typer,
+    function: Callable[..., Any],
+    name: str | None = None,
+    models: ModelArgument | None = None,
 ) -> None:
     """Register a function as a command of the application.
 

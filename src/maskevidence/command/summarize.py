@@ -62,9 +62,10 @@ def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     model = source / MODEL
     folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
     estimate = run.estimate
-    for write, values in ((write_labels, estimate.labels), (write_closed_form, estimate.closed_form)):
-        if values is not None:
-            write(folder.path, run.manifest, estimate.ids, values)
+    if estimate.labels is not None:
+        write_labels(folder.path, run.manifest, estimate.ids, estimate.labels)
+    if estimate.closed_form is not None:
+        write_closed_form(folder.path, run.manifest, estimate.ids, estimate.closed_form)
     if run.texts:
         texts = (text for table in read_texts(run.texts, run.manifest) for text in table["text"].to_pylist())
         write_texts(folder.path, run.manifest, estimate.ids, texts)

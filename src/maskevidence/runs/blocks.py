@@ -33,6 +33,7 @@ _MASKS_PER_SLOW_BLOCK = 1024  # for a model that makes its own batches
 _CALLS_PER_BLOCK = 8  # of such a model on a GPU, whose calls are large
 _SAMPLE, _MASKS_OF_SAMPLE = 256, 2**16
 _MIN_SHARED_ROWS = 256
+_CELLS_PER_BLOCK = 2**20  # which bounds the memory of wide rows
 
 
 class Piece(NamedTuple):
@@ -57,7 +58,8 @@ def rows_per_block(model: MaskedModel, tokens: Observations, design: MaskDesign,
 
     A block has about 8192 masks, or 1024 if the model makes its own batches, which is slow, and about eight
     calls of such a model on a GPU. Rows with shared masks also share work, so that at least 256 of them make
-    a block. A small data set is divided into 32 blocks that shards can share.
+    a block. A small data set is divided into 32 blocks that shards can share, and a block of wide rows has a
+    million cells.
 
     Args:
         model: the model to be scored.
@@ -73,6 +75,8 @@ def rows_per_block(model: MaskedModel, tokens: Observations, design: MaskDesign,
             _MASKS_PER_SLOW_BLOCK if on_cpu else max(_MASKS_PER_SLOW_BLOCK, _n_masks_of_calls(model, tokens))
         )
     rows = math.ceil(n_masks / calls_per_observation(model, tokens, design))
+    if isinstance(tokens, Tokens) and not isinstance(model, HasBatches):
+        rows = min(rows, max(1, _CELLS_PER_BLOCK // max(1, tokens.width)))
     if key.masks == "shared":
         rows = max(rows, _MIN_SHARED_ROWS)
     return min(rows, math.ceil(len(tokens) / MIN_BLOCKS))
@@ -313,10 +317,10 @@ def scores_of(parts: Sequence[SavedPart]) -> tuple[Scores, int]:
     ids, n_tokens = (np.concatenate(column) for column in list(zip(*rows, strict=True))[:2])
     n_bytes = None if any(each[2] is None for each in rows) else np.concatenate([each[2] for each in rows])
     del rows, tables
-    first: Any = slice(None)
+    kept: Any = slice(None)
     if not (ids[1:] > ids[:-1]).all():  # sorting takes memory
-        ids, first = np.unique(ids, return_index=True)
-    n_bytes = None if n_bytes is None else n_bytes[first]
+        ids, kept = np.unique(ids, return_index=True)
+    n_bytes = None if n_bytes is None else n_bytes[kept]
     groups: list[list[SavedPart]] = []
     end = -math.inf
     for low, high, part in sorted(ranges, key=lambda each: each[:2]):
@@ -329,7 +333,7 @@ def scores_of(parts: Sequence[SavedPart]) -> tuple[Scores, int]:
         for group in groups:
             yield ScoreTable.merged([read_part(part)[0] for part in group])
 
-    return Scores(ids, n_tokens[first], n_bytes, n_masks, read), n_calls
+    return Scores(ids, n_tokens[kept], n_bytes, n_masks, read), n_calls
 
 
 def _lists(hidden: HiddenTokens) -> dict[str, Any]:

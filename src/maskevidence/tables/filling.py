@@ -132,7 +132,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         build, of_auto = decided(model, build, some, options.device, options.seed)
         notes += of_auto
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
-        filling = _fill(fitted, table, options, tuple(dropped))
+        filling = fill_holes(fitted, table, options, tuple(dropped))
         notes.append(f"fitted to the {len(table):,} rows of the table")
         filling = _on_log_scale(build, some, table, filling, options)
         if isinstance(fitted, PPCA):
@@ -143,11 +143,11 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         given, table = table, with_levels_of(table, saved.levels)
         tokens = Tokens.from_array(table.values, empty_rows=True)
         saved.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))
-        fitted, filling, notes = saved, _fill(saved, table, options), [*table.notes, *from_model]
+        fitted, filling, notes = saved, fill_holes(saved, table, options), [*table.notes, *from_model]
         if isinstance(saved, MaskedNetwork | MixedKernelGaussian):
             notes += saved.notes_on_unseen(tokens, given)
     holes = holes_to_fill(raw, table, odd=options.fill_odd)
-    filling = _possible(table, filling, holes, options.seed)
+    filling = possible_filling(table, filling, holes, options.seed)
     if options.mend == "suggested" and options.wrong is not None:
         filling = _as_suggested(filling, table, options.wrong, model)
     notes += filling.notes
@@ -270,7 +270,7 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _fill(
+def fill_holes(
     model: TableModel, table: Table, options: ImputeOptions, constant: tuple[str, ...] = ()
 ) -> _Filling:
     """Fill the table; columns that the model lacks stay in their places."""
@@ -329,7 +329,7 @@ def _on_log_scale(
         return filling
     bent, some = logged(table, names), logged(some, names)
     fitted, dropped = fit_table(build, some, some, empty_rows=True)
-    again = _fill(fitted, bent, options, tuple(dropped))
+    again = fill_holes(fitted, bent, options, tuple(dropped))
     for name in names:
         j = table.columns.index(name)
         hole = np.isnan(table.values[:, j])
@@ -342,7 +342,7 @@ def _on_log_scale(
     return again._replace(logs=tuple(names))
 
 
-def _possible(table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"], seed: int) -> _Filling:
+def possible_filling(table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"], seed: int) -> _Filling:
     """Keep filled numbers within the range of their column, within limits, and in its decimals."""
     values, existing, means = filling.values.copy(), list[str](), None
     deviation = None if filling.deviation is None else filling.deviation.copy()

@@ -62,7 +62,7 @@ class WithLimits(nn.Module):
 
     def tokens(self, x: object) -> Tokens:
         """Rows as tokens, with limits among those that can be hidden: the middle of their half-line."""
-        tokens = as_tokens(self.model, x)
+        tokens = as_tokens(self.model, x)  # `Tokens` stay as they are
         place = {row: k for k, row in enumerate(tokens.ids.tolist())}
         values, maskable = tokens.values.clone(), tokens.maskable.clone()
         for (row, j), (low, high) in self.ends.items():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.tables.information.gains import fitted
-from maskevidence.tables.information.information import _exchanged
+from maskevidence.tables.information.information import FEW_ROWS, _exchanged
 from maskevidence.tables.information.information_result import errors_of
 
 RNG = np.random.default_rng(0)
@@ -264,6 +264,8 @@ def test_the_interval_reaches_what_more_rows_would_find() -> None:
     assert found.seen is not None
     assert found.nats == pytest.approx((found.held_out + found.seen) / 2)
     assert found.interval()[1] > found.with_more_rows
+    assert FEW_ROWS in found.notes
+    assert FEW_ROWS not in me.information("gaussian", rows(400, 12), 0, 3).notes
     half = set(np.concatenate([fold.out for fold in fit.folds[2:]]).tolist())
     assert len(half) == 120  # which the half model has not seen
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partialmethod
 from html import unescape
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.show.parts import Group, Table
-from maskevidence.core.support.progress import Course
+from maskevidence.core.support.progress import Course, course
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.looking.by_folds import Kept, folds_for
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.cell_search import CellJudge
+from maskevidence.tables.wrong_cells.wrong_cells import Search
 from messy_flats import Flats, messy_flats
 
 
@@ -155,6 +158,20 @@ def test_the_time_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = me.look(pd.DataFrame(x, columns=list("abcdef")), model="gaussian", minutes=60)
     assert now[0] > 300
     assert not any("the time was short" in note for note in seen.notes)
+
+
+def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
+    x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(100, seed=0)
+    row = np.random.default_rng(0).permutation(100)[60]  # of which 50 are judged again
+    x[row, 1] = 100
+    folds = folds_for(me.data.Table("t", x, ("a", "b", "c"), np.arange(100)), 0, Kept())
+    assert folds is not None
+    folds = replace(folds, word="gaussian")
+    with course("looking", dict.fromkeys(("fit", "suspect", "cells"), (5, 1.0))) as plan:
+        models = folds.fit_all(x, plan, 1)
+        values, _ = folds.without_suspicious(models, plan, np.inf)
+        searched = folds.search(models, values, plan, (50, Search(n_planted=0)))
+    assert np.isnan(searched.values[row, 1])
 
 
 def test_a_copy_fills_the_holes_of_its_column_exactly() -> None:

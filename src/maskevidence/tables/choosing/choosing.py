@@ -24,7 +24,14 @@ from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate, Ho
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.sizes import EverySize
-from maskevidence.core.model import DENSITY, HasLogEvidence, MaskedModel, base_measure_of
+from maskevidence.core.model import (
+    DENSITY,
+    HasLogCells,
+    HasLogEvidence,
+    MaskedModel,
+    as_tokens,
+    base_measure_of,
+)
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
 from maskevidence.core.support.checks import in_short, some_of, whole_number
@@ -48,6 +55,7 @@ from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
 from maskevidence.tables.fitting import declared
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
+from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import (
     MIXED,
     Column,
@@ -317,7 +325,9 @@ def _plan(
     words, notes = _taking_words(table, words)
     examples = [word.example(table) for word in words]
     by_cells = _check_measures(table, words, examples)
-    closed = all(isinstance(example, HasLogEvidence) for example in examples)
+    table, of_limits = _with_scored_limits(given, table, examples)
+    notes += of_limits
+    closed = not table.limits and all(isinstance(example, HasLogEvidence) for example in examples)
     if folds is None:
         folds = min(len(values), MANY_FOLDS if closed and len(values) < FEW_ROWS else FOLDS)
     if not 2 <= folds <= len(values):
@@ -353,6 +363,23 @@ def _plan(
             notes.append(f"every candidate is scored by the {base_measure(cells)}, as {by_cells} is")
     named = list(table.columns) if column_names(data) is not None else None
     return _Plan(table, words, held, first_copies(given.values), design, key, named, cells), notes
+
+
+def _with_scored_limits(
+    given: Table, table: Table, examples: Sequence[TableModel]
+) -> tuple[Table, list[str]]:
+    """The table with the limits of the given one, by their new ids, if all candidates can score them."""
+    place = {int(key): k for k, key in enumerate(given.ids)}
+    limits = {
+        name: {place[row]: both for row, both in rows.items() if row in place}
+        for name, rows in given.limits.items()
+        if name in table.columns
+    }
+    n, note = sum(map(len, limits.values())), "are scored by the probability of their half-line, by masks"
+    cannot = {type(example).__name__ for example in examples if not isinstance(example, HasLogCells)}
+    if cannot and n:
+        limits, note = {}, f"are not scored: {' and '.join(sorted(cannot))} cannot"
+    return replace(table, limits=limits if n else {}), [f"limits such as <0.5 {note}"] if n else []
 
 
 def _taking_words(table: Table, words: tuple[_Word, ...]) -> tuple[tuple[_Word, ...], list[str]]:
@@ -461,8 +488,9 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
                 if plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
                 else:
-                    key, scored = plan.key, plan.measured(model, train)
-                    estimate = estimate_evidence(scored, tokens, plan.design, seed=key.seed, masks=key.masks)
+                    key, (scored, _) = plan.key, with_limits(plan.measured(model, train), plan.table)
+                    rows_of = as_tokens(scored, tokens)
+                    estimate = estimate_evidence(scored, rows_of, plan.design, seed=key.seed, masks=key.masks)
                     scores[word].estimates.append(estimate)
                     if isinstance(model, BernoulliPCA):
                         _integrate(model, tokens, scores[word], rows)

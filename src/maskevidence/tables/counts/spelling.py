@@ -127,7 +127,7 @@ def letter_shape(word: str) -> str:
     """The format of a word: A for a capital, a for a small letter, 9 for a digit.
 
     Example:
-        >>> shape("12.0 oz")
+        >>> letter_shape("12.0 oz")
         '99.9 aa'
     """
     return re.sub("[0-9]", "9", re.sub("[a-z]", "a", re.sub("[A-Z]", "A", word)))
@@ -194,10 +194,10 @@ def habits(words: Words, counts: _Ints) -> Near:
     place = {word: k for k, word in enumerate(words) if counts[k]}
     pairs: dict[tuple[str, bool], list[tuple[int, int]]] = {}
     for k, word in enumerate(words):
-        for rest, start in ((re.sub(r"[\W_]+$", "", word), False), (re.sub(r"^[\W_]+", "", word), True)):
+        for rest, at_end in ((re.sub(r"[\W_]+$", "", word), True), (re.sub(r"^[\W_]+", "", word), False)):
             if rest != word and rest in place:
-                more = word.removesuffix(rest) if start else word.removeprefix(rest)
-                pairs.setdefault((more, start), []).append((k, place[rest]))
+                more = word.removeprefix(rest) if at_end else word.removesuffix(rest)
+                pairs.setdefault((more, at_end), []).append((k, place[rest]))
     kept = [np.array(some) for some in pairs.values() if len(some) >= _FEWEST_PAIRS]
     kept = [some for some in kept if counts[some[:, 0]].sum() < counts[some[:, 1]].sum()]
     word, meant = np.concatenate([np.zeros((0, 2), dtype=np.int64), *kept]).T

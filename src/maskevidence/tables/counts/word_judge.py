@@ -46,7 +46,8 @@ class WordJudge(CellJudge):
     q, the distribution of a wrong cell, is for a known word half that of another row's value and half equal
     for all; for an unseen word it is the mean of three distributions over strings: a word that the row
     expects, mistyped; any signs; a string of the column in another format. A word of at most three cells may
-    also be wrong in all of them, and is judged as unseen.
+    also be wrong in all of them, and is judged as unseen. A second writing of a word (see `habits`) has even
+    odds.
 
     Args:
         model: fitted.
@@ -273,7 +274,7 @@ class WordJudge(CellJudge):
 
         Returns:
             The share, shape (N, D), NaN for holes; the suspicion less the log of its column's share, which
-            makes columns comparable; the calls.
+            makes columns comparable, or that of an exception if it is higher; the calls.
         """
         own, hidden = self.own, judged.hidden
         assert own is not None

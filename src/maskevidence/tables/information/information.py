@@ -25,6 +25,9 @@ from maskevidence.tables.information.information_result import (
 from maskevidence.tables.normal import LOG_2PI
 
 _NEAREST = 5  # rows, of which one is exchanged
+FEW_ROWS = (
+    "rows are few for this dependence: the number may be too low, and even the upper end of its interval"
+)
 _FAR = 100.0  # distance of two categories, in standard deviations of numbers
 
 
@@ -222,6 +225,9 @@ def _estimated(
         if entropy is not None and (fit.mask(group) == terms[k].asked).all()
     ]
     notes = _notes(quantity, errors, held_out, (zero, zero_se), bounds)
+    with_more = None if more is None else held_out + _missed(quantity, len(fit.folds), more)
+    if max(seen or held_out, with_more or held_out) - held_out > errors.standard_error:
+        notes.append(FEW_ROWS)
     shares = len(known) == 2 and sum(known) > 0 and not any(map(fit.is_ranked, asked))
     return Information(
         quantity=quantity,
@@ -229,7 +235,7 @@ def _estimated(
         errors=errors,
         held_out=held_out,
         seen=seen,
-        with_more_rows=None if more is None else held_out + _missed(quantity, len(fit.folds), more),
+        with_more_rows=with_more,
         zero=zero,
         zero_se=zero_se,
         lower_bound=max(bounds, default=None),

@@ -25,9 +25,6 @@ _AT_ONCE = 100  # rows that are judged in one call
 _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
 
 
-FoldModels = tuple[TableModel, ...]
-
-
 Models = tuple[TableModel, ...]
 
 
@@ -85,7 +82,7 @@ class Folds:
         self.kept.put(name, model)
         return model
 
-    def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> FoldModels:
+    def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> Models:
         """Fit a model for each fold to the other rows, with these values."""
         models = []
         for k, part in enumerate(self.parts, 1):
@@ -93,13 +90,13 @@ class Folds:
                 models.append(self.fit(values, f"{self.word}-{number}-{k}", part))
         return tuple(models)
 
-    def judge(self, models: FoldModels, values: Float64[np.ndarray, "N D"], k: int) -> CellJudge:
+    def judge(self, models: Models, values: Float64[np.ndarray, "N D"], k: int) -> CellJudge:
         """The judge of the rows of a fold."""
         words = [self.table.columns.index(name) for name in self.table.levels]
         return CellJudge(models[k], facts_of(models[k], np.delete(values, self.parts[k], axis=0), words))
 
     def without_suspicious(
-        self, models: FoldModels, course: Course, end: float
+        self, models: Models, course: Course, end: float
     ) -> tuple[Float64[np.ndarray, "N D"], bool]:
         """The values without suspicious ones of the rows judged until a time; and whether there are any.
 
@@ -128,7 +125,7 @@ class Folds:
 
     def search(
         self,
-        models: FoldModels,
+        models: Models,
         values: Float64[np.ndarray, "N D"],
         course: Course,
         size: tuple[int, Search],
@@ -148,7 +145,7 @@ class Folds:
         with course.step("cells", "looking for wrong cells"):
             known = [np.delete(values, part, axis=0) for part in self.parts]
             found = cells_by_folds(models, self.table.take(judged), parts, known, how)
-        suspicious = np.zeros(values.shape, dtype=bool)
+        suspicious = np.isnan(values) & ~np.isnan(self.table.values)  # in rows that are judged no more
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
         return Searched(found, self.cleaned(suspicious))
 

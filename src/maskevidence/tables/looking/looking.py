@@ -140,7 +140,7 @@ def look_at(
 
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
     """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
-    from maskevidence.tables.filling import _fill, _possible
+    from maskevidence.tables.filling import fill_holes, possible_filling
 
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * min(table.values.size, MOST_FITTED * len(table.columns))
@@ -163,7 +163,9 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
             model = folds.fit(values, "fit-all", np.arange(0))
         with plan.step("fill", "filling the holes"):
             holes = table.holes()
-            filling = _possible(cleaned, _fill(model, cleaned, ImputeOptions()), holes, budget.seed)
+            filling = possible_filling(
+                cleaned, fill_holes(model, cleaned, ImputeOptions()), holes, budget.seed
+            )
     assert filling.deviation is not None
     filled = np.where(holes, filling.values[0], table.values)
     deviation = np.where(holes, filling.deviation, 0.0)

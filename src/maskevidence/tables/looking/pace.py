@@ -14,7 +14,7 @@ from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, planted
 from maskevidence.tables.wrong_cells.wrong_cells import Search
 
 # the share of the time by whose end a step is done
-ENDS = {"suspect": 0.2, "refit": 0.4, "choose": 0.45, "cells": 0.7, "measure": 0.8, "links": 0.88}
+ENDS = {"suspect": 0.3, "refit": 0.45, "choose": 0.5, "cells": 0.78, "measure": 0.86, "links": 0.92}
 _MOST_FILLED = {"choose": 300, "measure": 1000}  # values of a column
 _MOST_LINKED, _MOST_LINKED_COLUMNS = 120, 150  # rows of a fold
 _FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 50, 100, 100
@@ -87,8 +87,9 @@ class Clock:
         of_planting = seconds_per(judge.search, spoilt)
         model = models[0]
         of_describing = _DRAWS * seconds_per(lambda some: model.draw_missing(some, 1, seed), blank)
-        n = max(self._some("cells", len(values), 1, (of_judging, 0.4)), min(len(values), _FEWEST_JUDGED))
-        n_planted = self._some("cells", N_PLANTED, _FEWEST_PLANTED, (of_planting, 0.4))
+        n = max(self._some("cells", len(values), 1, (of_judging, 0.7)), min(len(values), _FEWEST_JUDGED))
+        left = max(0.0, 0.8 - n * of_judging / self.room("cells"))  # of the room, which rows come before
+        n_planted = self._some("cells", N_PLANTED, _FEWEST_PLANTED, (of_planting, left))
         most = max(_FEWEST_DESCRIBED, int(0.2 * self.room("cells") / of_describing))
         if n < len(values):
             self.shortened["judge"] = f"cells of {n:,} of {len(values):,} rows were judged"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import join_words, some_of
@@ -109,16 +109,7 @@ def near_words(table: Table, name: str) -> Finding | None:
         "1 rare word is one letter from a common one ('Brelin' and 'Berlin'): kept as it is"
     """
     words, codes = table.levels[name], table.values[:, table.columns.index(name)]
-    if len(words) > _MOST_WORDS:
-        return None
-    n = np.bincount(codes[~np.isnan(codes)].astype(int), minlength=len(words))
-    common = [k for k in np.argsort(-n, kind="stable").tolist() if n[k] >= _FEWEST]
-    meant = {}
-    for k in np.flatnonzero(n).tolist():
-        often = [c for c in common if n[c] >= _TIMES * n[k]]
-        near = [c for c in often if _one_edit(words[k].casefold(), words[c].casefold())]
-        if near:
-            meant[k] = near[0]
+    meant = _meant(table, name)
     if not meant:
         return None
     rows = np.flatnonzero(np.isin(codes, list(meant)))
@@ -131,19 +122,32 @@ def near_words(table: Table, name: str) -> Finding | None:
 
 def spelt_otherwise(table: Table, name: str) -> Float64[np.ndarray, " k"]:
     """The codes of the words of a column that a finding on spellings names."""
-    words, codes = table.levels[name], table.values[:, table.columns.index(name)]
-    n = np.bincount(codes[~np.isnan(codes)].astype(int), minlength=len(words))
+    words, n = table.levels[name], _counts(table, name)
     folded = [" ".join(word.split()).casefold() for word in words]
     most = {key: max((n[k], -k) for k, other in enumerate(folded) if other == key) for key in {*folded}}
     found = [k for k, key in enumerate(folded) if (n[k], -k) != most[key]]
-    if len(words) <= _MOST_WORDS:
-        common = [k for k in range(len(words)) if n[k] >= _FEWEST]
-        found += [
-            k
-            for k in range(len(words))
-            if any(n[c] >= _TIMES * n[k] and _one_edit(folded[k], folded[c]) for c in common)
+    return np.array(sorted({*found, *_meant(table, name)}), dtype=np.float64)
+
+
+def _counts(table: Table, name: str) -> Int64[np.ndarray, " V"]:
+    """How many cells hold each word of a column."""
+    codes = table.values[:, table.columns.index(name)]
+    return np.bincount(codes[~np.isnan(codes)].astype(int), minlength=len(table.levels[name]))
+
+
+def _meant(table: Table, name: str) -> dict[int, int]:
+    """The codes of rare words, each with the commonest word that is one letter from it."""
+    words, n = table.levels[name], _counts(table, name)
+    if len(words) > _MOST_WORDS:
+        return {}
+    common = [k for k in np.argsort(-n, kind="stable").tolist() if n[k] >= _FEWEST]
+    near = {
+        k: [
+            c for c in common if n[c] >= _TIMES * n[k] and _one_edit(words[k].casefold(), words[c].casefold())
         ]
-    return np.array(sorted({*found}), dtype=np.float64)
+        for k in np.flatnonzero(n).tolist()
+    }
+    return {k: those[0] for k, those in near.items() if those}
 
 
 def _at(table: Table, row: int, text: str) -> CellAt:

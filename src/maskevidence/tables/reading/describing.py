@@ -26,6 +26,8 @@ from maskevidence.tables.reading.description import (
 )
 
 _MOST_DECIMALS = 6
+_ROWS_OF_IDS, _FEWEST_OF_IDS, _DIFFERENT = 50, 10_000, 0.9  # rows, size and share of numbers that name rows
+_RELATED = 3.5  # standard errors of a rank correlation
 _FEW_CODES = 3  # different whole numbers that may be codes
 
 
@@ -60,6 +62,16 @@ def described(
     }
     full = {key: values for key, values in numbers.items() if not np.isnan(values).all()}
     of_numbers = [key for key in full if read[key].values is not None]
+    if of_numbers and of_numbers[0] == next(iter(read)) and all_columns[0].kind == "number":
+        first, *others = (
+            full[key] for key in [of_numbers[0], *(key for key in full if key != of_numbers[0])]
+        )
+        if _names_rows(first, others):
+            why = "whole numbers, nearly all different and without relation to another column, come first"
+            options = f"--id-column {typed(of_numbers[:1])}, or --drop {typed(of_numbers[:1])}"
+            note = f"{why}: they may name the rows, and are read as numbers"
+            all_columns[0] = replace(all_columns[0], kind="id", why=why)
+            found.append(finding("id", of_numbers[0], [], note, options, LOOK, len(first)))
     if full:
         found += _of_rows(np.column_stack(list(full.values())))
     if of_numbers:
@@ -67,6 +79,24 @@ def described(
     found.sort(key=lambda each: (-each.weight, -each.n_cells))
     n_rows = len(next(iter(columns.values()))) if columns else 0
     return TableDescription(name, n_rows, tuple(all_columns), tuple(found), **file)
+
+
+def _names_rows(column: Float64[np.ndarray, " N"], others: Sequence[Float64[np.ndarray, " N"]]) -> bool:
+    """Whether numbers look like names of rows: long, whole, nearly all different, unlike other columns."""
+    from scipy.stats import rankdata  # takes half a second to import
+
+    known = column[~np.isnan(column)]
+    if len(known) < _ROWS_OF_IDS or known.min() < _FEWEST_OF_IDS or not (np.floor(known) == known).all():
+        return False
+    if len(np.unique(known)) < _DIFFERENT * len(known):
+        return False
+    rank = rankdata(column, nan_policy="omit")
+    for other in others:
+        both = ~np.isnan(column) & ~np.isnan(other)
+        x, y = rank[both], rankdata(other[both])
+        if len(x) > 2 and x.std() and y.std() and abs(np.corrcoef(x, y)[0, 1]) * np.sqrt(len(x)) > _RELATED:
+            return False
+    return len(others) > 0
 
 
 def _content(column: Any) -> Any:

@@ -36,9 +36,7 @@ def far_limits(
         return found, notes
     for model, places in judges:
         if not isinstance(model, HasLogCells):
-            return [], [
-                f"limits such as <0.5 are not judged: {type(model).__name__} has no probability of them"
-            ]
+            return [], ["limits such as <0.5 are not judged: this search has no probability of them"]
         part = table.take(places)
         scored = WithLimits(model, part)
         tokens = scored.tokens(part)

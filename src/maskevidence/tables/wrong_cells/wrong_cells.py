@@ -346,7 +346,7 @@ def _most_suspicious(judge: CellJudge, file: RowGroups) -> tuple[Table, _Kept, l
     notes = [file.note]
     if n_left_out:
         notes.append(
-            f"of the rows with a suspicious cell the {most:,} most suspicious are listed, and {n_left_out:,} "
+            f"of the rows with a suspicious cell the {most:,} most suspicious are kept, and {n_left_out:,} "
             "are not"
         )
     return kept[0], _Kept(kept[1], (file.n_rows, seen)), notes

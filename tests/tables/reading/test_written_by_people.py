@@ -1,0 +1,124 @@
+"""Small nasty tables as people write them; what is right was written down before the reader saw them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskevidence as me
+from maskevidence.data import describe, read_table
+
+
+def table(cells: list[str], mark: str = ";") -> str:
+    """A table of a column "p" and one of numbers."""
+    return f"p{mark}x\n" + "".join(f"{cell}{mark}{k * 7 % 11}\n" for k, cell in enumerate(cells))
+
+
+def days(form: str) -> list[str]:
+    """Days of January in a form with one place for the day."""
+    return [form.format(k) for k in range(3, 20)]
+
+
+COLUMNS = [
+    ("euro", ["1.234,50 €", "2.000,00 €", "950,25 €", "12,00 €"] * 4, "number", [1234.5, 2000, 950.25]),
+    ("dollar", ["$1,234.50", "$950.25", "$12.00", "$7,100.10"] * 4, "number", [1234.5, 950.25, 12]),
+    ("franc", ["CHF 1'234.50", "CHF 950.25", "CHF 12.00"] * 4, "number", [1234.5, 950.25, 12]),
+    ("krone", ["kr 1 234,50", "kr 99,00"] * 5, "number", [1234.5, 99]),
+    ("percent", ["12 %", "3,5 %", "100 %", "0 %"] * 4, "number", [12, 3.5, 100]),
+    ("exponent", ["1,5e3", "2,25e2", "1e1", "3,5e-2"] * 4, "number", [1500, 225, 10, 0.035]),
+    ("minus", ["−5", "3", "−2,5", "1"] * 4, "number", [-5, 3, -2.5, 1]),
+    ("brackets", ["(3,2)", "1,5", "(10,0)", "7,1"] * 4, "number", [-3.2, 1.5, -10]),
+    ("trailing minus", ["5-", "3", "2-", "10"] * 4, "number", [-5, 3, -2, 10]),
+    ("blanks", ["1 234,5", "2 000", "12", "7 100,10"] * 4, "number", [1234.5, 2000, 12]),
+    ("degrees", ["-5 °C", "12 °C", "3,5 °C"] * 4, "number", [-5, 12, 3.5]),
+    ("iso", days("2024-01-{:02}"), "date", [0, 1, 2]),
+    ("german", days("{:02}.01.2024"), "date", [0, 1, 2]),
+    ("american", days("01/{:02}/2024"), "date", [0, 1, 2]),
+    ("named", days("{} Jan 2024"), "date", [0, 1, 2]),
+    ("zone", days("2024-01-{:02}T12:00:00+02:00"), "date", [10 / 24, 1 + 10 / 24]),
+    ("zone without colon", days("2024-01-{:02} 12:00:00 +0100"), "date", [11 / 24, 1 + 11 / 24]),
+    ("UTC", days("2024-01-{:02}T12:00:00.000Z"), "date", [0.5, 1.5]),
+    ("months", [f"{y}-{m:02}" for y in (2021, 2022) for m in range(1, 13)], "date", [0, 31, 59]),
+    ("clock", ["12:30", "00:15", "23:59"] * 4, "date", [12.5 / 24, 0.25 / 24]),
+    ("noon", ["1:30 PM", "12:15 AM"] * 5, "date", [13.5 / 24, 0.25 / 24]),
+    (
+        "durations",
+        ["1:02:03", "10:00:00", "26:15:00", "0:30:00"] * 4,
+        "date",
+        [3723 / 86400, 10 / 24, 26.25 / 24],
+    ),
+    ("truth", ["TRUE", "FALSE", "TRUE"] * 4, "yes/no", [1, 0, 1]),
+]
+WORDS = [
+    ("ranges", ["10-20", "20-30", "30-40"]),
+    ("ages", ["18-24", "25-34", "65+"]),
+    ("postcodes", ["01067", "02208", "80331"]),
+    ("versions", ["1.10", "1.10.1", "1.2", "1.9"]),
+    ("addresses", ["10.0.0.1", "192.168.1.10"]),
+    ("fractions", ["1/2", "1/4", "3/4"]),
+    ("grades", ["A", "A+", "B-"]),
+    ("sizes", ["10x20", "5x5"]),
+    ("quarters", ["2020Q1", "2020Q2"]),
+    ("hex", ["0x1F", "0xA0"]),
+    ("diagnoses", ["E11.9", "I10"]),
+    ("stars", ["*", "**", "***"]),
+]
+ROWS = "".join(f"{k % 5},{k * 2 % 5}\n" for k in range(12))
+FILES = [
+    ("comments", "# by me\n# 2024\na,b\n" + ROWS),
+    ("per cent", "% by me\n% 2024\na,b\n" + ROWS),
+    ("sep", "sep=;\na;b\n" + ROWS.replace(",", ";")),
+    ("tabs", "a\tb\n" + ROWS.replace(",", "\t")),
+    ("bars", "a|b\n" + ROWS.replace(",", "|")),
+    ("carriage returns", ("a,b\n" + ROWS).replace("\n", "\r")),
+    ("mixed ends", "a,b\r\n" + ROWS),
+    ("mark", "\ufeffa,b\n" + ROWS),
+    ("last separator", "a,b,\n" + ROWS.replace("\n", ",\n")),
+    ("totals", "a,b\n" + ROWS + "Total,99\n"),
+]
+
+
+@pytest.mark.parametrize(("case", "cells", "kind", "values"), COLUMNS)
+def test_columns(tmp_path: Path, case: str, cells: list[str], kind: str, values: list[float]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(table(cells))
+    read = read_table(path)
+    assert describe(path)["p"].kind == kind
+    assert read.values[: len(values), 0] == pytest.approx(values)
+    if kind == "date" and not {"noon", "UTC"} & {case}:
+        assert [read.forms["p"].write(value) for value in read.values[:3, 0]] == cells[:3]
+
+
+@pytest.mark.parametrize(("case", "words"), WORDS)
+def test_words(tmp_path: Path, case: str, words: list[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(table(words * 5))
+    assert read_table(path, words=True).levels["p"] == tuple(sorted(words)), case
+
+
+@pytest.mark.parametrize(("case", "text"), FILES)
+def test_files(tmp_path: Path, case: str, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+    read = read_table(path)
+    assert (read.columns[:2], len(read)) == (("a", "b"), 12), case
+
+
+@pytest.mark.parametrize(("related", "kind"), [(False, "id"), (True, "number")])
+def test_numbers_that_name_rows_are_found(tmp_path: Path, related: bool, kind: str) -> None:
+    """Long whole numbers in the first column that say nothing of others; a measurement is none of these."""
+    rng = np.random.default_rng(0)
+    ids, noise = rng.integers(60_000, 2_000_000, 120), rng.normal(size=120)
+    others = ids / 5e5 + noise if related else noise
+    path = tmp_path / "t.csv"
+    path.write_text("p,x\n" + "".join(f"{a},{b:.2f}\n" for a, b in zip(ids, others, strict=True)))
+    found = describe(path)
+    assert found["p"].kind == kind
+    assert [each.column for each in found.findings if each.what == "id"] == ["p"] * (kind == "id")
+
+
+def test_columns_between_blanks_are_no_words(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a    b\n1    2.5\n10   3.5\n")
+    with pytest.raises(me.InputError, match="has 2 columns between blanks; save it with a comma or tab"):
+        read_table(path, words=True)
