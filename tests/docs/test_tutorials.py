@@ -33,7 +33,7 @@ def executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
     def run(name: str) -> Any:
         notebook = nbformat.read(ROOT / "docs" / "tutorials" / f"{name}.ipynb", as_version=4)
-        nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+        nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3").execute()
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
         said = "".join(output["text"] for output in outputs if output.get("name") == "stderr")
         assert "Warning" not in said, said

@@ -45,7 +45,7 @@ from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.texts import TEXTS, Beginnings, write_texts
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
-_MASKS_TO_SAVE = MASKS_AT_ONCE  # which bounds the memory of scores that wait
+_MASKS_TO_SAVE = MASKS_AT_ONCE // 2  # which bounds the memory of scores that wait
 
 
 def _seconds() -> float:

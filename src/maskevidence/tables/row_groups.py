@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,10 +18,11 @@ from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
-from maskevidence.runs import DataSource
-from maskevidence.runs.prepared import Prepared
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.table_files import ColumnSelection, RawTable, kind_of_file, to_table
+
+if TYPE_CHECKING:
+    from maskevidence.runs.prepared import Prepared
 
 COPIES = 6  # of a table that is read at once, at the worst
 _CELLS_AT_ONCE, _BUFFER = 2**20, 2**16  # that are read, and bytes of the file for each column
@@ -126,8 +127,11 @@ class RowGroups:
         """How the file is read."""
         return f"read by {len(self.ends) - 1:,} row groups, since memory does not hold all rows at once"
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> "Prepared":
         """All rows, checked piece by piece, to be scored."""
+        from maskevidence.runs import DataSource
+        from maskevidence.runs.prepared import Prepared
+
         fingerprint, counts = self.checked()
         none = torch.zeros(0, len(self.columns), dtype=torch.bool)
         tokens = StoredTokens(

@@ -32,7 +32,7 @@ from maskevidence.core.evidence.control_variates import Prediction, SizeCurves
 from maskevidence.core.evidence.curve import Curve
 from maskevidence.core.evidence.score_means import predicted
 from maskevidence.core.evidence.standard_errors import ErrorSums, MeanWithErrors, Spread, equal_by_chance
-from maskevidence.core.masks.design import MaskDesign, Masks, Summation
+from maskevidence.core.masks.design import MaskDesign, Masks, Summation, lengths_of
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.masks.sizes import Rates
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -48,7 +48,7 @@ def curve_from_scores(
 ) -> Curve:
     """Compute the curve from a record."""
     scores = Scores.of(with_all_hidden(record) if isinstance(design, LogSizes) else record)
-    lengths = np.unique(scores.n_tokens)
+    lengths, _ = lengths_of(scores.n_tokens)
     n_tokens = int(lengths[0]) if len(lengths) == 1 else None
     if curves is not None:
         return _predicted_curve(scores, design, curves, n_tokens)

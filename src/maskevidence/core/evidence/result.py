@@ -16,7 +16,7 @@ from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_li
 from maskevidence.core.evidence.curve_points import curve_from_scores
 from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
-from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
 from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
 from maskevidence.core.show.arviz import log_likelihood_tree
@@ -537,7 +537,7 @@ def kind_of(
     design: MaskDesign, conditionals: Conditionals, lengths: Integer[np.ndarray, " n"]
 ) -> EstimateKind:
     """The kind of an estimate from its design, the conditionals and the numbers of tokens."""
-    covered = all(design.covers_all_sizes(int(length)) for length in np.unique(lengths))
+    covered = all(design.covers_all_sizes(int(length)) for length in lengths_of(lengths)[0])
     if conditionals == "transformed":
         return "pseudo"
     if not covered:

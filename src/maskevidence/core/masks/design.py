@@ -389,7 +389,9 @@ def n_masks_by_length(
 
 def lengths_of(n_tokens: Integers) -> tuple[Integer[np.ndarray, " L"], Integer[np.ndarray, " L"]]:
     """The numbers of tokens that observations have, ascending, and how many have each."""
-    n_rows = np.bincount(n_tokens)
+    n_rows = np.zeros(int(n_tokens.max(initial=0)) + 1, dtype=np.int64)
+    for first in range(0, len(n_tokens), MASKS_AT_ONCE):  # numpy copies what it counts
+        n_rows += np.bincount(n_tokens[first : first + MASKS_AT_ONCE], minlength=len(n_rows))
     lengths = np.flatnonzero(n_rows)
     return lengths, n_rows[lengths]
 

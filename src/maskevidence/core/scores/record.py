@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, Integer
 from maskevidence.core.masks.design import MASKS_AT_ONCE
 from maskevidence.core.support.checks import check_memory
 
-_MASKS_OF_CHUNK = 2**17
+_MASKS_OF_CHUNK = 2**16
 BYTES_PER_TOKEN = 24  # memory of a token's column and score, with copies
 
 
