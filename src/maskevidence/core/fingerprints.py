@@ -16,7 +16,7 @@ _KEPT = 1_000  # the smallest hashes, a random sample of rows
 _UNIQUE = 0.9  # fewest distinct hashes, as a share of rows; below it, many rows are equal
 _NOTED, _FEWEST = 0.2, 3  # share and number of matching rows that are noted
 _DIGITS = 14  # hexadecimal digits of a 53-bit hash
-_ROWS_AT_ONCE = 2**13
+_ROWS_AT_ONCE, _CELLS_AT_ONCE = 2**13, 2**20
 MANY_EQUAL = "="  # prefix of the hashes if many rows are equal
 _MOST = 0.5  # share of the fitted rows from which a table counts as the fitted one
 
@@ -76,8 +76,9 @@ def _kept(marks: str) -> Int64[np.ndarray, " n"]:
 
 def _hashes(tokens: Tokens) -> Int64[np.ndarray, " B"]:
     """53-bit hash of each row's float32 values and missing cells."""
-    starts = range(0, max(1, len(tokens)), _ROWS_AT_ONCE)
-    return np.concatenate([_hashed(tokens[at : at + _ROWS_AT_ONCE]) for at in starts])
+    at_once = max(1, min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // max(1, tokens.width)))
+    starts = range(0, max(1, len(tokens)), at_once)
+    return np.concatenate([_hashed(tokens[at : at + at_once]) for at in starts])
 
 
 def _hashed(tokens: Tokens) -> Int64[np.ndarray, " B"]:
