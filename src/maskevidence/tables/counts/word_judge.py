@@ -293,7 +293,8 @@ class WordJudge(CellJudge):
             there = np.flatnonzero(~np.isnan(judged.suspicion[:, j]))
             if spelling is not None and len(there) and not self._near_unique(j):
                 share[there, j] = _right_share(*(each[there, j] for each in levels))
-        suspicion = np.logaddexp(judged.suspicion - np.log(np.maximum(share, _FLOOR)), broken)
+        with np.errstate(invalid="ignore"):  # NaN for holes
+            suspicion = np.logaddexp(judged.suspicion - np.log(np.maximum(share, _FLOOR)), broken)
         share = _of_all_columns(1 - (1 - share) * _told_apart(judged, share))
         return share, suspicion, share <= rate
 
