@@ -24,7 +24,7 @@ from maskevidence.tables.table_files import ColumnSelection, RawTable, kind_of_f
 if TYPE_CHECKING:
     from maskevidence.runs.prepared import Prepared
 
-COPIES = 6  # of a table that is read at once, at the worst
+COPIES = 10  # of a table that is read at once, with the room that freed arrays leave unused
 _CELLS_AT_ONCE, _BUFFER = 2**20, 2**16  # that are read, and bytes of the file for each column
 
 

@@ -80,14 +80,14 @@ def prepare_rows(
 
     Args:
         model: a word such as "ppca:8", the folder of a saved model, or "model.py:make" for a function.
-        data: a file, a data set or images, as `read` takes them.
+        data: a file, a data set or images, as `read_rows` takes them.
         options: which rows are used, how they are read, and where the model computes.
 
     Raises:
         InputError: a model, a device or data that cannot be used.
 
     Example:
-        >>> ready = prepare("gaussian", "digits", RowOptions(limit=100))
+        >>> ready = prepare_rows("gaussian", "digits", RowOptions(limit=100))
         >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
