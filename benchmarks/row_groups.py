@@ -1,6 +1,6 @@
 """Parquet files beyond memory: peak memory and CPU seconds of `score` and `cells` with a saved model.
 
-    python benchmarks/row_groups.py [--rows 400000,800000 --columns 20 --gigabytes 1.3]
+    python benchmarks/row_groups.py [--rows 800000,1600000 --columns 20 --gigabytes 1.6]
 
 Each command runs in a process of its own: at once, in all memory, and by row groups, with an address space of
 some gigabytes (`ulimit -v`), of which the libraries take about one. What row groups take may not grow with
@@ -31,9 +31,9 @@ _MOST_BYTES_A_ROW = 300
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--rows", default="1000,2000" if is_quick() else "400000,800000")
+    parser.add_argument("--rows", default="1000,2000" if is_quick() else "800000,1600000")
     parser.add_argument("--columns", type=int, default=5 if is_quick() else 20)
-    parser.add_argument("--gigabytes", type=float, default=1.3)
+    parser.add_argument("--gigabytes", type=float, default=1.6)
     options = parser.parse_args()
     sizes = [int(word) for word in options.rows.split(",")]
     lines, peaks = [], dict[str, list[float]]()
