@@ -221,3 +221,12 @@ def test_a_forecast_replaces_the_total(capsys: pytest.CaptureFixture[str], clock
         "training: 6 of 12 (50 %) in 01:00, about 01:00 left",
         "training: 8 of 8 (100 %) in 01:20, about 00:00 left",
     ]
+
+
+def test_steps_beyond_the_forecast_leave_no_negative_time(
+    capsys: pytest.CaptureFixture[str], clock: Clock
+) -> None:
+    with progress("fits", total=2) as advance:
+        clock.now += 40.0
+        advance(5, None, 3)
+    assert capsys.readouterr().err.splitlines() == ["fits: 5 of 5 (100 %) in 00:40, about 00:00 left"]

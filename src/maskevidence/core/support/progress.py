@@ -78,7 +78,7 @@ def progress(description: str, total: float, *, parts: bool = False) -> Iterator
             if description is not None:
                 bar.set_description_str(description, refresh=False)
             if total is not None:
-                bar.total = max(total, bar.n)
+                bar.total = max(total, bar.n + steps)
             bar.update(steps)
 
         if parts:
