@@ -165,7 +165,7 @@ def of_file(n: int) -> list[tuple[str, float, float]]:
                 lines.writelines(" ".join(words[k] for k in row) + "\n" for row in drawn.tolist())
         stages = Stages(n)
         stages.after("imports")
-        texts, (column,) = prepared_texts.read(str(file), ScoredTextOptions())
+        texts, (column,) = prepared_texts.read_texts_of(str(file), ScoredTextOptions())
         stages.after("reading")
         packed = pack_texts(tokenizer, texts[column], Encoding(lines=texts.lines, names=texts.labels))
         stages.after("encoding")
