@@ -13,8 +13,8 @@ import pytest
 import typer.main
 
 from maskevidence.command.app import main
-from maskevidence.core.errors import import_extra
-from maskevidence.core.show.draw import image
+from maskevidence.core.errors import MissingExtraError, import_extra
+from maskevidence.core.show.draw import draw_into, image
 
 _MAIN = "from maskevidence.command.app import main; main()"
 PROGRAM = (sys.executable, "-c", _MAIN)
@@ -44,12 +44,16 @@ _PICTURES: list[bytes] = []
 _command_of = cache(typer.main.get_command)  # building all commands takes longer than refusing bad input
 
 
-def _first_picture(*curves: Any, **options: Any) -> bytes:
+def _draw_once(file: Path, *picture: Any) -> str | None:
     """Draw curve.png only once per process, because drawing takes longer than most runs."""
-    import_extra("matplotlib.figure", "plots", "a picture")
+    try:
+        import_extra("matplotlib.figure", "plots", "a picture")
+    except MissingExtraError:
+        return draw_into(file, *picture)
     if not _PICTURES:
-        _PICTURES.append(image(*curves, **options))
-    return _PICTURES[0]
+        _PICTURES.append(image(*picture))
+    file.write_bytes(_PICTURES[0])
+    return None
 
 
 @contextmanager
@@ -72,7 +76,7 @@ def prepared_commands(*, draws: bool = False) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("typer.main.get_command", _command_of)
             if not draws:
-                patch.setattr("maskevidence.runs.summary.image", _first_picture)
+                patch.setattr("maskevidence.runs.summary.draw_into", _draw_once)
             yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)

@@ -210,7 +210,7 @@ class SavedPart(NamedTuple):
 
 
 def list_parts(folder: Path) -> list[SavedPart]:
-    """List the parts in a `scores` folder by name; [] if there is no folder."""
+    """List the parts in a `scores` folder by name; a missing folder has none."""
     if not folder.is_dir():
         return []
     with reading(folder):

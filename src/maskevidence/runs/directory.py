@@ -23,10 +23,9 @@ from maskevidence.core.support.files import (
 from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.texts import TEXTS
+from maskevidence.runs.texts import OF_DATA, TEXTS
 
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
-_OF_DATA = b"data"
 
 
 Ids = Int64[np.ndarray, " n"]
@@ -71,7 +70,7 @@ def _write(file: Path, manifest: Manifest, name: str, ids: Ids, values: Sequence
     from pyarrow import parquet
 
     content = pa.table({"id": pa.array(ids, pa.int64()), name: pa.array(values)})
-    content = content.replace_schema_metadata({_OF_DATA: manifest.data.fingerprint})
+    content = content.replace_schema_metadata({OF_DATA: manifest.data.fingerprint})
     sink = pa.BufferOutputStream()
     parquet.write_table(content, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
@@ -92,7 +91,7 @@ def _read(file: Path, manifest: Manifest, name: str) -> tuple[Any, Any] | None:
         try:
             content = parquet.read_table(pa.BufferReader(file.read_bytes()))
             columns = content.column("id"), content.column(name)
-            of_data = (content.schema.metadata or {}).get(_OF_DATA)
+            of_data = (content.schema.metadata or {}).get(OF_DATA)
         except (ArrowException, KeyError) as error:
             raise InputError(
                 f"{str(file)!r} is damaged; remove it to go on without it, or score again with --overwrite"

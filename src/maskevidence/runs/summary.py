@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.core.errors import InputError, MissingExtraError
+from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import curve_lines
 from maskevidence.core.evidence.observations import (
     ObservationTable,
@@ -20,7 +20,7 @@ from maskevidence.core.evidence.observations import (
 )
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.scores.record import Scores
-from maskevidence.core.show.draw import image
+from maskevidence.core.show.draw import draw_into
 from maskevidence.core.support.files import check_place, write_atomic, write_json
 from maskevidence.core.support.provenance import command
 from maskevidence.runs.blocks import SavedPart, scores_of
@@ -232,7 +232,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     Raises:
         InputError: the folder cannot be written.
     """
-    manifest, curve, missing = run.manifest, run.estimate.curve, None
+    manifest, curve = run.manifest, run.estimate.curve
     many = run.estimate.n_observations >= MANY
     for name in (CURVE, CURVE_PICTURE, MANY_OBSERVATIONS if many else OBSERVATIONS, ESTIMATE):
         check_place(folder.path / name)
@@ -243,11 +243,8 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         write_atomic(folder.path / MANY_OBSERVATIONS, parquet_in_parts(observations))
     else:
         write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
-    try:
-        picture = image(curve_lines({manifest.named: curve}), _title(manifest, run.estimate))
-        write_atomic(folder.path / CURVE_PICTURE, picture)
-    except MissingExtraError as error:
-        missing = f"{CURVE_PICTURE} was not drawn: {error}"
+    lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)
+    missing = draw_into(folder.path / CURVE_PICTURE, lines, title)
     write_json(folder.path / ESTIMATE, result)
     return missing
 

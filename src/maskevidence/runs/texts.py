@@ -16,7 +16,7 @@ from maskevidence.runs.manifest import Manifest
 
 TEXTS = "texts.parquet"
 _ROWS_OF_GROUP = 2**16
-_OF_DATA = b"data"
+OF_DATA = b"data"  # key of the fingerprint of the data in a Parquet file
 Beginnings = Callable[[], Iterable[str]]  # of the texts of all observations, in the order of the tokens
 
 
@@ -26,7 +26,7 @@ def write_texts(
     """Write the beginning of each observation's text, in the order of the ids."""
     import pyarrow as pa
 
-    schema = pa.schema([("id", pa.int64()), ("text", pa.string())], {_OF_DATA: manifest.data.fingerprint})
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())], {OF_DATA: manifest.data.fingerprint})
     left = iter(texts)
     groups = (ids[first : first + _ROWS_OF_GROUP] for first in range(0, len(ids), _ROWS_OF_GROUP))
     tables = ({"id": group, "text": list(islice(left, len(group)))} for group in groups)
@@ -45,7 +45,7 @@ def read_texts(files: Sequence[Path], manifest: Manifest) -> Iterator[Any]:
                 content = parquet.ParquetFile(file)
             except ArrowException as error:
                 raise InputError(f"{str(file)!r} is damaged; {remedy}") from error
-        if (content.schema_arrow.metadata or {}).get(_OF_DATA) != manifest.data.fingerprint.encode():
+        if (content.schema_arrow.metadata or {}).get(OF_DATA) != manifest.data.fingerprint.encode():
             raise InputError(f"{str(file)!r} belongs to other data; {remedy}")
         opened.append(content)
     for content in sorted(opened, key=lambda each: int(each.read_row_group(0, ["id"])["id"][0].as_py())):

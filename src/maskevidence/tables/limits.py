@@ -57,6 +57,9 @@ class WithLimits(nn.Module):
             if name in names
             for row, both in rows.items()
         }
+        self.columns_of_row: dict[int, list[int]] = {}
+        for row, j in self.ends:
+            self.columns_of_row.setdefault(row, []).append(j)
         width = _WIDE * _ranges(table.values[:, places], self.ends)
         self.register_buffer("width", torch.from_numpy(width).to(device_of(model) or "cpu"), persistent=False)
 
@@ -73,8 +76,11 @@ class WithLimits(nn.Module):
 
     def _limits(self, tokens: Tokens) -> Bool[Tensor, "B D"]:
         """Which tokens are limits."""
-        found = [[(row, j) in self.ends for j in range(tokens.width)] for row in tokens.ids.tolist()]
-        return torch.tensor(found, dtype=torch.bool, device=tokens.values.device)
+        found = torch.zeros(len(tokens), tokens.width, dtype=torch.bool)
+        for place, row in enumerate(tokens.ids.tolist()):
+            if row in self.columns_of_row:
+                found[place, self.columns_of_row[row]] = True
+        return found.to(tokens.values.device)
 
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible), of a limit log P, nats, shape (B, D); 0 where not masked."""

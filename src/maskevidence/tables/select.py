@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument
 from maskevidence.command.options import Result
-from maskevidence.core.errors import MissingExtraError
 from maskevidence.tables.by_name import parse_components, takes_words
 from maskevidence.tables.kind import rows
 from maskevidence.tables.table_options import SelectOptions
@@ -84,17 +83,13 @@ def select_command(
 
 def _write(selection: "Selection", result: dict[str, Any], folder: "ResultFolder") -> list[str]:
     """Write the table, the picture and the chosen model, then the JSON that marks the folder as complete."""
-    from maskevidence.core.show.draw import image
+    from maskevidence.core.show.draw import draw_into
     from maskevidence.core.support.files import write_atomic
     from maskevidence.runs.folder import write_sealed
 
-    missing = None
     with folder.rewritten():
         write_atomic(folder.path / TABLE, selection.to_csv())
-        try:
-            write_atomic(folder.path / PICTURE, image(*selection.picture()))
-        except MissingExtraError as error:
-            missing = f"{PICTURE} was not drawn: {error}"
+        missing = draw_into(folder.path / PICTURE, *selection.picture())
         selection.model.save(folder.path / MODEL)
         write_sealed(folder.path / RESULT, result)
     return folder.written(missing)

@@ -98,7 +98,7 @@ class TextStore(Sequence[str]):
 
 @dataclass(frozen=True)
 class Lines:
-    r"""The lines of a file, read anew each time they are asked for; only \n, \r\n and \r end a line."""
+    r"""The lines of a file, which each iteration reads again. Only \n, \r\n and \r end a line."""
 
     file: Path
     ends: bool = False  # whether lines keep their ends

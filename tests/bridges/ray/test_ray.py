@@ -132,7 +132,7 @@ class TestRows:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The stages follow from all scores, whoever has computed them; all are scored on one connection."""
-        monkeypatch.setattr("maskevidence.runs.summary.image", lambda *_, **__: b"")
+        monkeypatch.setattr("maskevidence.runs.summary.draw_into", lambda *_: None)
         make_model().save(tmp_path / "model")
         np.save(tmp_path / "rows.npy", make_tokens(40).values.numpy())
         found = []

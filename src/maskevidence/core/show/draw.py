@@ -5,11 +5,12 @@ import math
 import re
 import textwrap
 from functools import singledispatch
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from maskevidence.core.errors import InputError, import_extra
+from maskevidence.core.errors import InputError, MissingExtraError, import_extra
 from maskevidence.core.show.parts import Picture, ValueRows
 from maskevidence.core.show.pictures import (
     FEWEST_IN_A_BAND,
@@ -23,6 +24,7 @@ from maskevidence.core.show.pictures import (
     thinned,
 )
 from maskevidence.core.show.words import plain
+from maskevidence.core.support.files import write_atomic
 
 # After Okabe and Ito; each has a contrast of at least 3 on white and on the dark backgrounds of notebooks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B0609A", "#8C7A2B", "#7A7A7A", "#7465D2", "#BF4A5E")
@@ -209,6 +211,15 @@ def plot(picture: Picture, title: str, ax: Any = None) -> Any:
     if title and not ax.get_title():
         ax.set_title(_filled(title), fontsize=10)
     return ax
+
+
+def draw_into(file: Path, picture: Picture, title: str) -> str | None:
+    """Write a picture to a file; without matplotlib, return a line that says so."""
+    try:
+        write_atomic(file, image(picture, title))
+    except MissingExtraError as error:
+        return f"{file.name} was not drawn: {error}"
+    return None
 
 
 def image(picture: Picture, title: str, kind: str = "png") -> bytes:

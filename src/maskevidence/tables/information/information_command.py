@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.command_words import Argument, Option, kind_of_model
 from maskevidence.command.options import Result
-from maskevidence.core.errors import InputError, MissingExtraError
+from maskevidence.core.errors import InputError
 from maskevidence.tables.table_options import FoldOptions, RowDevice, RowReading
 
 if TYPE_CHECKING:
@@ -120,17 +120,13 @@ def _page(found: "InformationMatrix", content: "dict[str, Any]") -> "Page":
 def _write(found: "InformationMatrix", content: "dict[str, Any]", folder: "ResultFolder") -> list[str]:
     """Write the table, the picture and the page, then the JSON that marks the folder as complete."""
     from maskevidence.command.pages.page import write_report
-    from maskevidence.core.show.draw import image
+    from maskevidence.core.show.draw import draw_into
     from maskevidence.core.support.files import write_atomic
     from maskevidence.runs.folder import write_sealed
 
-    missing = None
     with folder.rewritten():
         write_atomic(folder.path / TABLE, found.to_csv())
-        try:
-            write_atomic(folder.path / PICTURE, image(*found.picture()))
-        except MissingExtraError as error:
-            missing = f"{PICTURE} was not drawn: {error}"
+        missing = draw_into(folder.path / PICTURE, *found.picture())
         write_report(_page(found, content), folder.path / PAGE)
         write_sealed(folder.path / RESULT, content)
     return folder.written(missing)

@@ -722,7 +722,7 @@ def _share(cells: _Cells, pattern: str) -> float:
 
 
 def names_rows(n_different: int, n_full: int, n_cells: int) -> bool:
-    """Whether a column has so many distinct words that it is likely to hold the names of the rows."""
+    """Whether a column has too many different words for categories, as names of rows have."""
     all_differ = n_different == n_full >= max(ENOUGH_ROWS, n_cells / 2)
     return all_differ or n_different > max(MAX_CATEGORIES, n_cells / 2)
 

@@ -188,7 +188,7 @@ def read_dates(
 
 
 def _parts(text: str) -> _Date | None:
-    """Parse a cell; None if it is no date or time."""
+    """Parse a date or time; return None for other text."""
     month = _MONTH.fullmatch(text)
     if month is not None:
         return _Date((int(month["a"]), int(month["b"]), 1), (4, 2, 2), "-", "ym", 0.0)

@@ -32,6 +32,7 @@ def far_limits(
         suspicion: of the judged cells; NaN for others.
     """
     found, notes, ordered = list[WrongCell](), list[str](), np.sort(suspicion[~np.isnan(suspicion)])
+    shares = dict[tuple[int, tuple[float, float]], float]()
     if not any(rows for name, rows in table.limits.items() if name in table.columns):
         return found, notes
     for model, places in judges:
@@ -51,7 +52,9 @@ def far_limits(
             answer = scored.log_conditionals(tokens[rows], masked.to(tokens.values.device))
         log_p = answer.cpu().double()[torch.arange(len(rows)), columns].tolist()
         for ((row, j), both), log_mass in zip(cells, log_p, strict=True):
-            nats = _log_share(table, j, both) - log_mass
+            if (j, both) not in shares:
+                shares[j, both] = _log_share(table, j, both)
+            nats = shares[j, both] - log_mass
             if nats > _LEAST:
                 rank = len(ordered) - np.searchsorted(ordered, nats)
                 label, text = name_of_row(part, place[row]), limit_text(both)
