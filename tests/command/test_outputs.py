@@ -16,6 +16,12 @@ from maskevidence.core.show.terminal import page_text
 ESCAPE = "\x1b]0;title\x07"
 
 
+@pytest.fixture(autouse=True)
+def buffered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python buffers output, as it does by default; many containers set PYTHONUNBUFFERED."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table, one of whose columns is named with an escape sequence."""
@@ -47,16 +53,24 @@ def test_a_full_output_is_one_line(folder: Path, words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (2, expected)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(("data", "code"), [("table.csv", 0), ("none.csv", 2)])
-def test_a_full_error_output_changes_no_exit_code(folder: Path, data: str, code: int) -> None:
+def test_a_full_error_output_changes_no_exit_code(
+    folder: Path, data: str, code: int, unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with open("/dev/full", "w") as full:
         words = [*PROGRAM, "score", "ppca:1", data]
         done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=full, check=False, text=True)
     assert (done.returncode, "Log evidence" in done.stdout) == (code, code == 0)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", [["score", "gaussian", "table.csv"], ["--help"]])
-def test_a_reader_that_has_closed_its_pipe_is_no_error(folder: Path, words: list[str]) -> None:
+def test_a_reader_that_has_closed_its_pipe_is_no_error(
+    folder: Path, words: list[str], unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(

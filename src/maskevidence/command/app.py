@@ -197,11 +197,23 @@ def main() -> None:
     except BaseException as error:
         cause = error.__context__ if isinstance(error, SystemExit) else error  # typer exits on EPIPE
         if isinstance(cause, BrokenPipeError) and _is_of_output(error):
-            sys.stderr.close()  # the reader closed the pipe, as `head` does
-            code = 0
+            code = 0  # the reader closed the pipe, as `head` does
         else:
             code = _failed_unexpectedly(cause if isinstance(cause, BrokenPipeError) else error)
+    _drop_unwritten()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _drop_unwritten() -> None:
+    """Discard what a full or closed output has not taken: Python would write it on exit, and end with 120."""
+    for stream in filter(None, (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError), open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), stream.fileno())
+        except ValueError:  # it is closed
+            continue
 
 
 def _interrupted(words: list[str]) -> str:
@@ -258,8 +270,6 @@ def _failed_unexpectedly(error: BaseException) -> int:
             f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO) and error.filename is None:
-        with suppress(OSError):  # so that Python does not write the rest again on exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _failed(f"the output cannot be written ({error.strerror}); send it to another place")
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return _failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")

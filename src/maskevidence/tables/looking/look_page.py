@@ -31,17 +31,15 @@ _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that look
 _MOST_IN_TERMINAL = 10
 
 
-_DECISIONS = (
-    "Bold findings need a decision. The others say what was assumed, which stands if it is right; to decide "
-    "otherwise, give the option and look again."
-)
+_OTHERWISE = "which stands if it is right; to decide otherwise, give the option and look again."
 _NAMES = {"codes": "a code?", "id": "names of rows", "odd cells": "no numbers", "text": "free text"}
 
 
 def page_of_look(look: Looked) -> Page:
     """The whole page."""
+    heading, sentence = _decisions(look)
     groups = [
-        Group("Decisions", [_DECISIONS, findings] if (findings := _findings(look)).rows else [findings]),
+        Group(heading, [sentence, findings] if (findings := _findings(look)).rows else [findings]),
         Group("The table", ["Every line is a row of the table, every column a column.", map_of_cells(look)]),
         Group("Columns", [_columns(look)]),
     ]
@@ -66,11 +64,21 @@ def short_page(look: Looked) -> Page:
     parts: list[Part] = [BigNumbers(_answers(look))]
     findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
     if findings:
-        parts += [f"\nDecisions{_of_all(findings)}", *(f"- {each}" for each in findings[:_MOST_IN_TERMINAL])]
+        parts += [
+            f"\n{_decisions(look)[0]}{_of_all(findings)}",
+            *(f"- {each}" for each in findings[:_MOST_IN_TERMINAL]),
+        ]
     if look.modelled is not None and (table := _table_of_cells(look)).rows:
         parts.append(f"\nCells to look at{_of_all(table.rows)}")
         parts.append(replace(table, rows=table.rows[:_MOST_IN_TERMINAL]))
     return Page("", _headline(look), "", parts)
+
+
+def _decisions(look: Looked) -> tuple[str, str]:
+    """The heading of the findings, and a sentence on them."""
+    if any(each.weight >= DECIDE for each in look.description.findings):
+        return "Decisions", f"Bold findings need a decision. The others say what was assumed, {_OTHERWISE}"
+    return "Assumptions", f"No finding needs a decision. Each says what was assumed, {_OTHERWISE}"
 
 
 def _of_all(listed: Sequence[object]) -> str:
