@@ -16,9 +16,9 @@ from maskevidence.command.training_folder import (
     page_of_transformer,
 )
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.fingerprints import weights_fingerprint
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import RandomSize
+from maskevidence.core.model import weights_fingerprint
 from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.words import typeset
 from maskevidence.core.tokens import Tokens

@@ -11,8 +11,8 @@ from torch.nn.functional import logsigmoid
 
 from maskevidence.core.errors import InputError
 from maskevidence.tables.base import keeping_dtype
+from maskevidence.tables.gaussian.family import LOG_2PI, normal_log_cell
 from maskevidence.tables.noise import Noise
-from maskevidence.tables.normal import LOG_2PI, normal_log_cell
 
 _STRETCH = 10.0  # Adam moves all parameters at one pace; log σ² itself would take thousands of steps
 

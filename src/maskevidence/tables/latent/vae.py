@@ -19,6 +19,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.objectives import Elbo
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.gaussian.family import divergence_from_prior
 from maskevidence.tables.latent.annealing import Annealing, annealed_log_weights
 from maskevidence.tables.latent.conditioning import (
     Conditioning,
@@ -43,7 +44,6 @@ from maskevidence.tables.latent.networks import (
     width_of,
 )
 from maskevidence.tables.noise import GeneratorNoise, Noise, chosen
-from maskevidence.tables.normal import divergence_from_prior
 
 # Models already warned about conditionals that rest on one draw: one warning per model, not per call.
 _WARNED: WeakSet[nn.Module] = WeakSet()
