@@ -45,43 +45,16 @@ _MOST_CODES = 3  # repeated words among numbers
 _OFTEN = 3  # fewest cells of a repeated word among numbers
 _SAMPLE = 2000  # cells of a column of plain numbers whose marks are looked at
 # words for "missing" where they stand among numbers or dates, besides `MISSING`
-CODES = {
-    *(
-        "?",
-        "-",
-        "--",
-        "---",
-        ".",
-        "..",
-        "...",
-        "*",
-        "\u2013",
-        "\u2014",
-        "n/a",
-        "na",
-        "n.a.",
-        "n. a.",
-        "none",
-        "nil",
-    ),
-    *(
-        "null",
-        "nan",
-        "missing",
-        "unknown",
-        "<na>",
-        "\\n",
-        "#n/a",
-        "#na",
-        "#null!",
-        "#value!",
-        "#div/0!",
-        "#ref!",
-    ),
-    *("#num!", "#name?", "k.a.", "k. a.", "n.d.", "nd", "not available"),
-}
-_YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "s\u00ed", "on", "1"}
-_NO = {"no", "n", "false", "f", "nein", "non", "off", "0"}
+_CODES = (
+    "?|-|--|---|.|..|...|*|–|—|n/a|na|n.a.|n. a.|none|nil|null|nan|missing|unknown|<na>|\\n|#n/a|#na|#null!|"
+    "#value!|#div/0!|#ref!|#num!|#name?|k.a.|k. a.|n.d.|nd|not available"
+)
+CODES = {*_CODES.split("|")}
+_TRUTHS = (
+    "yes y true t ja j oui o si sí sì sim on 1 wahr vrai verdadero vero да tak はい",
+    "no n false f nein non não nee off 0 falsch faux falso нет nie いいえ",
+)
+_YES, _NO = ({*words.split(" ")} for words in _TRUTHS)
 NAMED_CODE = re.compile(
     r"(?i)(^|[\s_.-])(id|no|nr|num|number|code|key|index|zip|plz|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
@@ -537,6 +510,14 @@ def _on_writing(
         note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
         at, weight = (_at(cells, with_unit), LOOK) if few else ([], RECORD)
         found.append(finding(what, name, at, note, "", weight, read.n_units))
+    marked = [k for k, cell in enumerate(taken) if cell is not None and cell.mark]
+    if marked:
+        at = _at(cells, marked)
+        said = (
+            "have something else beside the number, which" if len(at) > 1 else "has more than a number, which"
+        )
+        note = f"{count(len(at), 'cell')} {said} is not read"
+        found.append(finding("marks", name, at, note, f"--categories {typed([name])}", LOOK))
     if form.thousands:
         at = _at(
             cells, [k for k, cell in enumerate(taken) if cell is not None and form.thousands in cell.body]
