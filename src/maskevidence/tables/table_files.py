@@ -561,8 +561,9 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
 
 def _refuse_blanks(name: str, column: Any) -> None:
     """Refuse a table whose columns stand between blanks, which would be one column of words."""
-    first, *rows = [cell.split() for cell in column.slice(0, _HEAD).to_pylist()]
-    if rows and len(first) > 1 and all(len(row) == len(first) and all(map(is_number, row)) for row in rows):
+    first, *rows = [cell.replace('"', "").split() for cell in column.slice(0, _HEAD).to_pylist()]
+    widths, cells = {len(row) for row in rows}, [cell for row in rows for cell in row[1:]]
+    if rows and len(first) > 1 and widths in ({len(first)}, {len(first) + 1}) and all(map(is_number, cells)):
         raise InputError(
             f"{name!r} has {len(first)} columns between blanks; save it with a comma or tab between cells"
         )
@@ -737,8 +738,13 @@ def _guessed_delimiter(text: str) -> str:
     try:
         return sniffer.sniff("\n".join(lines), ";\t|,").delimiter
     except csv.Error:
-        first = next(filter(None, lines), "")
-        return next((mark for mark in ";\t|" if mark in first), ",")
+        pass
+    first = next(filter(None, lines), "")
+    marks = [mark for mark in ";\t|" if mark in first]
+    for mark in ";\t|":  # lines of another kind stand above
+        n, n_lines = Counter(line.count(mark) for line in lines).most_common(1)[0] if lines else (0, 0)
+        marks += [mark] * (n > 0 and 2 * n_lines > len(lines))
+    return next(iter(marks), ",")
 
 
 def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:

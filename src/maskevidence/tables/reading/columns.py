@@ -25,6 +25,7 @@ from maskevidence.tables.reading.description import (
     some_texts,
 )
 from maskevidence.tables.reading.numbers import (
+    CODES,
     Cell,
     Choice,
     NumberForm,
@@ -44,12 +45,6 @@ _NUMBERS = 0.9  # share of numbers that makes a column one of numbers
 _MOST_CODES = 3  # repeated words among numbers
 _OFTEN = 3  # fewest cells of a repeated word among numbers
 _SAMPLE = 2000  # cells of a column of plain numbers whose marks are looked at
-# words for "missing" where they stand among numbers or dates, besides `MISSING`
-_CODES = (
-    "?|-|--|---|.|..|...|*|–|—|n/a|na|n.a.|n. a.|none|nil|null|nan|missing|unknown|<na>|\\n|#n/a|#na|#null!|"
-    "#value!|#div/0!|#ref!|#num!|#name?|k.a.|k. a.|n.d.|nd|not available"
-)
-CODES = {*_CODES.split("|")}
 _TRUTHS = (
     "yes y true t ja j oui o si sí sì sim on 1 wahr vrai verdadero vero да tak はい",
     "no n false f nein non não nee off 0 falsch faux falso нет nie いいえ",

@@ -171,7 +171,8 @@ def _whole_numbers(
         return replace(one, kind="yes/no", why="0 and 1"), found
     if not whole:
         return one, found
-    counts_rows = len(column) >= ENOUGH_ROWS and bool((np.diff(column) == 1).all())
+    of_years = different[0] >= 1500 and different[-1] <= 2100
+    counts_rows = len(column) >= ENOUGH_ROWS and bool((np.diff(column) == 1).all()) and not of_years
     all_differ = len(different) == len(values) >= ENOUGH_ROWS
     named = NAMED_CODE.search(name) is not None
     options = f"--id-column {typed([name])}, or --drop {typed([name])}"

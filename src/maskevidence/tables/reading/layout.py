@@ -13,11 +13,12 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import MISSING, is_number
 from maskevidence.core.support.sources import long_cells
 from maskevidence.tables.reading.description import LOOK, RECORD, CellAt, Finding, finding
-from maskevidence.tables.reading.numbers import cell_of
+from maskevidence.tables.reading.numbers import CODES, cell_of
 
 _HEAD_LINES, _HEAD_CHARACTERS = 60, 2**18
 _MOST_ABOVE = 20  # lines above the names of the columns
 _ENOUGH = 3  # fewest rows of data to tell other rows from
+_NUMBERS = 0.75  # share of numbers in a column below a row of units
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _TOTAL = re.compile(
     r"(?i)((grand|sub|over-?all)[ -]?)?"
@@ -152,9 +153,10 @@ def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """The columns with nothing but numbers in these rows."""
     found = []
     for j in range(width):
-        cells = [row[j].strip() for row in rows if j < len(row) and row[j].strip() not in MISSING]
+        cells = [row[j].strip() for row in rows if j < len(row)]
+        cells = [cell for cell in cells if cell not in MISSING and cell.casefold() not in CODES]
         n = sum(cell_of(cell) is not None for cell in cells)
-        if n and n >= 0.9 * len(cells):
+        if n and n >= _NUMBERS * len(cells):
             found.append(j)
     return found
 
@@ -253,8 +255,14 @@ def _is_of_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         return False
     if len(cells) == 1 and len(of_numbers) == 1:
         (cell,) = cells.values()
-        others = [cell for j, cell in enumerate(row) if j not in of_numbers and cell.strip()]
-        return not others and len(cell) <= 20
+        others = {j: cell.strip() for j, cell in enumerate(row) if j not in of_numbers and cell.strip()}
+        if not others:
+            return len(cell) <= 20
+        # a row of questions: no cell of it comes again, though others do
+        words = {j: [other[j].strip() for other in below] for j in others}
+        again = any(2 * len({*each}) < len(each) for each in words.values())
+        new = all(cell not in words[j] for j, cell in others.items())
+        return again and new and len(cell.split()) > 1 and cell.casefold() not in CODES
     return 2 * len(cells) >= len(of_numbers) and len(cells) > 1
 
 
@@ -341,9 +349,3 @@ def _is_note(row: Sequence[str]) -> bool:
     """Whether a short last row is a footnote: only its first cell holds words."""
     text = row[0].strip()
     return not any(cell.strip() for cell in row[1:]) and (len(text.split()) > 1 or text.startswith("*"))
-
-
-def empty_rows(n: int, n_all: int, at: Sequence[CellAt]) -> Finding:
-    """The finding on rows without any value."""
-    note = f"{n:,} of {n_all:,} rows have no value: left empty"
-    return finding("empty rows", None, at, note, "", LOOK, n)

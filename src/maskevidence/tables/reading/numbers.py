@@ -17,7 +17,7 @@ _CURRENCY = (
 )
 _LETTER = r"[^\W\d_]"
 # what may stand before and behind a number, and says something else: about, an error, a footnote
-_BEFORE = r"(?:[A-Za-z]{1,3}\s*=|[~≈∼]|(?:ca|approx|circa|about|etwa|env)\b\.?)\s*"
+_BEFORE = r"(?:[A-Za-z]{1,3}\s*=|[~≈∼]|(?:ca|approx)\b\.?)\s*"
 _BEHIND = r"\s*(?:(?:±|\+/-)\s*[0-9.,]+|\[[^\[\]]{1,12}\]|\s\([^()]{1,20}\)|\*{1,3}|[†‡§])"
 _CELL = re.compile(
     rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*"
@@ -45,6 +45,13 @@ _USUAL = (
 _KNOWN = frozenset(_USUAL.split(" "))  # units that may be glued to a few numbers
 _GLUED = 0.05  # share of cells that makes letters behind a number a unit
 _MIXED_SHARE = 0.1  # cells of the rarer of two writings, at most
+
+# words for "missing" where they stand among numbers or dates, besides `MISSING`
+_CODES = (
+    "?|-|--|---|.|..|...|*|–|—|n/a|na|n.a.|n. a.|none|nil|null|nan|missing|unknown|<na>|\\n|#n/a|#na|#null!|"
+    "#value!|#div/0!|#ref!|#num!|#name?|k.a.|k. a.|n.d.|nd|not available"
+)
+CODES = {*_CODES.split("|")}
 
 Choice = Literal[".", ","]
 
