@@ -1310,12 +1310,14 @@ def with_new_types(table: Any, before: Any) -> Any:
     import pyarrow as pa
 
     stored = table.schema.pandas_metadata
+    if not stored:
+        return table
     changed = {
         field.name
         for field in before.schema
         if field.name in table.column_names and table.schema.field(field.name).type != field.type
     }
-    if not stored or not changed:
+    if not changed:
         return table
     for column in stored["columns"]:
         name = column.get("field_name") or column.get("name")

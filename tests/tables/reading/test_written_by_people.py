@@ -1,5 +1,6 @@
 """Small nasty tables as people write them; what is right was written down before the reader saw them."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 import maskevidence as me
 from maskevidence.data import describe, read_table
+from maskevidence.tables.filling import fill_table
+from maskevidence.tables.table_options import ImputeOptions
 
 
 def table(cells: list[str], mark: str = ";") -> str:
@@ -160,3 +163,29 @@ def test_columns_between_blanks_are_no_words(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(me.InputError, match="has 2 columns between blanks; save it with a comma or tab"):
             read_table(path, words=True)
+
+
+@pytest.mark.parametrize(("case", "cells", "kind", "values"), COLUMNS)
+def test_filled_files_keep_all_other_cells(
+    tmp_path: Path, case: str, cells: list[str], kind: str, values: list[float]
+) -> None:
+    path, filled = tmp_path / "t.csv", tmp_path / "f.csv"
+    path.write_text(table(["", *cells]))
+    holes = read_table(path).holes()[:, 0]
+    fill_table("gaussian", str(path), ImputeOptions(filled))
+    with filled.open(newline="") as file:
+        written = [row[0] for row in csv.reader(file, delimiter=";")][1:]
+    assert [cell for cell, hole in zip(written, holes, strict=True) if not hole] == [
+        cell for cell, hole in zip(["", *cells], holes, strict=True) if not hole
+    ]
+    assert describe(filled)["p"].kind == kind
+    assert not np.isnan(read_table(filled).values[holes, 0]).any(), case
+
+
+def test_empty_columns_without_names_stay(tmp_path: Path) -> None:
+    path, filled = tmp_path / "t.csv", tmp_path / "f.csv"
+    path.write_text("a,b,,\n,1,,\n" + ROWS.replace("\n", ",,\n"))
+    fill_table("gaussian", str(path), ImputeOptions(filled))
+    lines = filled.read_text().splitlines()
+    assert lines[0].startswith("a,b,,")
+    assert lines[2].startswith("0,0,,")

@@ -319,7 +319,13 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
             limits[place] = -1 if cell.limit == "<" else 1
         mark = next((mark for mark in cell.body.partition(decimal)[0] if not mark.isdigit()), "")
         form_of[cell.prefix, cell.suffix, mark, cell.negative] += n
-    form = _form(form_of, decimal)
+    of_digits = {
+        len(cell.body.partition(decimal)[2])
+        for cell, value in zip(cells, values, strict=True)
+        if cell and value == value
+    }
+    same = len(of_digits) == 1 and not any(cell and cell.exponent for cell in cells)
+    form = replace(_form(form_of, decimal), decimals=(max(of_digits) or None) if same else None)
     n_units = units[unit] if unit and most_common else 0
     return Numbers(tuple(values), limits, form, n_units, frozenset(others))
 
