@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ _HEAD_LINES, _HEAD_CHARACTERS = 60, 2**18
 _MOST_ABOVE = 20  # lines above the names of the columns
 _ENOUGH = 3  # fewest rows of data to tell other rows from
 _NUMBERS = 0.75  # share of numbers in a column below a row of units
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _TOTAL = re.compile(
     r"(?i)((grand|sub|over-?all)[ -]?)?"
     r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
@@ -79,7 +79,7 @@ def lay_out(
     """
     if header is None and comment is None and not skip and not _is_unusual(text, guess):
         return Layout(text, range(1, len(text) + 2))
-    every = [line[0] for line in re.finditer(_LINE, text)]
+    every = [line[0] for line in re.finditer(LINE, text)]
     if header is not None and not 1 <= header <= len(every):
         raise InputError(f"--header {header}: {name!r} has {count(len(every), 'line')}; give one of them")
     left_out = {k for part in skip for k in part}
@@ -102,19 +102,30 @@ def lay_out(
     return Layout("".join(body), [start, *(k for k in lines if k > start)], above, tuple(findings))
 
 
+def numbered_rows(
+    lines: Iterable[str], delimiter: str, escape: str | None = None, strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV text, each with its first line, from 1."""
+    before = 1
+    with long_cells():
+        reader = csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=strict)
+        for row in reader:
+            yield before, row
+            before = reader.line_num + 1
+
+
+def is_blank(row: Sequence[str]) -> bool:
+    """Whether a row is a blank line."""
+    return len(row) < 2 and not "".join(row).strip()
+
+
 def _first_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
     """The first rows with their lines."""
     head = text[:_HEAD_CHARACTERS]
-    lines = [line[0] for line in re.finditer(_LINE, head)][:_HEAD_LINES]
+    lines = [line[0] for line in re.finditer(LINE, head)][:_HEAD_LINES]
     if len(head) < len(text) and len(lines) < _HEAD_LINES:
         lines = lines[:-1]
-    rows, before = [], 1
-    with long_cells():
-        reader = csv.reader(lines, delimiter=delimiter)
-        for row in reader:
-            rows.append((before, row))
-            before = reader.line_num + 1
-    return rows
+    return list(numbered_rows(lines, delimiter))
 
 
 def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
@@ -313,16 +324,8 @@ def mended(
     """
 
     def read(escape: str | None) -> list[tuple[int, list[str]]]:
-        rows, before = [], 1
-        with long_cells():
-            reader = csv.reader(
-                io.StringIO(text, newline=""), delimiter=delimiter, escapechar=escape, strict=True
-            )
-            for row in reader:
-                if len(row) > 1 or "".join(row).strip():
-                    rows.append((before, row))
-                before = reader.line_num + 1
-        return rows
+        rows = numbered_rows(io.StringIO(text, newline=""), delimiter, escape, strict=True)
+        return [(line, row) for line, row in rows if not is_blank(row)]
 
     try:
         rows, notes = read(None), list[str]()

@@ -307,7 +307,8 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
         value = None if cell is None else number_of(cell, decimal, thousands)
         if cell is None or (cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()):
-            values.append(math.nan)
+            infinite = cell is None and is_plain(texts[place])
+            values.append(float(texts[place]) if infinite else math.nan)
             continue
         fits = cell.unit in (({unit, ""} if with_others else {unit}) if most_common else {""})
         if value is None or not fits:
