@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from maskevidence.core.model import Conditionals
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
-from maskevidence.tables.normal import LOG_2PI
+from maskevidence.tables.gaussian.family import LOG_2PI
 
 _MOST, _FEWEST_TRIED = 64, 8  # components
 _STEPS, _TOLERANCE = 60, 2e-4  # of EM at each number of components; nats per row
@@ -151,7 +151,9 @@ class Mixture(nn.Module):
             self.mean, self.covariance = np.tile(self.mean, (2, 1)), np.tile(self.covariance, (2, 1, 1))
         self.log_weight = np.tile(self.log_weight, 2) - math.log(2)
         for j, shares in self.shares.items():
-            bent = np.tile(shares, (2, 1)) * np.exp(_JITTER * rng.normal(size=(2 * len(shares), self.sizes[j])))
+            bent = np.tile(shares, (2, 1)) * np.exp(
+                _JITTER * rng.normal(size=(2 * len(shares), self.sizes[j]))
+            )
             self.shares[j] = bent / bent.sum(1, keepdims=True)
 
     @classmethod
