@@ -41,9 +41,8 @@ import maskevidence as me
 from _mixed_tables import DROPPED, IMPUTERS, PYDATASET, WORDS, MixedTable, mixed_table
 from maskevidence.core.table import Table
 from maskevidence.sklearn import GaussianDensity, KernelGaussianDensity
-from maskevidence.tables.by_name import parse_model
+from maskevidence.tables.by_name import declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
-from maskevidence.tables.fitting import declared
 
 OURS_OF_WORDS = {
     "MaskedNetwork": me.models.MaskedNetwork,

@@ -43,7 +43,7 @@ from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
 from maskevidence.core.support.progress import progress
-from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
+from maskevidence.tables.gaussian.low_rank import fit_each_rank
 
 K = 5
 NEW_ROWS = 2_000

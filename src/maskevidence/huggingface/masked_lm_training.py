@@ -25,11 +25,11 @@ from maskevidence.command.training_folder import (
     write_result,
 )
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.fingerprints import weights_fingerprint
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.masks.sizes import RandomSize
+from maskevidence.core.model import weights_fingerprint
 from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import write_atomic
