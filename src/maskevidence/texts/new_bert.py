@@ -39,7 +39,8 @@ def word_pieces(texts: Sequence[str], vocabulary_size: int) -> Any:
 
     Args:
         texts: the texts to learn from.
-        vocabulary_size: the number of pieces, special tokens included; fewer if the texts have fewer.
+        vocabulary_size: the number of pieces, special tokens included; fewer if the texts have fewer, more
+            if their letters alone take more.
 
     Raises:
         InputError: texts without a word.
