@@ -13,7 +13,7 @@ from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.table import Table
 from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
 from maskevidence.tables.rows import raw_table, read_described, selection_of
-from maskevidence.tables.table_files import RawTable, described_file, raw_of
+from maskevidence.tables.table_files import RawTable, described_file, names_of, raw_of
 from maskevidence.tables.table_options import TableOptions
 
 _TIMES = 10  # as often as a rare word is the word that it may stand for
@@ -69,7 +69,7 @@ def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
         code = re.fullmatch(r"--missing=(\S+)", each.option)
         if each.what != "codes" or code is None or each.column is None:
             continue
-        column = dict(zip(raw.columns.column_names, raw.columns.columns, strict=True)).get(each.column)
+        column = dict(zip(names_of(raw), raw.columns.columns, strict=True)).get(each.column)
         cells = [] if column is None else _cells_with(column.to_pylist(), code[1], raw.lines)
         changed.append(
             replace(
