@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.options import Overwrite, Result
+from maskevidence.command.options import Argument, Option, Overwrite, Result
 from maskevidence.core.errors import InputError
 
 if TYPE_CHECKING:

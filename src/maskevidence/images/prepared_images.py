@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.command.command_words import parse_size
-from maskevidence.command.options import ImageFiles
+from maskevidence.command.options import ImageFiles, parse_size
 from maskevidence.core.errors import InputError
-from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.model import fingerprint
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.table import held_out_rows
 from maskevidence.images.image_files import Images, read_images

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.command.command_words import kind_of_model
+from maskevidence.command.options import kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.core.show.words import count
@@ -31,10 +31,9 @@ from maskevidence.core.table import (
 )
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import takes_words
-from maskevidence.tables.fitting import fit_table
+from maskevidence.tables.by_name import fit_table, takes_words
+from maskevidence.tables.gaussian.low_rank import PPCA
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
-from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.possible_values import (
     Moments,

@@ -12,8 +12,7 @@ from jaxtyping import Float64, Integer
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
-from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_lines
-from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
 from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of

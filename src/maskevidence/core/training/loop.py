@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
