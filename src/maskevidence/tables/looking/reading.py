@@ -114,7 +114,7 @@ def near_words(table: Table, name: str) -> Finding | None:
         return None
     rows = np.flatnonzero(np.isin(codes, list(meant)))
     first = [_at(table, int(row), words[int(codes[row])]) for row in rows[:3]]
-    pairs = some_of([f"{quoted(words[k])} and {quoted(words[c])}" for k, c in meant.items()], 3)
+    pairs = some_of([f"{quoted(words[k])} and {quoted(words[c])}" for k, c in meant.items()], 2)
     is_one, them = ("word is", "it is") if len(meant) == 1 else ("words are", "they are")
     note = f"{len(meant)} rare {is_one} one letter from a common one ({pairs}): kept as {them}"
     return Finding("spellings", name, len(rows), tuple(first), note, "mend them in the file", LOOK)
