@@ -58,7 +58,7 @@ def test_its_densities_and_conditionals_are_sums_over_the_components() -> None:
 def test_its_draws_have_the_conditional_moments() -> None:
     mixture = two_components()
     row = np.array([0.5, np.nan, np.nan, -0.3])
-    drawn = mixture.draw_missing(row[None], 20_000, seed=1)[:, 0]
+    drawn = mixture.draw_missing(np.tile(row, (20_000, 1)), seed=1)[0]
     posterior = np.array([np.exp(log_p(mixture, np.array([0.5, word, np.nan, -0.3]))) for word in range(3)])
     shares = np.bincount(drawn[:, 1].astype(int), minlength=3) / len(drawn)
     assert shares == pytest.approx(posterior / posterior.sum(), abs=0.015)
