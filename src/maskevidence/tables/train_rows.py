@@ -163,9 +163,9 @@ def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, option
 def _notes(
     fitted: TableModel, history: History, everything: Table, train: Table, test: Table | None
 ) -> list[str]:
-    """Notes on the fit; for a network also on guessed kinds of columns and the use of held-out rows."""
+    """Notes on the rows and the fit; for a network also on the use of held-out rows."""
     if not isinstance(fitted, MaskedNetwork):
-        return list(history.notes)
+        return [*everything.notes, *history.notes]
     chose = "the held-out rows chose the epoch, so that new rows have a slightly lower log evidence"
     notes = [*everything.notes, *([] if test is None else [chose]), *fitted.fit_notes]
     if len(train) > _most_scored(train):

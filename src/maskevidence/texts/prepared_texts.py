@@ -255,6 +255,10 @@ def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ())
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
+    if columns is not None and len(set(columns)) < len(columns):
+        raise InputError(
+            f"--text {options.text!r} names one column twice; give it once, or two different ones"
+        )
     prompts = options.context_field
     extra = [] if prompts is None else [prompts]
     texts = read_texts(
