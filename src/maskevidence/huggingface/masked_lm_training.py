@@ -34,7 +34,6 @@ from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.tokens import Tokens
-from maskevidence.huggingface.kind import MASKED_LM
 from maskevidence.huggingface.processes import is_main_process, main_process_first, training_device
 from maskevidence.huggingface.recipe import Recipe, Trained
 from maskevidence.huggingface.training import train_masked_lm as train_in_place
@@ -51,6 +50,7 @@ from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.text_files import Texts, read_texts
 from maskevidence.texts.vocabulary import letter_tokenizer
 
+MASKED_LM = TextTraining.kind
 TEXT_TEST_FRACTION = 0.1
 CHECKPOINT_EVERY = 200
 _TOKENIZER = "tokenizer.json"
