@@ -34,11 +34,10 @@ from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.tokens import Tokens
-from maskevidence.huggingface.kind import MASKED_LM
 from maskevidence.huggingface.processes import is_main_process, main_process_first, training_device
 from maskevidence.huggingface.recipe import Recipe, Trained
 from maskevidence.huggingface.training import train_masked_lm as train_in_place
-from maskevidence.huggingface.training_options import TextTraining
+from maskevidence.huggingface.training_options import MASKED_LM, TextTraining
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.texts.call_sizes import default_tokens

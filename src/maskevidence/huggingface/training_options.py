@@ -14,6 +14,8 @@ from maskevidence.texts.text_options import (
     Upper,
 )
 
+MASKED_LM = "masked-lm"  # the word of `maskevidence train`
+
 
 @dataclass(frozen=True)
 class TransformerTraining(Training):

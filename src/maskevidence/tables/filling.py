@@ -511,16 +511,11 @@ def filled_cells(
         elif hole.any():
             if in_words:
                 cells = [table.levels[name][int(code)] for code in new]
-            elif isinstance(form, DateForm):
-                cells = [form.write(value) for value in new.tolist()]
             elif of_numbers:
-                places = decimals_written(table, j, column) if as_text else None
-                if form is None and places is None:
-                    cells = _numbers(new, decimal)
-                else:
-                    form = form or NumberForm(decimal)
-                    form = form if places is None else replace(form, decimals=places)
-                    cells = [form.write(value) for value in new.tolist()]
+                dated = isinstance(form, DateForm)
+                if as_text and not dated and (places := decimals_written(table, j, column)) is not None:
+                    form = replace(form or NumberForm(decimal), decimals=places)
+                cells = _numbers(new, decimal) if form is None else [form.write(x) for x in new.tolist()]
             else:
                 every_one = decoded(table, values, name)
                 cells = [every_one[k] for k in np.flatnonzero(hole)]
