@@ -339,7 +339,7 @@ def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs:
             held_out.append([_evidence(model, bandwidth, out, asked) for bandwidth in _BANDWIDTHS])
     n_tried = min(map(len, mixtures), default=0)
     of_mixture, of_kernels = (np.sum(each, axis=0) for each in ([m[:n_tried] for m in mixtures], held_out))
-    if not kernels or (sizes is not None and of_mixture.max() > of_kernels.max()):
+    if sizes is not None and (not kernels or of_mixture.max() > of_kernels.max()):
         best = int(of_mixture.argmax())
         return Mixture.path(train, sizes, shrinkage, 2 ** (best + (best > 0)))[0]
     return model.fit(train, shrinkage=shrinkage, bandwidth=_BANDWIDTHS[int(of_kernels.argmax())])
