@@ -11,7 +11,6 @@ of mutants, and of questions and texts of the lm-evaluation-harness; and trainin
 masked prediction. Takes about ten minutes.
 """
 
-import inspect
 import json
 import math
 import os
@@ -20,7 +19,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from time import process_time
@@ -287,18 +286,9 @@ def letters(n: int) -> str:
 
 def protein_model() -> Any:
     """A BERT of residues."""
-    vocabulary = module("texts.vocabulary", "models.text.vocabulary")
-    return network(5 + len(RESIDUES), vocabulary.letter_tokenizer([RESIDUES]))
+    from maskevidence.texts.vocabulary import letter_tokenizer
 
-
-def module(*places: str) -> Any:
-    """The first of these modules that the revision has: its place now, then earlier ones."""
-    from importlib import import_module
-
-    for place in places:
-        with suppress(ModuleNotFoundError):
-            return import_module(f"maskevidence.{place}")
-    raise ModuleNotFoundError(f"this revision has none of {', '.join(places)}")
+    return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
 
 
 def variants(n: int, conventions: tuple[str, ...]) -> tuple[Call, Any]:
@@ -361,12 +351,11 @@ def texts() -> tuple[Call, Any]:
 
 def lm_eval_answerer() -> tuple[Callable[[], Any], Any]:
     """What makes an answerer of the harness's requests, and its model."""
-    answering = module("lm_eval.answering", "integrations.lm_eval.answering")
+    from maskevidence.lm_eval.answering import Answerer, Settings
+
     words = {"score": "evidence", "target": "decision", "masks": 16, "seed": 0}
-    if "greedy" in inspect.signature(answering.Settings.parse).parameters:  # of earlier states
-        words |= {"greedy": "never", "metrics": None}
     model = protein_model()
-    return lambda: answering.Answerer(model, answering.Settings.parse(**words), None, 64), model
+    return lambda: Answerer(model, Settings.parse(**words), None, 64), model
 
 
 def fitted() -> tuple[Call, Any]:

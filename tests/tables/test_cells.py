@@ -15,8 +15,8 @@ from scipy.stats import norm
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.tables.cell_mass import CellMass
+from maskevidence.tables.gaussian.family import normal_log_cell
 from maskevidence.tables.network.network_columns import Column
-from maskevidence.tables.normal import normal_log_cell
 
 RARE = np.array([0.02, 0.03, 0.05, 0.02])
 

@@ -54,12 +54,14 @@ def test_the_area_is_the_mean_over_orders() -> None:
     assert estimate.base_measure == "density per unit of each column, of limits a probability"
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "ppca:1", "kernel-gaussian", "mixed", "masked-net:8x1"])
+@pytest.mark.parametrize(
+    "kind", ["gaussian", "ppca:1", "kernel-gaussian", "mixed", "masked-net:8x1", "vae:1"]
+)
 def test_below_a_limit_and_above_it_is_one(kind: str) -> None:
     """P(X < 0.5 | visible) and the density above 0.5 sum to 1, and the two half-lines do."""
     rows = drawn(50)
     model = me.models.MixedKernelGaussian(2) if kind == "mixed" else built(kind)
-    if isinstance(model, me.models.MaskedNetwork):
+    if isinstance(model, me.models.MaskedNetwork | me.models.VAE):
         model.fit(rows, epochs=2)
     else:
         model.fit(rows)

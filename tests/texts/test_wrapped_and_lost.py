@@ -132,6 +132,7 @@ def test_bfloat16_is_near_a_plain_loop_in_bfloat16() -> None:
         expected = by_plain_loop(network, tokenizer, SENTENCES, SECOND)
     assert found.log_evidence == pytest.approx(expected, 0.005)
     assert expected != pytest.approx(by_plain_loop(network, tokenizer, SENTENCES, SECOND), 1e-5)
+    assert bool(model.state_dict()["in_bfloat16"])  # recorded with the weights
 
 
 def test_a_length_without_limit_is_none() -> None:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from maskevidence.command.command_words import Option
-from maskevidence.command.options import Training
+from maskevidence.command.options import Option, Training
 from maskevidence.texts.text_options import (
     AllowUnknown,
     BlockSize,
@@ -14,6 +13,8 @@ from maskevidence.texts.text_options import (
     Tokenizer,
     Upper,
 )
+
+MASKED_LM = "masked-lm"  # the word of `maskevidence train`
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from maskevidence import __version__
-from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.model import fingerprint
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.table import Table
 from maskevidence.runs.folder import ResultFolder, read_sealed, seal

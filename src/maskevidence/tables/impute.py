@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from maskevidence.command.command_words import Argument
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Result
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.words import count
 from maskevidence.tables.kind import rows

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.command.command_words import Argument
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Result
 from maskevidence.core.errors import InputError
 from maskevidence.tables.kind import rows
 from maskevidence.tables.table_options import LookOptions

@@ -12,7 +12,7 @@ from scipy.stats import skew
 from maskevidence.core.support.checks import some_of
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.fitting import fit_table
+from maskevidence.tables.by_name import fit_table
 
 _ZEROS = 0.02  # share of zeros that makes a column one that is cut off at 0
 _SKEWED = 1.0  # skewness of a column that may have a log scale

@@ -18,8 +18,8 @@ from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import beginning
+from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.hub import check_revision
-from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.table import place_of
@@ -255,6 +255,10 @@ def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ())
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
+    if columns is not None and len(set(columns)) < len(columns):
+        raise InputError(
+            f"--text {options.text!r} names one column twice; give it once, or two different ones"
+        )
     prompts = options.context_field
     extra = [] if prompts is None else [prompts]
     texts = read_texts(

@@ -10,6 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
+from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
@@ -22,7 +23,6 @@ from maskevidence.tables.information.information_result import (
     errors_of,
     share_present,
 )
-from maskevidence.tables.normal import LOG_2PI
 
 _NEAREST = 5  # rows, of which one is exchanged
 FEW_ROWS = (

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.command.command_words import Argument, Option, kind_of_model
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Option, Result, kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.tables.table_options import FoldOptions, RowDevice, RowReading
 

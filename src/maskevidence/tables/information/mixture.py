@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from maskevidence.core.model import Conditionals
 from maskevidence.core.tokens import Tokens
+from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
-from maskevidence.tables.normal import LOG_2PI
 
 _MOST, _FEWEST_TRIED = 64, 8  # components
 _STEPS, _TOLERANCE = 60, 2e-4  # of EM at each number of components; nats per row

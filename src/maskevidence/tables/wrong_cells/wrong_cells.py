@@ -10,21 +10,19 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.fingerprints import share_fitted
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.folds import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
-from maskevidence.core.tokens import Tokens, column_names
+from maskevidence.core.tokens import Tokens, column_names, share_fitted
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model
+from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import WordJudge, judge_of
-from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
