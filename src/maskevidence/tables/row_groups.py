@@ -19,7 +19,8 @@ from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.table_files import ColumnSelection, RawTable, kind_of_file, to_table
+from maskevidence.tables.reading.columns import ColumnSelection
+from maskevidence.tables.table_files import RawTable, kind_of_file, to_table
 
 if TYPE_CHECKING:
     from maskevidence.runs.prepared import Prepared
