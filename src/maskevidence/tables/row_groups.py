@@ -12,8 +12,8 @@ from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasNotesOn, HasRefine
-from maskevidence.core.stored_tokens import StoredTokens
-from maskevidence.core.support.memory import free_memory
+from maskevidence.core.packed_tokens import StoredTokens
+from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of

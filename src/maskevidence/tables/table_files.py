@@ -1060,8 +1060,9 @@ def _guesses(table: Table) -> list[str]:
 
 
 def names_of(raw: RawTable) -> list[str]:
-    """The names of a file's columns; a column without a name is named by its position, c0, c1, ..."""
-    return [name or f"c{j}" for j, name in enumerate(raw.columns.column_names)]
+    """The names of a file's columns; those without one are c0, c1, ... by position."""
+    names = [name.strip() if raw.first_line else name for name in raw.columns.column_names]
+    return [name or f"c{j}" for j, name in enumerate(names)]
 
 
 def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
-from maskevidence.core.support.threads import seeded
+from maskevidence.core.support.devices import seeded
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.vocabulary import SPECIAL

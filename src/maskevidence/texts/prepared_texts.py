@@ -18,8 +18,8 @@ from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import beginning
+from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.hub import check_revision
-from maskevidence.core.support.memory import free_memory
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.table import place_of

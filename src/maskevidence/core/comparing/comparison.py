@@ -14,8 +14,7 @@ from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.conditional_gains import ORDERS_DIFFER
 from maskevidence.core.evidence.curve import Curve, curve_lines
-from maskevidence.core.evidence.data_set import EvidenceOfRows
-from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate
+from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate, EvidenceOfRows
 from maskevidence.core.evidence.standard_errors import (
     Tails,
     df_of_sum,

@@ -68,8 +68,7 @@ from maskevidence.core.scores.score_masks import (
     score_shared_moments,
 )
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.memory import free_memory
+from maskevidence.core.support.checks import free_memory, whole_number
 from maskevidence.core.tokens import Tokens
 
 NEGLIGIBLE = 0.1  # makes the total error 0.5 % larger than without mask error

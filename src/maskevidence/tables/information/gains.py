@@ -316,6 +316,9 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
 def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs: bool) -> Any:
     """The density of the highest held-out evidence: kernels of some bandwidth, or a mixture.
 
+    A mixture of more than one component then gets twice as many: what it overfits cancels in the mean over
+    rows seen and not seen, what it misses does not.
+
     Args:
         sizes: the number of words of each column, 0 for numbers; None for kernels alone.
         pairs: whether the evidence is that of all other columns given a random one.
@@ -336,7 +339,8 @@ def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs:
     n_tried = min(map(len, mixtures), default=0)
     of_mixture, of_kernels = (np.sum(each, axis=0) for each in ([m[:n_tried] for m in mixtures], held_out))
     if not kernels or (sizes is not None and of_mixture.max() > of_kernels.max()):
-        return Mixture.path(train, sizes, shrinkage, 2 ** int(of_mixture.argmax()))[0]
+        best = int(of_mixture.argmax())
+        return Mixture.path(train, sizes, shrinkage, 2 ** (best + (best > 0)))[0]
     return model.fit(train, shrinkage=shrinkage, bandwidth=_BANDWIDTHS[int(of_kernels.argmax())])
 
 

@@ -30,7 +30,7 @@ _TIME = (
     r"(?::(?P<second>[0-9]{2})(?P<part>[.,][0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?"
     r"(?P<zone>Z|\s?[+-][0-9]{2}:?[0-9]{2})?"
 )
-_NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
+_NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./年])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
     rf"(?:(?P<month_first>{_NAME})\.?\s+)?(?P<a>[0-9]{{1,2}})(?:st|nd|rd|th)?,?"
     rf"(?:(?P<sep>-|\.? )\s*(?P<month>{_NAME})\.?)?(?P<sep2>[ ,-])\s*(?P<c>[0-9]{{4}}|(?<=-)[0-9]{{2}})"
@@ -102,6 +102,8 @@ class DateForm:
         text = self.separator.join(part[letter] for letter in self.order)
         if self.months and self.order == "mdy":
             text = f"{month} {of_month}, {year}"
+        elif self.separator == "年":
+            text = f"{year}年{month}月{of_month}日"
         elif self.separator == ". ":
             text = f"{of_month}. {month} {year}"
         return f"{text}{self.between}{clock}{self.zone}" if self.time else text
@@ -189,6 +191,8 @@ def read_dates(
 
 def _parts(text: str) -> _Date | None:
     """Parse a date or time; return None for other text."""
+    if text.endswith("日"):
+        text = text[:-1].replace("月", "年")
     month = _MONTH.fullmatch(text)
     if month is not None and month["year"]:
         return _Date((int(month["year"]), int(month["number"]), 1), (4, 2, 2), "-", "ym", 0.0)

@@ -23,7 +23,7 @@ _CELL = re.compile(
     rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*"
     rf"(?P<prefix>{_CURRENCY})?\s*(?P<after>[{_MINUS}]|\((?=.*\)$))?"
     rf"(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
-    rf"(?P<exponent>[eE][+{_MINUS}]?[0-9]+)?(?P<behind>{_BEHIND})?"
+    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}])\^?)[+{_MINUS}]?[0-9]+)?(?P<behind>{_BEHIND})?"
     rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
     rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
 )
@@ -178,7 +178,8 @@ def cell_of(text: str) -> Cell | None:
     prefix = found["prefix"] or ""
     if prefix and not found["after"]:
         prefix = text[found.start("prefix") : start]  # with the blank behind it
-    exponent = (found["exponent"] or "").replace("\u2212", "-").replace("\u2013", "-")
+    exponent = re.sub(r"\s*[x×·]\s*10\^?", "e", found["exponent"] or "")
+    exponent = exponent.replace("\u2212", "-").replace("\u2013", "-")
     end = max(end, found.end("exponent"), found.end("behind"))
     behind = text[end : found.end("suffix")] if suffix else ""  # with the blank before it
     limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
