@@ -38,9 +38,9 @@ from maskevidence.core.model import HasLogDistributions as HasLogDistributions
 from maskevidence.core.model import HasUnmaskedLogDistributions as HasUnmaskedLogDistributions
 from maskevidence.core.model import MaskedModel as MaskedModel
 from maskevidence.core.moments import GaussianMoments as GaussianMoments
-from maskevidence.core.scores.mixture import order_mixture as order_mixture
 from maskevidence.core.scores.policies import decode as decode
 from maskevidence.core.scores.record import ScoreTable as ScoreTable
+from maskevidence.core.scores.score_masks import order_mixture as order_mixture
 from maskevidence.core.scores.score_masks import score_masks as score_masks
 from maskevidence.core.tokens import Tokens as Tokens
 from maskevidence.core.training.fit import fit as fit

@@ -36,6 +36,7 @@ from maskevidence.tables.gaussian.low_rank import PPCA
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.possible_values import (
+    FEWEST_KNOWN,
     Moments,
     as_the_column,
     cut_off,
@@ -511,16 +512,11 @@ def filled_cells(
         elif hole.any():
             if in_words:
                 cells = [table.levels[name][int(code)] for code in new]
-            elif isinstance(form, DateForm):
-                cells = [form.write(value) for value in new.tolist()]
             elif of_numbers:
-                places = decimals_written(table, j, column) if as_text else None
-                if form is None and places is None:
-                    cells = _numbers(new, decimal)
-                else:
-                    form = form or NumberForm(decimal)
-                    form = form if places is None else replace(form, decimals=places)
-                    cells = [form.write(value) for value in new.tolist()]
+                dated = isinstance(form, DateForm)
+                if as_text and not dated and (places := decimals_written(table, j, column)) is not None:
+                    form = replace(form or NumberForm(decimal), decimals=places)
+                cells = _numbers(new, decimal) if form is None else [form.write(x) for x in new.tolist()]
             else:
                 every_one = decoded(table, values, name)
                 cells = [every_one[k] for k in np.flatnonzero(hole)]
@@ -602,7 +598,7 @@ def decimals_written(table: Table, j: int, column: Any) -> int | None:
     sign = getattr(table.forms.get(table.columns[j]), "decimal", None) or _decimal(table)
     digits = re.compile(rf"{re.escape(sign)}([0-9]+)[^0-9]*$")
     found = {len(each[1]) if (each := digits.search(str(cell))) else 0 for cell in cells}
-    return found.pop() or None if len(found) == 1 else None
+    return found.pop() or None if len(found) == 1 and len(cells) >= FEWEST_KNOWN else None
 
 
 def _of_category(table: Table, name: str) -> bool:

@@ -774,11 +774,7 @@ def to_table(
 
 
 def converted(
-    raw: RawTable,
-    selection: ColumnSelection = _ALL,
-    *,
-    empty_rows: bool = False,
-    notes: bool = True,
+    raw: RawTable, selection: ColumnSelection = _ALL, *, empty_rows: bool = False, notes: bool = True
 ) -> tuple[Table, dict[str, ReadColumn]]:
     """The table of a file, and how each of its columns was read."""
     names = names_of(raw)

@@ -439,10 +439,9 @@ def estimate_evidence(
     model, of_limits = for_limits(model, data)
     tokens = as_tokens(model, data)
     design = default_design(tokens.n_tokens.cpu().numpy(), masks) if design is None else design
-    notes = (*of_limits, *(model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()))
-    if refine and isinstance(model, HasRefine):
-        model, refined = _refined(model, tokens)
-        notes = (*notes, *refined)
+    of_data = model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()
+    model, of_integrals = _refined(model, tokens) if refine else (model, ())
+    notes = [*of_limits, *of_data, *of_integrals]
     first = FEWEST if isinstance(design, Precise) else design
     if share_contexts:
         _check_shared(model, tokens, first)
@@ -458,7 +457,7 @@ def estimate_evidence(
     else:
         estimate = extended(design)
     if isinstance(model, HasTimedBatches) and model.call_note is not None:
-        notes = (*notes, model.call_note)
+        notes.append(model.call_note)
     return _of_data(replace(estimate, notes=(*notes, *estimate.notes)), tokens, labels)
 
 
@@ -531,7 +530,9 @@ def _how_scored(model: MaskedModel, scoring: Scoring) -> HowScored:
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
-    """A copy of the model refined for these tokens, with a note."""
+    """A copy of the model refined for these tokens, with a note; the model itself if it cannot be refined."""
+    if not isinstance(model, HasRefine):
+        return model, ()
     refined = copy.deepcopy(model)
     try:
         return refined, (refined.refine(to_device_of(refined, tokens)),)
