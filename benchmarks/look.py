@@ -269,6 +269,7 @@ def errors(
     given: list[list[str]],
     hidden: Mapping[tuple[int, int], str],
     truth: list[str],
+    missing: tuple[str, ...],
 ) -> tuple[Pairs, Pairs, int]:
     """Errors of columns of numbers, and shares right of words, beside the simplest; and cells left empty."""
     numbers, words, empty = [], [], 0
@@ -278,7 +279,7 @@ def errors(
         empty += len(places) - len(pairs)
         if len(pairs) < FEWEST or "date" in kind:
             continue
-        known = [row[j] for row in given if len(row) > j and row[j]]
+        known = [row[j] for row in given if len(row) > j and row[j] not in missing]
         values = np.array([number_of(cell) for cell in known])
         if kind.startswith("number") and np.isfinite(values).mean() > 0.8:
             numbers += error_of_numbers(pairs, values)
@@ -329,7 +330,9 @@ def look_at(name: str, spec: Spec, folder: Path) -> dict[str, Any] | None:
         if each["kind"] not in kind.split("|")
     ]
     filled = cells_of((out / "filled.csv").read_bytes(), replace(spec, escape=None))[spec.header :]
-    numbers, words, empty = errors(filled, cells_of(content, spec)[spec.header :], hidden, truth)
+    numbers, words, empty = errors(
+        filled, cells_of(content, spec)[spec.header :], hidden, truth, spec.missing
+    )
     return found | {
         "right": len(names) - len(wrong),
         "wrong": wrong,

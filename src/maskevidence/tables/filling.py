@@ -36,6 +36,7 @@ from maskevidence.tables.gaussian.low_rank import PPCA
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.possible_values import (
+    FEWEST_KNOWN,
     Moments,
     as_the_column,
     cut_off,
@@ -597,7 +598,7 @@ def decimals_written(table: Table, j: int, column: Any) -> int | None:
     sign = getattr(table.forms.get(table.columns[j]), "decimal", None) or _decimal(table)
     digits = re.compile(rf"{re.escape(sign)}([0-9]+)[^0-9]*$")
     found = {len(each[1]) if (each := digits.search(str(cell))) else 0 for cell in cells}
-    return found.pop() or None if len(found) == 1 else None
+    return found.pop() or None if len(found) == 1 and len(cells) >= FEWEST_KNOWN else None
 
 
 def _of_category(table: Table, name: str) -> bool:

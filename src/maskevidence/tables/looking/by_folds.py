@@ -129,8 +129,8 @@ class Folds:
         values: Float64[np.ndarray, "N D"],
         course: Course,
         size: tuple[int, Search],
-    ) -> "Searched":
-        """Judge the cells of some rows.
+    ) -> tuple[WrongCells, Float64[np.ndarray, "N D"]]:
+        """Judge the cells of some rows; the wrong ones, and the values without suspicious ones.
 
         Args:
             models: of `fit_all`.
@@ -147,20 +147,7 @@ class Folds:
             found = cells_by_folds(models, self.table.take(judged), parts, known, how)
         suspicious = np.isnan(values) & ~np.isnan(self.table.values)  # in rows that are judged no more
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
-        return Searched(found, self.cleaned(suspicious))
-
-
-@dataclass(frozen=True)
-class Searched:
-    """The wrong cells of a table, judged by models of the other folds.
-
-    Attributes:
-        found: the wrong cells.
-        values: the table's without suspicious ones, which no later fit sees.
-    """
-
-    found: WrongCells
-    values: Float64[np.ndarray, "N D"]
+        return found, self.cleaned(suspicious)
 
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:

@@ -151,8 +151,8 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
     with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
         clock = Clock(plan, budget.seconds)
         folds, models, values, notes = _chosen(folds, clock, budget)
-        searched = folds.search(models, values, plan, clock.search(folds, models, values, budget.seed))
-        values = searched.values
+        size = clock.search(folds, models, values, budget.seed)
+        found, values = folds.search(models, values, plan, size)
         cleaned = replace(table, values=values)
         most = clock.filled("measure", [models], values)
         with plan.step("measure", "filling hidden cells"):
@@ -190,7 +190,7 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         likeliest=filling.likeliest,
         fills=fills | {name: fills[name]._replace(quality=fills[name].without) for name in simple},
         simple=simple,
-        found=searched.found,
+        found=found,
         links=links,
         folds=n,
         notes=(*notes, *(each.replace("a column NAME_mean", "filled_sd.csv") for each in filling.notes)),
