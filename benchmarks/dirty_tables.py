@@ -272,10 +272,10 @@ def spoilt(rng: np.random.Generator, frame: pd.DataFrame, way: str, share: float
     return table, wrong
 
 
-def rates(sets: int, n_rows: int) -> tuple[dict[str, Any], list[Target]]:
+def rates(sets: int, n_rows: int, kinds: list[str]) -> tuple[dict[str, Any], list[Target]]:
     """False calls and power in each setting."""
     numbers, rows, targets = {}, [], []
-    for kind in KINDS:
+    for kind in kinds:
         for way, share in WAYS:
             false, power, order = [], [], []
             for seed in range(sets):
@@ -311,6 +311,7 @@ def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--tables", default=",".join(DROPPED), help="names of tables between commas")
     parser.add_argument("--parts", default="tables,rates,speed", help="these, between commas")
+    parser.add_argument("--only", default=",".join(KINDS), help="kinds of drawn tables between commas")
     parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 18 settings")
     parser.add_argument("--rows", type=int, default=1000, help="of each drawn table")
     options = parser.parse_args()
@@ -322,7 +323,7 @@ def main() -> int:
         numbers["tables"], targets = real(options.tables.split(","))
     if "rates" in options.parts:
         sets, n_rows = (2, 200) if options.quick else (options.sets, options.rows)
-        numbers["rates"], more = rates(sets, n_rows)
+        numbers["rates"], more = rates(sets, n_rows, options.only.split(","))
         targets += more
     if "speed" in options.parts and not options.quick:
         numbers["speed"], more = speed()

@@ -25,7 +25,7 @@ from pathlib import Path
 from time import process_time
 from typing import IO, Any
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, show_results
 
 ROOT = Path(__file__).resolve().parent.parent
 AT_MOST = 1.05
@@ -44,7 +44,7 @@ def main() -> int:
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     names = [name for name in workloads() if options.only in name]
-    rows, targets, numbers = [], [], {}
+    targets, numbers = [], {}
     with tempfile.TemporaryDirectory() as folder:
         unpack(options.base, Path(folder))
         with worker(Path(folder) / "src") as base, worker(ROOT / "src") as now:
@@ -54,23 +54,25 @@ def main() -> int:
                     min(answer["seconds"] for answer in side) for side in zip(*answers, strict=True)
                 )
                 ratios = [now["seconds"] / base["seconds"] for base, now in answers]
-                passes = " / ".join(f"{answer['passes']:,}" for answer in answers[0])
-                apart = largest_difference(*(answer["numbers"] for answer in answers[0]))
                 numbers[name] = {
-                    "base": before,
-                    "now": after,
+                    "base": 1e3 * before,
+                    "now": 1e3 * after,
                     "ratio": after / before,
-                    "passes": passes,
-                    "apart": apart,
+                    "spread": f"{min(ratios):.2f} to {max(ratios):.2f}",
+                    "passes": " / ".join(f"{answer['passes']:,}" for answer in answers[0]),
+                    "apart": largest_difference(*(answer["numbers"] for answer in answers[0])),
                 }
-                spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-                times = (f"{1e3 * before:.1f}", f"{1e3 * after:.1f}", f"{after / before:.3f}", spread)
-                rows.append((name, *times, passes, f"{apart:.1g}"))
                 targets.append(Target(f"time of {name}", after / before, high=AT_MOST))
-                print(f"{name}: {after / before:.3f} ({spread})", file=sys.stderr, flush=True)
-    times = (f"ms, {options.base}", "ms, now", "ratio", "range of the rounds")
-    columns = ("call", *times, "passes", "numbers apart")
-    show(f"CPU time of one call, one thread; {machine()}", columns, rows)
+                print(f"{name}: {after / before:.3f}", file=sys.stderr, flush=True)
+    columns = {
+        f"ms, {options.base}": "{base:.1f}",
+        "ms, now": "{now:.1f}",
+        "ratio": "{ratio:.3f}",
+        "range of the rounds": "{spread}",
+        "passes": "{passes}",
+        "numbers apart": "{apart:.1g}",
+    }
+    show_results(f"CPU time of one call, one thread; {machine()}", "call", columns, numbers)
     return finish({"calls": numbers}, targets, options.json)
 
 

@@ -12,7 +12,7 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.masks.design import MaskKey
-from maskevidence.core.stored_tokens import StoredTokens
+from maskevidence.core.packed_tokens import StoredTokens
 from maskevidence.runs.blocks import rows_per_block
 from maskevidence.tables import row_groups
 

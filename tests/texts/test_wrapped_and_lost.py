@@ -96,7 +96,13 @@ WRAPPERS: dict[str, Wrap] = {
 }
 
 
-@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(wrap, id=name, marks=[pytest.mark.slow] * (name == "compiled"))  # both ways are quicker
+        for name, wrap in WRAPPERS.items()
+    ],
+)
 def test_wrapped_networks_have_the_numbers_of_a_plain_loop(wrap: Wrap) -> None:
     """In a process of its own: torch.compile starts threads, after which no test of the process may fork."""
     assert exit_code(fork(partial(_compare_with_a_plain_loop, wrap))) == 0

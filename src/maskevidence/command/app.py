@@ -25,12 +25,12 @@ from maskevidence.command.check import check_command
 from maskevidence.command.compare import compare_command
 from maskevidence.command.failures import (
     DEBUG,
-    arguments_of,
-    failed,
-    failed_unexpectedly,
+    failure,
     interrupted,
     is_of_output,
     say,
+    typed_arguments,
+    unforeseen_failure,
 )
 from maskevidence.command.options import (
     Argument,
@@ -502,14 +502,14 @@ def main() -> None:
         if code == 130:  # typer caught Ctrl-C
             say(interrupted(words))
     except MaskEvidenceError as error:
-        code = failed(str(error))
+        code = failure(str(error))
     except typer.TyperException as error:  # unknown option or command, or missing argument
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "maskevidence"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        if message.startswith("Missing argument") and " " in (both := arguments_of(context)):
+        if message.startswith("Missing argument") and " " in (both := typed_arguments(context)):
             message = f"{message.rstrip('.')}: give {both}."
-        code = failed(f"{message} Try: {command} --help") if message else 2  # typer printed the help
+        code = failure(f"{message} Try: {command} --help") if message else 2  # typer printed the help
     except (KeyboardInterrupt, typer.Abort):
         say(interrupted(words))
         code = 130
@@ -518,7 +518,7 @@ def main() -> None:
         if isinstance(cause, BrokenPipeError) and is_of_output(error):
             code = 0  # the reader closed the pipe, as `head` does
         else:
-            code = failed_unexpectedly(cause if isinstance(cause, BrokenPipeError) else error)
+            code = unforeseen_failure(cause if isinstance(cause, BrokenPipeError) else error)
     _drop_unwritten()
     sys.exit(code if isinstance(code, int) else 0)
 

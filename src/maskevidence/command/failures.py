@@ -40,32 +40,32 @@ def is_of_output(error: BaseException) -> bool:
     return any(event & select.POLLERR for _, event in outputs.poll(0))
 
 
-def arguments_of(context: Any) -> str:
+def typed_arguments(context: Any) -> str:
     """The arguments of a command in typing order."""
     arguments = [each for each in context.command.params if each.param_type_name == "argument"]
     return " ".join(each.metavar or each.name.upper() for each in arguments)
 
 
-def failed(message: str) -> int:
+def failure(message: str) -> int:
     if DEBUG in sys.argv:
         say(traceback.format_exc())
     say("error: " + " ".join(message.split()))
     return 2
 
 
-def failed_unexpectedly(error: BaseException) -> int:
+def unforeseen_failure(error: BaseException) -> int:
     """Report an unforeseen error in one line: lack of memory, an unusable file, or an internal error."""
     reason = " ".join(str(error).split())
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in reason for words in _NO_MEMORY)
     ):
-        return failed(
+        return failure(
             f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO) and error.filename is None:
-        return failed(f"the output cannot be written ({error.strerror}); send it to another place")
+        return failure(f"the output cannot be written ({error.strerror}); send it to another place")
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return failed(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
+        return failure(f"{str(error.filename)!r} cannot be used ({error.strerror}); give another path")
     frames = traceback.extract_tb(error.__traceback__)
     own = {str(own_file(word)) for word in sys.argv}
     places = [f"{each.filename}, line {each.lineno}" for each in frames if each.filename in own]
@@ -73,7 +73,7 @@ def failed_unexpectedly(error: BaseException) -> int:
         places.append(f"{error.filename}, line {error.lineno}")
     if places:  # the error is in the user's code
         words = f"{type(error).__name__} in {places[-1]}: {reason or 'no message'}"
-        return failed(f"{words}; mend it there ({DEBUG} shows the traceback)")
+        return failure(f"{words}; mend it there ({DEBUG} shows the traceback)")
     if not isinstance(error, Exception):
         raise error
     package = str(Path(__file__).parents[1])

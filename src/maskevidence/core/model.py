@@ -468,20 +468,11 @@ class HasTimedBatches(Protocol):
         ...
 
 
-@runtime_checkable
-class HasFingerprintSettings(Protocol):
-    """A model whose numbers depend on more than its class and weights."""
-
-    def fingerprint_settings(self) -> dict[str, Any]:
-        """Other settings that affect the numbers, as JSON values: arguments, a network's config."""
-        ...
-
-
 def fingerprint(model: object) -> str | None:
     """Identify a model by all that affects its numbers; None for anything but a torch module.
 
     The answer is `weights_fingerprint(model)`, followed by a hyphen and the SHA-256 of
-    `fingerprint_settings()` if the model has that method.
+    `fingerprint_settings()`, JSON values such as a network's config, if the model has that method.
 
     Example:
         >>> import maskevidence as me
@@ -492,10 +483,8 @@ def fingerprint(model: object) -> str | None:
     if not isinstance(model, nn.Module):
         return None
     weights = weights_fingerprint(model)
-    if not isinstance(model, HasFingerprintSettings):
-        return weights
-    settings = json.dumps(model.fingerprint_settings(), sort_keys=True)
-    return f"{weights}-{digest(settings)}"
+    settings = getattr(model, "fingerprint_settings", None)
+    return weights if settings is None else f"{weights}-{digest(json.dumps(settings(), sort_keys=True))}"
 
 
 def weights_fingerprint(model: nn.Module) -> str:

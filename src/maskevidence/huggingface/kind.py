@@ -6,13 +6,13 @@ from typing import Any
 from maskevidence.core.kind import Kind, ModelWord
 from maskevidence.huggingface.training_options import TextTraining
 
-MASKED_LM = "masked-lm"
+MASKED_LM = TextTraining.kind
 
 
 class MaskedLMTraining(Kind):
     """Train new masked language models."""
 
-    name = "masked-lm"
+    name = MASKED_LM
     nouns = "masked language models"
     examples: Mapping[str, str] = {"train": MASKED_LM}
     options: Mapping[str, type] = {"train": TextTraining}

@@ -24,7 +24,7 @@ from maskevidence.command.training_folder import (
     training_result,
     write_result,
 )
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.design_words import parse_design
@@ -34,7 +34,6 @@ from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.tokens import Tokens
-from maskevidence.huggingface.kind import MASKED_LM
 from maskevidence.huggingface.processes import is_main_process, main_process_first, training_device
 from maskevidence.huggingface.recipe import Recipe, Trained
 from maskevidence.huggingface.training import train_masked_lm as train_in_place
@@ -51,6 +50,7 @@ from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.text_files import Texts, read_texts
 from maskevidence.texts.vocabulary import letter_tokenizer
 
+MASKED_LM = TextTraining.kind
 TEXT_TEST_FRACTION = 0.1
 CHECKPOINT_EVERY = 200
 _TOKENIZER = "tokenizer.json"
@@ -110,7 +110,7 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
             n_test=0 if held_out is None else len(held_out),
             held_out=None if held_out is None else _evidence(model, encoded.tokens, held_out, options.seed),
             of_residues=reads_residues(model.tokenizer),
-            notes=[*texts.notes, *encoded.notes],
+            notes=[*texts.notes, *encoded.notes, *_on_vocabulary(len(model.tokenizer), options)],
         )
         remove_checkpoints(options.out)
         return training_result(result, training_folder(options.out).written())
@@ -143,6 +143,16 @@ def _of_training(model: MaskedLM, trained: Trained, recipe: Recipe) -> dict[str,
         "n_parameters": sum(parameter.numel() for parameter in model.parameters()),
         "loss": trained.history[-1]["loss"],
     }
+
+
+def _on_vocabulary(size: int, options: TextTraining) -> list[str]:
+    """A note on a vocabulary that is larger than was asked for."""
+    if options.vocabulary_size is None or size <= options.vocabulary_size:
+        return []
+    return [
+        f"the vocabulary has {size:,} pieces, not {options.vocabulary_size:,}: the letters of the text alone "
+        "take as many"
+    ]
 
 
 def _save(model: MaskedLM, trained: Trained, out: Path) -> None:
@@ -184,7 +194,10 @@ def _evidence(model: MaskedLM, trained_on: Tokens, held_out: Tokens, seed: int) 
     """The log evidence of the held-out texts, and the score of the training texts' token frequencies."""
     # fixed call sizes, so that a resumed training reports the same number to the last bit
     model.batch_tokens = model.batch_tokens or default_tokens(model.device)
-    numbers = estimate_evidence(model, held_out, RandomSize(8), seed=seed).to_dict()
+    try:
+        numbers = estimate_evidence(model, held_out, RandomSize(8), seed=seed).to_dict()
+    except NumericalError as error:
+        raise NumericalError(f"after the training, {error}; give a lower --learning-rate") from error
     of_file = ("versions", "command")  # in train.json already
     numbers = {name: value for name, value in numbers.items() if name not in of_file}
     return numbers | {"frequencies_per_token": frequency_score(trained_on, held_out, len(model.tokenizer))}

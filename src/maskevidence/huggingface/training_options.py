@@ -16,28 +16,23 @@ from maskevidence.texts.text_options import (
 
 
 @dataclass(frozen=True)
-class TransformerTraining(Training):
-    """Options to train a transformer."""
+class TextTraining(Training):
+    """Options to train masked-lm, with its texts and tokenizer."""
 
-    panel: ClassVar[str] = "Transformers"
+    panel: ClassVar[str] = "Texts"
+    kind: ClassVar[str] = "masked-lm"
 
     config: Annotated[
         str | None,
         Option(
             "small (the default), base, or a model whose training is continued.",
             "SIZE|FOLDER|NAME",
+            panel="Transformers",
         ),
     ] = None
-    steps: Annotated[int | None, Option("Optimiser steps; by default 1000.", min=1)] = None
-
-
-@dataclass(frozen=True)
-class TextTraining(TransformerTraining):
-    """Options to train masked-lm, with its texts and tokenizer."""
-
-    panel: ClassVar[str] = "Texts"
-    kind: ClassVar[str] = "masked-lm"
-
+    steps: Annotated[int | None, Option("Optimiser steps; by default 1000.", min=1, panel="Transformers")] = (
+        None
+    )
     text: Text = None
     block_size: BlockSize = None
     tokenizer: Tokenizer = None

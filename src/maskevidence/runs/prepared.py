@@ -20,13 +20,12 @@ from maskevidence.core.model import (
     fingerprint,
     to_device_of,
 )
-from maskevidence.core.packed_tokens import Observations
+from maskevidence.core.packed_tokens import Observations, StoredTokens
 from maskevidence.core.scores.score_masks import Scoring
-from maskevidence.core.stored_tokens import StoredTokens
 from maskevidence.core.tokens import Tokens
+from maskevidence.runs.directory import Beginnings
 from maskevidence.runs.folder import seal
 from maskevidence.runs.manifest import DataSource, Manifest
-from maskevidence.runs.texts import Beginnings
 
 
 @dataclass(frozen=True)

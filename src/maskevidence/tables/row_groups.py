@@ -12,8 +12,8 @@ from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasNotesOn, HasRefine
-from maskevidence.core.stored_tokens import StoredTokens
-from maskevidence.core.support.memory import free_memory
+from maskevidence.core.packed_tokens import StoredTokens
+from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
@@ -35,9 +35,13 @@ class RowGroups:
         import pyarrow as pa
         from pyarrow import parquet
 
-        pa.set_memory_pool(pa.system_memory_pool())  # the other one reserves a gigabyte of addresses
-        with reading_parquet(Path(data)):
-            self.file = parquet.ParquetFile(data, buffer_size=_BUFFER, pre_buffer=False)
+        before, self.pool = pa.default_memory_pool(), pa.system_memory_pool()
+        pa.set_memory_pool(self.pool)  # of this reader: the other one reserves a gigabyte of addresses
+        try:
+            with reading_parquet(Path(data)):
+                self.file = parquet.ParquetFile(data, buffer_size=_BUFFER, pre_buffer=False)
+        finally:
+            pa.set_memory_pool(before)
         groups = self.file.metadata.num_row_groups
         of_groups = [self.file.metadata.row_group(k).num_rows for k in range(groups)]
         self.model, self.name, self.columns = model, data, list(model.columns or ())
@@ -105,8 +109,15 @@ class RowGroups:
             first, end = int(piece.ids[0]), min(stop, int(piece.ids[-1]) + 1)
             values.append(piece.values[start - first : end - first])
             start = end
+        if stop == self.n_rows:
+            self._release()
         in_order = np.ascontiguousarray(np.concatenate(values))  # as in a whole table, for the same last bits
         return Tokens.from_array(in_order, ids)
+
+    def _release(self) -> None:
+        """Give the memory of the pieces back to the system, for what follows the last row."""
+        self.rest, self.last = iter(()), None
+        self.pool.release_unused()
 
     def checked(self) -> tuple[str, Int64[np.ndarray, " N"]]:
         """Check all rows; their fingerprint, and how many cells each has."""
@@ -120,7 +131,9 @@ class RowGroups:
                 yield table.values
 
         ids = np.arange(self.n_rows)
-        return digest("\x1f".join(self.columns), ids, values(), iter(())), np.concatenate(counts)
+        fingerprint = digest("\x1f".join(self.columns), ids, values(), iter(()))
+        self._release()
+        return fingerprint, np.concatenate(counts)
 
     @property
     def note(self) -> str:

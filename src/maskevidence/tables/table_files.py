@@ -774,11 +774,7 @@ def to_table(
 
 
 def converted(
-    raw: RawTable,
-    selection: ColumnSelection = _ALL,
-    *,
-    empty_rows: bool = False,
-    notes: bool = True,
+    raw: RawTable, selection: ColumnSelection = _ALL, *, empty_rows: bool = False, notes: bool = True
 ) -> tuple[Table, dict[str, ReadColumn]]:
     """The table of a file, and how each of its columns was read."""
     names = names_of(raw)
@@ -1060,8 +1056,9 @@ def _guesses(table: Table) -> list[str]:
 
 
 def names_of(raw: RawTable) -> list[str]:
-    """The names of a file's columns; a column without a name is named by its position, c0, c1, ..."""
-    return [name or f"c{j}" for j, name in enumerate(raw.columns.column_names)]
+    """The names of a file's columns; those without one are c0, c1, ... by position."""
+    names = [name.strip() if raw.first_line else name for name in raw.columns.column_names]
+    return [name or f"c{j}" for j, name in enumerate(names)]
 
 
 def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: str | None) -> None:

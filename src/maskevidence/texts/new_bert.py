@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
-from maskevidence.core.support.threads import seeded
+from maskevidence.core.support.devices import seeded
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.vocabulary import SPECIAL
@@ -39,7 +39,8 @@ def word_pieces(texts: Sequence[str], vocabulary_size: int) -> Any:
 
     Args:
         texts: the texts to learn from.
-        vocabulary_size: the number of pieces, special tokens included; fewer if the texts have fewer.
+        vocabulary_size: the number of pieces, special tokens included; fewer if the texts have fewer, more
+            if their letters alone take more.
 
     Raises:
         InputError: texts without a word.

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.core.scores.mixture import order_mixture
+from maskevidence.core.scores.score_masks import order_mixture
 from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES, area
 from protein_models import (
     evidence,

@@ -57,6 +57,7 @@ COLUMNS = [
     ("full width", ["１２", "３,５", "７０"] * 4, "number", [12, 3.5, 70]),
     ("arabic", ["١٢", "٣", "٧٠"] * 4, "number", [12, 3, 70]),
     ("footnotes", ["1,234[a]", "567[2]", "12,890.5"] * 4, "number", [1234, 567, 12890.5]),
+    ("powers", ["1,5 × 10^3", "2,25x10-2", "1·10^1"] * 4, "number", [1500, 0.0225, 10]),
     ("shares", ["12 (34%)", "5 (14%)", "18 (52%)"] * 4, "number", [12, 5, 18]),
     ("significance", ["0,123*", "-1,5***", "2,25"] * 4, "number", [0.123, -1.5, 2.25]),
     ("lakhs", ["₹1,23,456.50", "₹12,34,567.00", "₹999.50"] * 4, "number", [123456.5, 1234567, 999.5]),
@@ -67,6 +68,7 @@ COLUMNS = [
     ("short names", days("{:02}-JAN-24"), "date", [0, 1, 2]),
     ("german months", days("{}. Januar 2024"), "date", [0, 1, 2]),
     ("french months", days("{} février 2024"), "date", [0, 1, 2]),
+    ("japanese", days("2024年1月{}日"), "date", [0, 1, 2]),
     ("months of years", [f"{m}-{y}" for y in (22, 23) for m in ("Jan", "Feb", "Mar")], "date", [0, 31, 59]),
     ("weekdays", days("Mo, {:02}.01.2024"), "date", [0, 1, 2]),
     ("long weekdays", days("Monday, January {}, 2024"), "date", [0, 1, 2]),
@@ -113,6 +115,9 @@ FILES = [
     ("station", "Station: X\nHeight: 3 m\n\na;b;c\n" + "1;2.5;-999.9\n3;4.5;1.5\n" * 6),
     ("empty columns", "a,b,,\n" + ROWS.replace("\n", ",,\n")),
     ("lines in cells", "a,b,c\r\n" + ROWS.replace("\n", ',"two\nlines"\r\n')),
+    ("markdown", "|a|b|\n|---|:-:|\n" + "".join(f"|{k % 5}|{k * 2 % 5}|\n" for k in range(12))),
+    ("blanks", " a , b \n" + ROWS.replace(",", " , ")),
+    ("psql", " a | b \n---+---\n" + ROWS.replace(",", "|") + "(12 rows)\n"),
     ("years", "a,b\n" + "".join(f"{1990 + k},{k * 2 % 5}\n" for k in range(12))),
 ]
 

@@ -68,8 +68,7 @@ from maskevidence.core.scores.score_masks import (
     score_shared_moments,
 )
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.memory import free_memory
+from maskevidence.core.support.checks import free_memory, whole_number
 from maskevidence.core.tokens import Tokens
 
 NEGLIGIBLE = 0.1  # makes the total error 0.5 % larger than without mask error
@@ -440,10 +439,9 @@ def estimate_evidence(
     model, of_limits = for_limits(model, data)
     tokens = as_tokens(model, data)
     design = default_design(tokens.n_tokens.cpu().numpy(), masks) if design is None else design
-    notes = (*of_limits, *(model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()))
-    if refine and isinstance(model, HasRefine):
-        model, refined = _refined(model, tokens)
-        notes = (*notes, *refined)
+    of_data = model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()
+    model, of_integrals = _refined(model, tokens) if refine else (model, ())
+    notes = [*of_limits, *of_data, *of_integrals]
     first = FEWEST if isinstance(design, Precise) else design
     if share_contexts:
         _check_shared(model, tokens, first)
@@ -459,7 +457,7 @@ def estimate_evidence(
     else:
         estimate = extended(design)
     if isinstance(model, HasTimedBatches) and model.call_note is not None:
-        notes = (*notes, model.call_note)
+        notes.append(model.call_note)
     return _of_data(replace(estimate, notes=(*notes, *estimate.notes)), tokens, labels)
 
 
@@ -532,7 +530,9 @@ def _how_scored(model: MaskedModel, scoring: Scoring) -> HowScored:
 
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
-    """A copy of the model refined for these tokens, with a note."""
+    """A copy of the model refined for these tokens, with a note; the model itself if it cannot be refined."""
+    if not isinstance(model, HasRefine):
+        return model, ()
     refined = copy.deepcopy(model)
     try:
         return refined, (refined.refine(to_device_of(refined, tokens)),)

@@ -7,7 +7,6 @@ of the same length collide only by chance, with probability 2^-64.
 
 import heapq
 import math
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, Integer, UInt64
@@ -207,16 +206,9 @@ def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[
     return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
-@runtime_checkable
-class Shuffles(Protocol):
-    """NumPy's old or new random generator."""
-
-    def permutation(self, x: int, /) -> np.ndarray:
-        """The numbers 0 to x - 1 in random order."""
-        ...
-
-
-def folds_of(rows: _Rows, n: int, rng: Shuffles) -> list[Int64[np.ndarray, " _"]]:
+def folds_of(
+    rows: _Rows, n: int, rng: np.random.Generator | np.random.RandomState
+) -> list[Int64[np.ndarray, " _"]]:
     """Divide rows at random into n folds; copies of a row share a fold (see `first_copies`).
 
     Without copies these are the parts of `np.array_split` of a random order. Otherwise copies go, the most

@@ -45,7 +45,8 @@ _FEWEST = 3  # rows of a fold
 _FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
 _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
-_FEWEST_SHARPENED = 50
+_FEWEST_SHARPENED = 20
+_SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
 _Columns = Bool[np.ndarray, " D"]
@@ -285,11 +286,16 @@ def n_half(folds: int) -> int:
 def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
     """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
 
+    Equal numbers get ranks at random if many rows share one, since kernels would see an infinite density; the
+    information stays the same, because the number is a function of its rank.
+
     Returns:
         The table, and which columns are ranks.
     """
+    from scipy import special
+
     values, ranked = table.values.copy(), np.zeros(len(table.columns), dtype=bool)
-    levels, names = dict(table.levels), dict[bytes, str]()
+    rng, levels, names = np.random.default_rng(0), dict(table.levels), dict[bytes, str]()
     for j, (name, column) in enumerate(zip(table.columns, values.T, strict=True)):
         seen = ~np.isnan(column)
         each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
@@ -300,8 +306,8 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
                 column[seen], levels[name] = place, tuple(map(str, each.tolist()))
             continue
         ranked[j] = True
-        share = torch.from_numpy((np.cumsum(n_each) - n_each / 2) / seen.sum())
-        column[seen] = torch.special.ndtri(share).numpy()[place]
+        share = (np.cumsum(n_each) - n_each / 2)[place]
+        column[seen] = special.ndtri(share / seen.sum())
         same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
         first = names.get(same, names.get(opposite))
         if first is not None:
@@ -310,11 +316,17 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
                 "information on each other; leave one out"
             )
         names[same] = name
+        if word in (AUTO, KERNELS) and n_each.max() > _SPIKE * seen.sum():
+            order = np.argsort(np.lexsort((rng.random(len(place)), place)))
+            column[seen] = special.ndtri((order + 0.5) / seen.sum())
     return replace(table, values=values, levels=levels), ranked
 
 
 def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs: bool) -> Any:
     """The density of the highest held-out evidence: kernels of some bandwidth, or a mixture.
+
+    A mixture of more than one component then gets twice as many: what it overfits cancels in the mean over
+    rows seen and not seen, what it misses does not.
 
     Args:
         sizes: the number of words of each column, 0 for numbers; None for kernels alone.
@@ -335,8 +347,9 @@ def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs:
             held_out.append([_evidence(model, bandwidth, out, asked) for bandwidth in _BANDWIDTHS])
     n_tried = min(map(len, mixtures), default=0)
     of_mixture, of_kernels = (np.sum(each, axis=0) for each in ([m[:n_tried] for m in mixtures], held_out))
-    if not kernels or (sizes is not None and of_mixture.max() > of_kernels.max()):
-        return Mixture.path(train, sizes, shrinkage, 2 ** int(of_mixture.argmax()))[0]
+    if sizes is not None and (not kernels or of_mixture.max() > of_kernels.max()):
+        best = int(of_mixture.argmax())
+        return Mixture.path(train, sizes, shrinkage, 2 ** (best + (best > 0)))[0]
     return model.fit(train, shrinkage=shrinkage, bandwidth=_BANDWIDTHS[int(of_kernels.argmax())])
 
 

@@ -62,7 +62,8 @@ def information(
     above 0, its upper end from rows seen, or from `with_more_rows` if this is higher.
 
     For a MODEL word, numbers of more than 20 values become normal quantiles of their ranks: no increasing map
-    of a column changes the information. Kernels have the bandwidth of the highest held-out density.
+    of a column changes the information. For kernel-gaussian, a mixture of 1, 2, 4, ... components or kernels
+    of one bandwidth answer, whichever has the highest held-out density; with words, a mixture.
 
     Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
     counts as the share of its cells in the error.

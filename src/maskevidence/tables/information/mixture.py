@@ -123,7 +123,7 @@ class Mixture(nn.Module):
     def _em(self, x: Rows, first: "Mixture") -> None:
         """EM on complete rows, in place; the covariance and shares of `first` count as one row."""
         last, numbers, known = -math.inf, x[:, self.numbers], np.ones(x.shape, dtype=bool)
-        words = {j: np.eye(self.sizes[j])[x[:, j].astype(int)] for j in self.shares}
+        words = {j: x[:, j].astype(int) for j in self.shares}
         for _ in range(_STEPS):
             logs = self.log_components(x, known)
             total = _sum(logs)
@@ -138,7 +138,8 @@ class Mixture(nn.Module):
             centred = second - size[:, None, None] * self.mean[:, :, None] * self.mean[:, None, :]
             self.covariance = (centred + prior) / (size + _ROWS)[:, None, None]
             for j, codes in words.items():
-                self.shares[j] = (part.T @ codes + _ROWS * first.shares[j]) / (size + _ROWS)[:, None]
+                counts = np.stack([np.bincount(codes, each, self.sizes[j]) for each in part.T])
+                self.shares[j] = (counts + _ROWS * first.shares[j]) / (size + _ROWS)[:, None]
 
     def _split(self, rng: np.random.Generator) -> None:
         """Make two components of each, in place."""

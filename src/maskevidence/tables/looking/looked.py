@@ -1,8 +1,7 @@
-"""A model's answers on a table, and the parts of a look at it."""
+"""A model's answers on a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -10,10 +9,7 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
-from maskevidence.tables.reading.description import TableDescription
-from maskevidence.tables.table_files import RawTable
-from maskevidence.tables.table_options import TableOptions
-from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells
+from maskevidence.tables.wrong_cells.found_cells import WrongCells
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,7 @@ class Modelled:
             `likeliest` the probability of the filled value.
         likeliest: columns that are filled by their most probable value.
         fills: by column, how well held-out values are filled.
+        simple: columns that are filled by their mean or commonest value, than which the model is no better.
         found: the cells that may be wrong.
         links: shape (D, D), in [0, 1]; NaN on the diagonal.
         folds: the number of fits of which each leaves rows out.
@@ -44,6 +41,7 @@ class Modelled:
     deviation: Float64[np.ndarray, "N D"]
     likeliest: tuple[str, ...]
     fills: Mapping[str, Fill]
+    simple: tuple[str, ...]
     found: WrongCells
     links: Float64[np.ndarray, "D D"]
     folds: int
@@ -53,27 +51,3 @@ class Modelled:
     def holes(self) -> Bool[np.ndarray, "N D"]:
         """The cells that were filled."""
         return self.table.holes() & ~np.isnan(self.filled)
-
-
-@dataclass(frozen=True, repr=False)
-class Looked:
-    """The parts of a `Look`, which its page and files show."""
-
-    description: TableDescription
-    raw: RawTable
-    table: Table
-    given: Any
-    modelled: Modelled | None
-    options: TableOptions
-    seconds: float
-    notes: tuple[str, ...]
-
-    @property
-    def cells(self) -> tuple[WrongCell, ...]:
-        """The cells to look at, the most suspicious first."""
-        return () if self.modelled is None else self.modelled.found.cells
-
-    @property
-    def n_filled(self) -> int:
-        """The number of holes that were filled."""
-        return 0 if self.modelled is None else int(self.modelled.holes.sum())

@@ -15,8 +15,8 @@ from maskevidence.core.masks.design import BoolMatrix, Integers, MaskKey, Plan, 
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import Conditionals
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.devices import seeded
 from maskevidence.core.support.keyed_random import first_copies, held_out_first, keyed_bits, keyed_ranks
-from maskevidence.core.support.threads import seeded
 from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History

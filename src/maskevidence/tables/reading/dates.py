@@ -30,7 +30,7 @@ _TIME = (
     r"(?::(?P<second>[0-9]{2})(?P<part>[.,][0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?"
     r"(?P<zone>Z|\s?[+-][0-9]{2}:?[0-9]{2})?"
 )
-_NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
+_NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./年])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
     rf"(?:(?P<month_first>{_NAME})\.?\s+)?(?P<a>[0-9]{{1,2}})(?:st|nd|rd|th)?,?"
     rf"(?:(?P<sep>-|\.? )\s*(?P<month>{_NAME})\.?)?(?P<sep2>[ ,-])\s*(?P<c>[0-9]{{4}}|(?<=-)[0-9]{{2}})"
@@ -102,6 +102,8 @@ class DateForm:
         text = self.separator.join(part[letter] for letter in self.order)
         if self.months and self.order == "mdy":
             text = f"{month} {of_month}, {year}"
+        elif self.separator == "年":
+            text = f"{year}年{month}月{of_month}日"
         elif self.separator == ". ":
             text = f"{of_month}. {month} {year}"
         return f"{text}{self.between}{clock}{self.zone}" if self.time else text
@@ -153,51 +155,53 @@ def read_dates(
         cell if cell is not None and (cell.name, cell.parts is None) == (name, alone) else None
         for cell in cells
     ]
-    known: Order | None = name or _order(chosen, counts)  # type: ignore[assignment]
-    n_either = 0
+    pairs = [(cell, n) for cell, n in zip(chosen, counts, strict=True) if cell is not None]
     if alone:
         seconds = np.array([np.nan if cell is None else cell.seconds for cell in chosen])
-        form = DateForm(None, time=_commonest(chosen, counts, "time"), long=bool(np.nanmax(seconds) > DAY))
+        form = DateForm(None, time=_commonest(pairs, "time"), long=bool(np.nanmax(seconds) > DAY))
         return Dates(tuple((seconds / DAY).tolist()), form)
+    known: Order | None = name or _order(pairs)  # type: ignore[assignment]
+    n_either = sum(n for _, n in pairs) if known is None and order is None and not said else 0
     if known is None or (said and order is not None and not name):
-        n_either = 0 if said else sum(n for cell, n in zip(chosen, counts, strict=True) if cell is not None)
         known = order or "dmy"
-        n_either = 0 if order is not None else n_either
     seconds = np.array([np.nan if cell is None else _seconds(cell, known) for cell in chosen])
-    if np.isnan(seconds).all():
+    pairs = [(cell, n) for cell, n in pairs if not np.isnan(_seconds(cell, known))]
+    if not pairs:
         return None
     if known in ("dmy", "mdy"):  # a year of four digits in front has one reading
         iso = [np.nan if cell is None or cell.name else _seconds(cell, "ymd") for cell in chosen]
         seconds = np.where(np.isnan(seconds), iso, seconds)
-    origin = float(np.floor(np.nanmin(seconds) / DAY)) * DAY
-    chosen = [cell if cell is not None and not np.isnan(_seconds(cell, known)) else None for cell in chosen]
-    shortest = [min(cell.widths[k] for cell in chosen if cell) for k in range(3)]
-    place_of_year = known.index("y")
-    form = DateForm(
-        known,
-        _commonest(chosen, counts, "separator"),
-        str(np.datetime64(int(origin), "s")).split("T")[0],
-        padded=min(w for k, w in enumerate(shortest) if k != place_of_year) >= 2,
-        century=shortest[place_of_year] > 2,
-        months=_months([cell.month for cell in chosen if cell is not None]),
-        zone=_commonest(chosen, counts, "zone"),
-        time=_commonest(chosen, counts, "time"),
-        between=_commonest(chosen, counts, "between") or " ",
+    days, origin = days_since_first(seconds)
+    return Dates(tuple(days.tolist()), _form(pairs, known, origin), n_either)
+
+
+def _form(pairs: Sequence[tuple[_Date, int]], order: Order, origin: str) -> DateForm:
+    """The format of a column of dates."""
+    shortest = [min(cell.widths[k] for cell, _ in pairs) for k in range(3)]
+    return DateForm(
+        order,
+        _commonest(pairs, "separator"),
+        origin,
+        padded=min(w for letter, w in zip(f"{order}d", shortest, strict=False) if letter != "y") >= 2,
+        century=shortest[order.index("y")] > 2,
+        months=_months([cell.month for cell, _ in pairs]),
+        zone=_commonest(pairs, "zone"),
+        time=_commonest(pairs, "time"),
+        between=_commonest(pairs, "between") or " ",
     )
-    return Dates(tuple(((seconds - origin) / DAY).tolist()), form, n_either)
 
 
 def _parts(text: str) -> _Date | None:
     """Parse a date or time; return None for other text."""
+    if text.endswith("日"):
+        text = text[:-1].replace("月", "年")
     month = _MONTH.fullmatch(text)
     if month is not None and month["year"]:
         return _Date((int(month["year"]), int(month["number"]), 1), (4, 2, 2), "-", "ym", 0.0)
     if month is not None:
-        number, parts = _month(month["name"]), month.group("sep", "of", "name")
-        widths = (2, len(parts[1]), 2)
-        return (
-            _Date((number, int(parts[1]), 1), widths, parts[0], "my", 0.0, month=parts[2]) if number else None
-        )
+        number, (mark, year, word) = _month(month["name"]), month.group("sep", "of", "name")
+        date = _Date((number, int(year), 1), (2, len(year), 2), mark, "my", 0.0, month=word)
+        return date if number else None
     found = _CELL.fullmatch(text) or _NAMED_CELL.fullmatch(text)
     if found is None or not text:
         return None
@@ -267,24 +271,20 @@ def _offset(zone: str) -> int:
     return 0 if found is None else int(f"{found[1]}1") * (3600 * int(found[2]) + 60 * int(found[3]))
 
 
-def _order(cells: Sequence[_Date | None], counts: Sequence[int]) -> Order | None:
+def _order(pairs: Sequence[tuple[_Date, int]]) -> Order | None:
     """The order of year, month and day that most unambiguous cells have; None if that is unclear."""
-    valid = Counter[str]()
-    n = 0
-    for cell, times in zip(cells, counts, strict=True):
-        if cell is None or cell.parts is None:
-            continue
-        n += times
-        for order in ("ymd", "dmy", "mdy"):
-            if not np.isnan(_seconds(cell, order)):
-                valid[order] += times
-    if not n:
-        return None
-    (best, most), *_ = valid.most_common(1) or [("dmy", 0)]
-    rivals = [order for order, k in valid.items() if k == most and order != best]
-    if {best, *rivals} >= {"dmy", "mdy"}:
-        return "dmy" if all(cell is None or cell.separator == "." for cell in cells) else None
-    return best  # type: ignore[return-value]
+    valid = Counter[Order]()
+    orders: tuple[Order, ...] = ("ymd", "dmy", "mdy")
+    for cell, n in pairs:
+        for order in orders:
+            if cell.parts is not None and not np.isnan(_seconds(cell, order)):
+                valid[order] += n
+    if not valid:
+        return "dmy"
+    (best, most), *_ = valid.most_common(1)
+    if {order for order, n in valid.items() if n == most} >= {"dmy", "mdy"}:
+        return "dmy" if all(cell.separator == "." for cell, _ in pairs) else None
+    return best
 
 
 def _seconds(cell: _Date, order: Order) -> float:
@@ -306,12 +306,11 @@ def _seconds(cell: _Date, order: Order) -> float:
     return float(date.astype("M8[s]").astype(np.int64)) + cell.seconds
 
 
-def _commonest(cells: Sequence[_Date | None], counts: Sequence[int], what: str) -> str:
+def _commonest(pairs: Sequence[tuple[_Date, int]], what: str) -> str:
     """The most frequent format of a part."""
     seen = Counter[str]()
-    for cell, n in zip(cells, counts, strict=True):
-        if cell is not None:
-            seen[getattr(cell, what)] += n
+    for cell, n in pairs:
+        seen[getattr(cell, what)] += n
     return seen.most_common(1)[0][0]
 
 

@@ -163,7 +163,8 @@ def _whole_numbers(
     all_differ = len(different) == len(values) >= ENOUGH_ROWS
     named = NAMED_CODE.search(name) is not None
     options = f"--id-column {typed([name])}, or --drop {typed([name])}"
-    if counts_rows or (named and (all_differ or different[-1] >= 1e8)):
+    most_differ = 2 * len(different) > len(values)
+    if counts_rows or (named and (all_differ or (most_differ and different[-1] >= 1e8))):
         note = "counts the rows" if counts_rows else "names something by a number"
         found.append(finding("id", name, [], f"{note}: read as numbers", options, LOOK, len(values)))
         return replace(one, kind="id", why=note), found

@@ -20,6 +20,7 @@ _MOST_ABOVE = 20  # lines above the names of the columns
 _ENOUGH = 3  # fewest rows of data to tell other rows from
 _NUMBERS = 0.75  # share of numbers in a column below a row of units
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_RULER = re.compile(r"^[ \t|:+=]*-{3,}[ \t|:+=-]*[\r\n]*$", re.M)  # of a table as text
 _TOTAL = re.compile(
     r"(?i)((grand|sub|over-?all)[ -]?)?"
     r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
@@ -82,7 +83,8 @@ def lay_out(
     every = [line[0] for line in re.finditer(LINE, text)]
     if header is not None and not 1 <= header <= len(every):
         raise InputError(f"--header {header}: {name!r} has {count(len(every), 'line')}; give one of them")
-    left_out = {k for part in skip for k in part}
+    rulers = {k for k, line in enumerate(every[:_HEAD_LINES], 1) if _RULER.fullmatch(line)}
+    left_out = {k for part in skip for k in part} | rulers
     marked = [k for k, line in enumerate(every, 1) if comment and line.startswith(comment)]
     kept = [k for k in range(1, len(every) + 1) if k not in left_out and k not in {*marked}]
     findings, start = list[Finding](), header
@@ -130,7 +132,7 @@ def _first_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
 
 def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
     """Whether there are lines above the header."""
-    if text.lstrip().startswith("#"):
+    if text.lstrip().startswith("#") or _RULER.search(text, 0, _HEAD_CHARACTERS):
         return True
     rows = [(line, row) for line, row in _first_rows(text, guess(text)) if "".join(row).strip()]
     return _place_of_names([row for _, row in rows]) > 0

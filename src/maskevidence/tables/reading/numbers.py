@@ -23,7 +23,7 @@ _CELL = re.compile(
     rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*"
     rf"(?P<prefix>{_CURRENCY})?\s*(?P<after>[{_MINUS}]|\((?=.*\)$))?"
     rf"(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
-    rf"(?P<exponent>[eE][+{_MINUS}]?[0-9]+)?(?P<behind>{_BEHIND})?"
+    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}])\^?)[+{_MINUS}]?[0-9]+)?(?P<behind>{_BEHIND})?"
     rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
     rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
 )
@@ -178,7 +178,8 @@ def cell_of(text: str) -> Cell | None:
     prefix = found["prefix"] or ""
     if prefix and not found["after"]:
         prefix = text[found.start("prefix") : start]  # with the blank behind it
-    exponent = (found["exponent"] or "").replace("\u2212", "-").replace("\u2013", "-")
+    exponent = re.sub(r"\s*[x×·]\s*10\^?", "e", found["exponent"] or "")
+    exponent = exponent.replace("\u2212", "-").replace("\u2013", "-")
     end = max(end, found.end("exponent"), found.end("behind"))
     behind = text[end : found.end("suffix")] if suffix else ""  # with the blank before it
     limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
@@ -288,22 +289,18 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
         ((142.1, 7.0, nan), {3: -1}, ' m²', frozenset({4}))
     """
     cells = [cell_of(text) for text in texts]
+    taken = [(each, n) for each, n in zip(cells, counts, strict=True) if each is not None]
     units = Counter[str]()
-    for cell, n in zip(cells, counts, strict=True):
-        if cell is not None:
-            units[cell.unit] += n
-    unit = _unit(units)
-    glued = sum(
-        n
-        for cell, n in zip(cells, counts, strict=True)
-        if cell and cell.suffix[:1].isalpha() and cell.unit == unit
-    )
+    for each, n in taken:
+        units[each.unit] += n
+    unit = max(((n, unit) for unit, n in units.items() if unit), default=(0, ""))[1]
+    glued = sum(n for cell, n in taken if cell.suffix[:1].isalpha() and cell.unit == unit)
     if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
         unit = ""  # 334793870x is not a number of x
     with_others = _may_stand_beside_none(unit)
     values, limits, others, form_of = [], {}, set(), Counter[tuple[str, str, str, str]]()
     most_common = with_others or units[unit] >= units[""]
-    trailing = sum(n for cell, n in zip(cells, counts, strict=True) if cell and cell.negative == "trailing")
+    trailing = sum(n for cell, n in taken if cell.negative == "trailing")
     for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
         value = None if cell is None else number_of(cell, decimal, thousands)
         if cell is None or (cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()):
@@ -320,13 +317,10 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
             limits[place] = -1 if cell.limit == "<" else 1
         mark = next((mark for mark in cell.body.partition(decimal)[0] if not mark.isdigit()), "")
         form_of[cell.prefix, cell.suffix, mark, cell.negative] += n
-    of_digits = {
-        len(cell.body.partition(decimal)[2])
-        for cell, value in zip(cells, values, strict=True)
-        if cell and value == value
-    }
-    same = len(of_digits) == 1 and not any(cell and cell.exponent for cell in cells)
-    form = replace(_form(form_of, decimal), decimals=(max(of_digits) or None) if same else None)
+    fit = [cell for cell, value in zip(cells, values, strict=True) if cell and value == value]
+    of_digits = {-1 if cell.exponent else len(cell.body.partition(decimal)[2]) for cell in fit}
+    decimals = max(of_digits) if len(of_digits) == 1 and max(of_digits) > 0 else None
+    form = replace(_form(form_of, decimal), decimals=decimals)
     n_units = units[unit] if unit and most_common else 0
     return Numbers(tuple(values), limits, form, n_units, frozenset(others))
 
@@ -334,12 +328,6 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
 def is_plain(text: str) -> bool:
     """Whether a cell is a number in Python's format."""
     return re.match(NUMBER, text) is not None
-
-
-def _unit(units: Counter[str]) -> str:
-    """The most frequent unit; "" if there is none."""
-    named = [(n, unit) for unit, n in units.items() if unit]
-    return max(named)[1] if named else ""
 
 
 def _may_stand_beside_none(unit: str) -> bool:

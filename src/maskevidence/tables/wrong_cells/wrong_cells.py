@@ -375,16 +375,20 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
     return _Task(rows, coded, [_Sitting(judge, np.arange(len(rows)), clean)], notes, kept)
 
 
-def _by_word(
-    build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
-) -> _Task:
-    """The same with new models: no row is judged by a model that was fitted to it."""
-    (folds, seed), base = folding, table if trusted is None else trusted
+def _check_columns(base: Table, table: Table) -> None:
     if sorted(base.columns) != sorted(table.columns):
         raise InputError(
             f"the trusted rows have the columns {', '.join(base.columns)}, the table has "
             f"{', '.join(table.columns)}; give rows with the same columns, or drop the others"
         )
+
+
+def _by_word(
+    build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
+) -> _Task:
+    """The same with new models: no row is judged by a model that was fitted to it."""
+    (folds, seed), base = folding, table if trusted is None else trusted
+    _check_columns(base, table)
     example = build(len(base.columns)).for_table(base)
     if base.levels and not example.takes_words:
         raise InputError(
