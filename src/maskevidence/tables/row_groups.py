@@ -123,7 +123,7 @@ class RowGroups:
         self.pool.release_unused()
 
     def checked_tables(self) -> Iterator[tuple[Table, Tokens]]:
-        """The pieces of the file, checked when it is asked for; after the last, `fingerprint` is known."""
+        """The pieces of the file, each checked when it is asked for; then `fingerprint` is known."""
         ids, sha = np.arange(self.n_rows), hashlib.sha256()
         sha.update("\x1f".join(self.columns).encode(errors="surrogatepass"))
         sha.update(ids.tobytes())
