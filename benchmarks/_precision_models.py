@@ -11,15 +11,15 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import maskevidence as me
-from leave_one_out import smiles_model
+from _questions import smiles_model
+from _timing import random_bert
 from maskevidence.texts.text_files import read_texts
-from size_samplers import trained_bert
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
 FEW_ROWS = 100  # of the runs that tell the coverage
 LONG_RUN = 8192  # masks of each of these rows from which the truth of a network is taken
 UNTRAINED = 10  # steps; after fewer, the truth is taken from a short run
-LONGEST = 128  # tokens of a reaction
+LONGEST, BERT_TOKENS = 128, 62  # of a reaction and of a text
 
 
 class Subject(NamedTuple):
@@ -130,6 +130,57 @@ def digits_in_deviations(n_rows: int, steps: int, kept: Path | None) -> Subject:
 
 def breast_cancer(n_rows: int, steps: int, kept: Path | None) -> Subject:
     return network(standardised(load_breast_cancer().data), n_rows, steps, 2.0, kept)
+
+
+def train_text(
+    network: Any, batch: Callable[[torch.Generator], torch.Tensor], mask_id: int, steps: int
+) -> None:
+    """Train with AdamW at 2e-3, a warm-up and a linear decay, 32 texts per step, and rates up to 0.6."""
+    generator = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: min((i + 1) / 50, 1 - i / steps))
+    network.train()
+    for _ in range(steps):
+        ids = batch(generator)
+        hidden = torch.rand(ids.shape, generator=generator) < 0.6 * torch.rand(
+            len(ids), 1, generator=generator
+        )
+        hidden[:, [0, -1]] = False
+        labels = torch.where(hidden, ids, -100)
+        loss = network(input_ids=ids.masked_fill(hidden, mask_id), labels=labels).loss
+        if not bool(hidden.any()):
+            continue
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+
+
+def trained_bert(steps: int, n_texts: int, share: float) -> tuple[me.models.MaskedLM, me.Tokens]:
+    """A BERT with 2,048 word pieces trained on a share of the text, and blocks of the rest of it."""
+    from pydoc_data.topics import topics
+
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertTokenizerFast
+
+    lines = [line for topic in topics.values() for line in topic.splitlines() if line.strip()]
+    n_training = round(len(lines) * share)
+    training, held_out = lines[:n_training], lines[n_training:]
+    pieces = BertWordPieceTokenizer(lowercase=True)
+    pieces.train_from_iterator(training, vocab_size=2048, show_progress=False)
+    tokenizer = BertTokenizerFast(vocab=pieces.get_vocab(), do_lower_case=True)
+    without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    network = random_bert(len(tokenizer), 128, 2, 2, max_position_embeddings=64, **without_dropout)
+    model = me.models.MaskedLM(network, tokenizer)
+    blocks = model.tokens(training, block_size=BERT_TOKENS + 2).values
+
+    def batch(generator: torch.Generator) -> torch.Tensor:
+        return blocks[torch.randint(len(blocks), (32,), generator=generator)]
+
+    train_text(network, batch, tokenizer.mask_token_id, steps)
+    tokens = model.tokens(held_out, block_size=BERT_TOKENS + 2)[:n_texts]
+    return me.models.MaskedLM(network.eval(), tokenizer), tokens
 
 
 def small_bert(n_texts: int, steps: int, _kept: Path | None) -> Subject:

@@ -1,14 +1,22 @@
-"""Questions with four choices, of which the first is right: products of reactions, and lines of a play."""
+"""Questions with four choices, of which the first is right, and the ALBERT that knows reactions.
 
+That model lies in the package `rxnmapper` (`pip install --no-deps rxnmapper==0.4.3`), of which only the files
+are read.
+"""
+
+import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import maskevidence as me
 from _timing import data, is_quick
 from maskevidence.texts.text_files import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
+REACTIONS, LONGEST = "ALBERT, reactions", 256  # tokens
 _HELD_OUT = 0.05  # of the lines, at the end
 
 
@@ -79,3 +87,37 @@ def _lines() -> tuple[list[str], list[str]]:
 
 def _lengths(tokenizer: Any, texts: list[str]) -> np.ndarray:
     return np.array([len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids])
+
+
+def reactions(n_texts: int) -> tuple[me.models.MaskedLM, me.Tokens] | None:
+    """A small ALBERT and reactions of at most 256 tokens; None if its package is not installed."""
+    model = smiles_model()
+    if model is None:
+        return None
+    every = read_texts(str(data("reactions", "reactions.csv")))["reaction"]
+    texts = [text for text in every if len(model.tokenizer(text).input_ids) <= LONGEST]
+    return model, model.tokens(texts[:n_texts])
+
+
+def smiles_model(*, bfloat16: bool = False) -> me.models.MaskedLM | None:
+    """The ALBERT of `rxnmapper`; None if that is not installed."""
+    found = importlib.util.find_spec("rxnmapper")
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"
+    tokenizer = smiles_tokenizer((folder / "vocab.txt").read_text().split("\n"))
+    return me.models.MaskedLM.from_pretrained(folder, tokenizer=tokenizer, device="cpu", bfloat16=bfloat16)
+
+
+def smiles_tokenizer(words: list[str]) -> Any:
+    """Atoms and bonds as whole words."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    number = {word: place for place, word in enumerate(filter(None, words))}
+    cut = Tokenizer(models.WordLevel(number, unk_token="[UNK]"))
+    pattern = r"\[[^]]+]|Br?|Cl?|[NOSPFIbcnosp().=#+\\/:~@?*$-]|>>?|%[0-9]{2}|[0-9]"
+    cut.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    cut.post_processor = processors.BertProcessing(*[(word, number[word]) for word in ("[SEP]", "[CLS]")])
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    return PreTrainedTokenizerFast(tokenizer_object=cut, **special)

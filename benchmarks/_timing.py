@@ -101,16 +101,6 @@ def spread_of_ratio(timings: Mapping[str, Timing], slow: str, fast: str) -> str:
     return f"{min(ratios):.3g} to {max(ratios):.3g}"
 
 
-def product_rate(rows: int, inner: int, columns: int, dtype: Any = None, rounds: int = 31) -> float:
-    """Operations per second (two per multiply-add) of a dense matrix product, the speed of the machine."""
-    import torch
-
-    left = torch.randn(rows, inner, dtype=dtype or torch.float64)
-    right = torch.randn(inner, columns, dtype=dtype or torch.float64)
-    timing = interleaved({"product": lambda: left @ right}, rounds)["product"]
-    return 2.0 * rows * inner * columns / timing.median
-
-
 def machine() -> str:
     """The cores, threads and versions that timings depend on, in one line."""
     import torch
@@ -184,6 +174,16 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
         console.print(table, markup=False)
     lines = [line.rstrip() for line in printed.get().splitlines()]
     print("\n".join(["", title, "", *filter(None, lines)]), flush=True)
+
+
+def show_results(
+    title: str, name: str, columns: Mapping[str, str], results: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Print a row for each result; a column has a heading and a template such as "{ours:,.0f}"."""
+    rows = [
+        (what, *(cell.format_map(result) for cell in columns.values())) for what, result in results.items()
+    ]
+    show(title, (name, *columns), rows)
 
 
 def finish(numbers: dict[str, Any], targets: Sequence[Target], json_file: Path | None) -> int:

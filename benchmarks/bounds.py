@@ -1,15 +1,13 @@
 """Order mixtures, brackets and decoding orders of learned conditionals: how far apart the numbers are.
 
     python benchmarks/bounds.py                         # about 10 minutes on two cores
-    python benchmarks/bounds.py --parts network         # one part: time, network, text, reactions
+    python benchmarks/bounds.py --parts network         # one part: time, network, text
 
 A masked network of one hidden layer is trained on 12 pixels of the digits with four levels, and a BERT (2
 layers of 128) on the English text that comes with Python, by random sizes and at 15 %: with 12 tokens the
-order mixture is known exactly. The policies are also scored with an ALBERT trained on chemical
-reactions, if the package `rxnmapper` can be found (see leave_one_out.py) and MASKEVIDENCE_DATA is set.
+order mixture is known exactly.
 """
 
-import os
 import resource
 import sys
 import time
@@ -26,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 import maskevidence as me
-from leave_one_out import reactions
 from maskevidence.core.model import MASS
 from maskevidence.core.tokens import Tokens
 from maskevidence.huggingface.recipe import Recipe
@@ -36,7 +33,7 @@ from maskevidence.texts.new_bert import SIZES, new_bert, word_pieces
 D, ORDERS, VOCABULARY = 12, (16, 64), 160
 TRAININGS = {"random sizes": me.RandomSize(1, 1), "15 %": me.FixedRate(0.15, 1)}
 POLICIES = ("left-to-right", "right-to-left", "confidence", "margin", "entropy")
-PARTS = ("time", "network", "text", "reactions")
+PARTS = ("time", "network", "text")
 
 
 class MaskedNetwork(nn.Module):
@@ -191,17 +188,14 @@ def brackets(models: Mapping[str, tuple[Any, Tokens]]) -> tuple[dict[str, Any], 
     return numbers, targets
 
 
-def policies(
-    name: str, model: Any, tokens: Tokens, others: Mapping[str, me.MaskDesign], *, exact: bool = False
-) -> dict[str, Any]:
+def policies(name: str, model: Any, tokens: Tokens, others: Mapping[str, me.MaskDesign]) -> dict[str, Any]:
     """One table of all numbers that a text can be given, with errors paired with left-to-right."""
     designs: dict[str, me.MaskDesign | str] = {**others}
     designs |= {word: f"policy:{word}" for word in POLICIES}
     found = {word: timed(model, tokens, design) for word, design in designs.items()}
-    if exact:
-        mixture, seconds, area = exact_numbers(model, tokens)
-        as_area = replace(mixture, per_observation=area, kind="lower_bound", log_evidence=float(area.mean()))
-        found = {"area": (as_area, seconds), "order mixture": (mixture, seconds), **found}
+    mixture, seconds, area = exact_numbers(model, tokens)
+    as_area = replace(mixture, per_observation=area, kind="lower_bound", log_evidence=float(area.mean()))
+    found = {"area": (as_area, seconds), "order mixture": (mixture, seconds), **found}
     base = found["left-to-right"][0].per_observation
     rows, numbers = [], {}
     for word, (estimate, seconds) in found.items():
@@ -259,20 +253,7 @@ def main() -> int:
         numbers[kind], found = brackets(named)
         targets += found
         for name, (model, _) in named.items():
-            numbers[name] = policies(name, model, texts, pseudo, exact=True)
-    if "reactions" in parts and "MASKEVIDENCE_DATA" in os.environ:
-        found_reactions = reactions(400)
-        if found_reactions is None:
-            print("rxnmapper is not installed; its model is left out", file=sys.stderr)
-        else:
-            model, tokens = found_reactions
-            shortest = torch.argsort(tokens.n_tokens, stable=True)[:8]
-            others = {
-                "pseudo-log-likelihood": me.LeaveOneOut(),
-                "area, 32 random sizes": me.RandomSize(32),
-                "order mixture in blocks of 4": me.Exhaustive(order_mixture=True, blocks=4),
-            }
-            numbers["reactions"] = policies("ALBERT, reactions", model, tokens[shortest], others)
+            numbers[name] = policies(name, model, texts, pseudo)
     return finish(numbers, targets, options.json)
 
 

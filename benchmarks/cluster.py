@@ -1,26 +1,19 @@
-"""Scoring on Ray: speed of 1, 2 and 4 workers on this machine, Ray's overhead, and memory of a worker.
+"""Scoring on Ray: speed of 1 and 2 workers on this machine, and what Ray adds.
 
-The same blocks of a run are scored in turn by a single process, by Ray's workers, and by as many processes of
-Python's own pool, with one thread each. Rates are measured while all workers are busy: after a third of the
-blocks, and before fewer blocks are left than there are workers. The time until the first block is reported
-separately. On two cores, four workers cannot be faster than two. Takes about seven minutes on two cores.
+The same blocks of a run are scored in turn by a single process and by Ray's workers, with one thread each.
+Rates are measured while all workers are busy: after a third of the blocks, and before fewer blocks are left
+than there are workers. The time until the first block is reported separately. Takes about five minutes.
 """
 
-import multiprocessing
 import os
 import statistics
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, finish, machine, random_bert, show
+from _timing import Target, arguments, finish, machine, random_bert, show, show_results
 
 # isort: split
 import numpy as np
@@ -33,10 +26,10 @@ from maskevidence.ray import RayEngine
 from maskevidence.runs.blocks import Piece, Scorer, Work, local_engine
 
 CPUS = os.cpu_count() or 1
-WORKERS = (1, 2, 4)
+WORKERS = (1, 2)
 MIN_EFFICIENCY = 0.9
 SECONDS_A_CALL = 0.05
-NAMES = {"local": "a single process", "ray": "Ray", "pool": "Python's pool"}
+NAMES = {"local": "a single process", "ray": "Ray"}
 
 
 def main() -> int:
@@ -60,7 +53,6 @@ def main() -> int:
         if name.startswith("Gaussian") or not options.quick:
             numbers[name], asked = throughput(name, model, work, scoring, options.quick)
             targets += asked
-    numbers["memory"] = memory(options.quick)
     if not options.quick:
         numbers["handing_out"] = {str(n): seconds for n, seconds in handing_out().items()}
     start = time.perf_counter()
@@ -103,14 +95,6 @@ def bert(layers: int, width: int) -> Any:
     return MaskedLM(network, mask_token_id=103)
 
 
-def bert_in(folder: str) -> Any:
-    from transformers import BertForMaskedLM
-
-    from maskevidence.texts.masked_lm import MaskedLM
-
-    return MaskedLM(BertForMaskedLM.from_pretrained(folder).eval(), mask_token_id=103)
-
-
 def blocks(tokens: me.Tokens, n_rows: int, n_repeats: int) -> list[Work]:
     return [
         Work(Piece(k, k + 1, 0, n_repeats), tokens[torch.arange(k * n_rows, (k + 1) * n_rows)])
@@ -130,8 +114,7 @@ def throughput(
     contestants: dict[tuple[str, int], Callable[[], tuple[float, float]]] = {
         ("local", 1): lambda: by_engine(local_engine, 1, model, work, scoring)
     }
-    for n in () if quick else WORKERS:
-        contestants["pool", n] = lambda n=n: by_pool(n, model, work, scoring)  # type: ignore[misc]
+    for n in WORKERS[:1] if quick else WORKERS:
         contestants["ray", n] = lambda n=n: by_engine(  # type: ignore[misc]
             RayEngine(workers=n), n, model, work, scoring
         )
@@ -143,34 +126,29 @@ def throughput(
             rate, until_first = run()
             rates[key].append(rate)
             first[key].append(until_first)
-    rows, numbers, targets = [], {}, []
+    numbers, targets = {}, []
     local = rates["local", 1]
     for (kind, n), values in rates.items():
         possible = min(n, CPUS)
         shares = [rate / (possible * alone) for rate, alone in zip(values, local, strict=True)]
         efficiency = statistics.median(shares)
-        numbers[f"{kind} {n}"] = {"rates": values, "seconds_until_first": first[kind, n]}
-        rows.append(
-            (
-                NAMES[kind],
-                str(n),
-                f"{statistics.median(values):,.0f}",
-                f"{efficiency:.0%}",
-                f"{min(shares):.0%} to {max(shares):.0%}",
-                f"{statistics.median(first[kind, n]):.1f} s",
-            )
-        )
+        numbers[f"{NAMES[kind]}, {n}"] = {
+            "rates": values,
+            "rate": statistics.median(values),
+            "efficiency": efficiency,
+            "range": f"{min(shares):.0%} to {max(shares):.0%}",
+            "until_first": statistics.median(first[kind, n]),
+        }
         if kind == "ray" and n <= CPUS:
             targets.append(Target(f"efficiency, {name}, {n} workers", efficiency, low=MIN_EFFICIENCY))
-    columns = (
-        "scored by",
-        "processes",
-        "masks per second",
-        "efficiency",
-        "range",
-        "first block",
-    )
-    show(f"{name}: {len(work)} blocks of {masks_of(work[0], scoring):,} masks", columns, rows)
+    columns = {
+        "masks per second": "{rate:,.0f}",
+        "efficiency": "{efficiency:.0%}",
+        "range": "{range}",
+        "first block": "{until_first:.1f} s",
+    }
+    title = f"{name}: {len(work)} blocks of {masks_of(work[0], scoring):,} masks"
+    show_results(title, "scored by, processes", columns, numbers)
     return numbers, targets
 
 
@@ -183,14 +161,6 @@ def by_engine(engine: Any, n: int, model: Any, work: Sequence[Work], scoring: Sc
     return _rate(moments, n, masks_of(work[0], scoring)), moments[0] - start
 
 
-def by_pool(n: int, model: Any, work: Sequence[Work], scoring: Scoring) -> tuple[float, float]:
-    start, moments = time.perf_counter(), []
-    tasks = [(one, scoring) for one in work]
-    with multiprocessing.get_context("spawn").Pool(n, _begin, (model,)) as pool:
-        moments.extend(time.perf_counter() for _ in pool.imap_unordered(_score, tasks))
-    return _rate(moments, n, masks_of(work[0], scoring)), moments[0] - start
-
-
 def _rate(moments: list[float], n: int, masks: int) -> float:
     begin, end = len(moments) // 3, len(moments) - n
     return (end - begin) * masks / (moments[end] - moments[begin])
@@ -198,16 +168,6 @@ def _rate(moments: list[float], n: int, masks: int) -> float:
 
 def _silent(_steps: int, _description: str | None = None) -> None:
     pass
-
-
-def _begin(model: Any) -> None:
-    torch.set_num_threads(1)
-    globals()["model"] = model
-
-
-def _score(task: tuple[Work, Scoring]) -> int:
-    work, scoring = task
-    return len(work.score(globals()["model"], scoring, _silent)[0])
 
 
 class Waiting(torch.nn.Module):
@@ -242,55 +202,6 @@ def handing_out() -> dict[int, float]:
     rows_shown = [(str(n), f"{seconds:.3f} s") for n, seconds in found.items()]
     show("Handing out, beside the work itself", ("workers", "for 1,000 texts"), rows_shown)
     return found
-
-
-def memory(quick: bool) -> dict[str, float]:
-    """Peak memory of a worker as counted by the operating system (VmHWM), in GiB."""
-    peak_of, rows = {}, []
-    gaussian, work, scoring = subjects(True)["Gaussian of 20"]
-    with tempfile.TemporaryDirectory() as folder, _highest() as peaks:
-        n = 1 if quick else 2
-        by_engine(RayEngine(workers=n), n, gaussian, work, scoring)
-        peak_of["Gaussian of 20"] = max(peaks.values()) / 2**20
-        rows.append(("Gaussian of 20, sent", "0.00 GiB", f"{peak_of['Gaussian of 20']:.2f} GiB"))
-        _, work, scoring = subjects(True)["BERT, 4 layers of 256"]
-        for layers, width in () if quick else ((4, 256), (12, 768)):
-            name = f"BERT, {layers} layers of {width}"
-            model = bert(layers, width)
-            model.save(folder)
-            size = sum(weight.numel() * weight.element_size() for weight in model.parameters()) / 2**30
-            for way, load in (("loaded by each", partial(bert_in, folder)), ("sent", None)):
-                peaks.clear()
-                by_engine(RayEngine(workers=2, load=load), 2, model, work, scoring)
-                peak_of[f"{name}, {way}"] = max(peaks.values()) / 2**20
-                rows.append((f"{name}, {way}", f"{size:.2f} GiB", f"{peak_of[f'{name}, {way}']:.2f} GiB"))
-    show("Peak memory of a worker", ("model", "weights", "worker"), rows)
-    return peak_of
-
-
-@contextmanager
-def _highest() -> Iterator[dict[int, int]]:
-    """VmHWM in KiB of every worker that is alive in the meantime, by process number."""
-    peaks: dict[int, int] = {}
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.1):
-            for folder in Path("/proc").glob("[0-9]*"):
-                try:
-                    if b"ray::Worker" in (folder / "cmdline").read_bytes():
-                        status = (folder / "status").read_text()
-                        peaks[int(folder.name)] = int(status.split("VmHWM:")[1].split()[0])
-                except (OSError, IndexError):  # the process has just ended
-                    continue
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield peaks
-    finally:
-        over.set()
-        watcher.join()
 
 
 if __name__ == "__main__":

@@ -6,22 +6,13 @@
 The true value of a run is the log evidence of the same rows, so that the interval has to cover only the error
 of the masks. The models (`_coverage.py`) are hard for intervals: a steep curve, random scores with one size
 that holds nearly all of the variance, lognormal scores with sigma = 1 and 1.5, and normal scores of which 1 %
-are -30 (in runs of 400 masks or more: fewer may never meet one). Each cell of the first table is the lowest
-coverage of a model over complete rows with consecutive ids and rows with missing values and ids with gaps,
-by Student's t interval and by the interval of the package, which adds what rare masks may do
-(standard_errors.py). An error that is not known has no interval.
+are -30 (in runs of 400 masks or more: fewer may never meet one). The first table has the mean
+and the lowest coverage by Student's t interval and by the interval of the package, which adds what rare masks
+may do (standard_errors.py). An error that is not known has no interval.
 
-The second table has models whose scores have heavy tails: a network on digits in standard deviations, and
-PPCA on the standardised columns of breast cancer, held-out rows. Runs take draws from a pool of thousands.
-
-The third table has the default design of wide rows, which ends where its error is 0.4 of the data error: few
+The second table has the default design of wide rows, which ends where its error is 0.4 of the data error: few
 and many rows of 30 tokens, noise of all kinds, and 1, 2 or 4 times as much noise of a mask as spread of the
 rows. It shows what a run costs, in draws for each row, and how far the mean of all runs lies from the truth.
-
-The last table compares two rules for the degrees of freedom of `EverySize` on single rows. Let v be the
-variance of each cell and nu = R - 1. The plug-in rule nu (sum v)^2 / sum v^2 is too low on average, because
-the squares of estimated variances are too large by a factor of 1 + 2/nu. The rule (nu + 2) (sum v)^2 /
-sum v^2 - 2 corrects this for normal scores.
 """
 
 import itertools
@@ -37,14 +28,12 @@ from _timing import Target, arguments, finish, machine, show
 
 # isort: split
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits
 
 import maskevidence as me
 from _coverage import MODELS, Cell, Run, Setting, WideRows, coverage, estimates
-from _precision_models import standardised, trained
 from maskevidence.core.evidence.precise import default_design
-from maskevidence.core.evidence.standard_errors import MeanWithErrors, t_half_width
-from stopping import Found, scored
+from maskevidence.core.evidence.standard_errors import MeanWithErrors
+from stopping import Found
 
 N_ROWS, N_TOKENS = (1, 2, 5, 20, 40, 200), (1, 2, 5, 30)
 SHARING: tuple[Literal["own", "shared"], ...] = ("own", "shared")
@@ -55,7 +44,6 @@ NOISE = ("normal", "lognormal", "lognormal 1.5", "rare")
 LOWEST, SURE = 0.93, 3.0  # standard errors by which a coverage is outside
 LOWEST_OF_ONE_ROW = {"lognormal 1.5": 0.90}  # of one row, of which a run has 15 to 40 masks
 FEWEST_FOR_RARE = 400  # masks
-LARGE = 100  # tokens, of which one size holds the variance: the hardest cell for random sizes
 ENOUGH = "RandomSize(enough)"
 """`RandomSize` with the number of draws from which its error is known."""
 
@@ -125,25 +113,6 @@ def entries(quick: bool) -> Iterator[Entry]:
                 yield Entry(name, setting, coverage(estimates(setting, design, runs)))
 
 
-def table(found: list[Entry]) -> list[tuple[str, ...]]:
-    """The lowest coverage by model, design and sharing."""
-    rows = []
-    for model in MODELS:
-        for design in dict.fromkeys(entry.design for entry in found):
-            for sharing in SHARING:
-                chosen = [
-                    e
-                    for e in found
-                    if (e.design, e.setting.sharing, e.setting.model) == (design, sharing, model)
-                ]
-                cells = [
-                    _words([e for e in chosen if e.setting.n == n and e.setting.n_tokens > 1]) for n in N_ROWS
-                ]
-                if any(cells):
-                    rows.append((model, design, sharing, *cells))
-    return rows
-
-
 def by_model(found: list[Entry]) -> list[tuple[str, ...]]:
     """Over the settings of each model: how many, mean and lowest coverage by Student's t and now, width."""
     rows = []
@@ -158,20 +127,6 @@ def by_model(found: list[Entry]) -> list[tuple[str, ...]]:
             words.append(f"{np.average(values, weights=runs):.3f}, {min(values):.2f}")
         rows.append((*words, f"{np.mean([cell.wider for cell in cells]):.2f}"))
     return rows
-
-
-def _words(of_cell: list[Entry]) -> str:
-    """The lowest coverage by Student's t → now, and how much wider the intervals are on average."""
-    known = [e.cell for e in of_cell if e.cell.coverage is not None and e.cell.student is not None]
-    if not of_cell:
-        return ""
-    if not known:
-        return "none"
-    if all(cell.zero == 1.0 for cell in known):
-        return "exact"
-    random = [cell for cell in known if cell.zero < 1.0]
-    lowest = min(cell.student or 0.0 for cell in random), min(cell.coverage or 0.0 for cell in random)
-    return f"{lowest[0]:.2f} → {lowest[1]:.2f} ×{np.mean([cell.wider for cell in random]):.2f}"
 
 
 @dataclass(frozen=True)
@@ -213,79 +168,6 @@ def default_cell(n: int, kind: str, noise: float, n_runs: int) -> DefaultCell:
     return DefaultCell(cell, float(np.mean(draws)), cell.z / math.sqrt(n_runs))
 
 
-def heavy_tails(quick: bool) -> Iterator[tuple[str, Cell]]:
-    """The models of the second table, by the number of rows and of draws."""
-    n_draws, runs = (64, 3) if quick else (4096, 2000)
-    digits = load_digits().data
-    digits = standardised(digits[:, digits[:1000].std(0) > 0])
-    network = trained(digits, 2 if quick else 3000)
-    cancer = standardised(load_breast_cancer().data)
-    order = np.random.default_rng(0).permutation(len(cancer))
-    held_out, train = cancer[order[:114]], cancer[order[114:]]
-    subjects: dict[str, tuple[Any, np.ndarray]] = {
-        "network, digits in standard deviations": (network, digits[:100])
-    }
-    for k in (2,) if quick else (2, 5, 10):
-        subjects[f"PPCA({k}), breast cancer"] = me.models.PPCA(30, k).fit(train), held_out
-    for name, (model, rows) in subjects.items():
-        for n_rows in (10, len(rows)):
-            pool = scored(model, rows[:n_rows], n_draws)
-            for draws in (16, 64) if n_rows == 10 else (8, 16):
-                cell = coverage((pool.fixed(seed, draws), pool.truth) for seed in range(runs))
-                yield f"{name}, {n_rows} rows, {draws} draws", cell
-
-
-@dataclass(frozen=True)
-class DfRules:
-    """Coverage on single rows, by rule for the degrees of freedom.
-
-    Attributes:
-        masks_per_size: R.
-        n_rows: number of runs, each with a single row.
-        plug_in: coverage of the plug-in rule, which the package uses.
-        plug_in_df: mean degrees of freedom of the plug-in rule.
-        corrected: coverage of the rule that is correct for normal scores.
-        corrected_df: mean degrees of freedom of the corrected rule.
-        normal: coverage with a normal quantile.
-    """
-
-    masks_per_size: int
-    n_rows: int
-    plug_in: float
-    plug_in_df: float
-    corrected: float
-    corrected_df: float
-    normal: float
-
-
-def compare_df_rules(model: me.models.PPCA, masks_per_size: int, n_rows: int) -> DfRules:
-    """Treat every row of one table as a separate run, because every row has its own masks."""
-    rows = model.sample(n_rows, seed=1_000_000 + masks_per_size)
-    truth = model.score_samples(rows)
-    design = me.EverySize(masks_per_size).in_training()
-    scores = me.estimate_evidence(model, rows, design, batch_size=8192).scores  # sorted by row, draw, size
-    table = scores.score.reshape(n_rows, masks_per_size, model.n_features)
-    error = np.abs(table.mean(1).sum(1) - truth)
-    cell = table.var(1, ddof=1) / masks_per_size
-    variance, ratio = cell.sum(1), cell.sum(1) ** 2 / (cell**2).sum(1)
-    nu = masks_per_size - 1
-    plug_in, corrected = nu * ratio, (nu + 2) * ratio - 2
-
-    def covered(df: np.ndarray) -> float:
-        half = [t_half_width(math.sqrt(v), d, 0.95) for v, d in zip(variance, df, strict=True)]
-        return float((error <= half).mean())
-
-    return DfRules(
-        masks_per_size,
-        n_rows,
-        covered(plug_in),
-        float(plug_in.mean()),
-        covered(corrected),
-        float(corrected.mean()),
-        covered(np.full(n_rows, math.inf)),
-    )
-
-
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--part", choices=PARTS, help="one table alone; by default all")
@@ -312,11 +194,6 @@ Part = tuple[dict[str, Any], list[Target]]
 def designs_part(options: Namespace) -> Part:
     """The first table: designs by rows and tokens."""
     found = list(entries(options.quick))
-    title = (
-        "Lowest coverage of 95 % intervals over numbers of tokens: Student's t → now × width (none: the "
-        "error is not known; exact: every mask is scored)"
-    )
-    show(title, ("model", "design", "masks", *(f"{n} rows" for n in N_ROWS)), table(found))
     show(
         "Mean and lowest coverage over the settings of each model",
         ("model", "settings", "Student's t", "now", "width over Student's t"),
@@ -335,25 +212,8 @@ def designs_part(options: Namespace) -> Part:
     return {"cells": [asdict(entry) for entry in found]}, targets
 
 
-def tails_part(options: Namespace) -> Part:
-    """The second table: heavy tails."""
-    real = dict(heavy_tails(options.quick))
-    show(
-        "Coverage where scores have heavy tails",
-        ("model", "Student's t", "now", "width over Student's t"),
-        [(name, f"{c.student:.3f}", f"{c.coverage:.3f}", f"{c.wider:.2f}") for name, c in real.items()],
-    )
-    spike = Setting(2, LARGE, "one size", "own")
-    large = coverage(estimates(spike, me.RandomSize(64), 3 if options.quick else 600))
-    print(f"\n{LARGE} tokens, one size of which holds the variance, 64 draws: {large.coverage:.3f}")
-    lowest = min(c.coverage for c in real.values())
-    return {"heavy tails": {name: asdict(cell) for name, cell in real.items()}, "large": asdict(large)}, [
-        Target("lowest coverage where scores have heavy tails", lowest, low=LOWEST)
-    ]
-
-
 def default_part(options: Namespace) -> Part:
-    """The third table: the default design of wide rows."""
+    """The second table: the default design of wide rows."""
     runs, rows = (3, (10,)) if options.quick else (options.runs, options.rows)
     found = {}
     print(f"\nThe default design, {WIDE} tokens, {runs} runs: rows, noise, noise of a mask over the rows'")
@@ -371,32 +231,7 @@ def default_part(options: Namespace) -> Part:
     ]
 
 
-def df_part(options: Namespace) -> Part:
-    """The last table: rules for the degrees of freedom."""
-    ppca = me.models.PPCA.from_parameters(me.models.PPCA(20, 4, seed=0).loadings.detach(), 0.2)
-    n_rows = 20 if options.quick else 6000
-    rules = [compare_df_rules(ppca, masks_per_size, n_rows) for masks_per_size in (2, 3, 4, 8)]
-    show(
-        "Coverage of 95 % intervals on single rows, by rule for the degrees of freedom",
-        ("masks per size", "runs", "plug-in", "its df", "corrected", "its df", "normal"),
-        list(map(_rule, rules)),
-    )
-    return {"df_rules": [asdict(r) for r in rules]}, []
-
-
-PARTS = {"designs": designs_part, "tails": tails_part, "default": default_part, "df": df_part}
-
-
-def _rule(rule: DfRules) -> tuple[str, ...]:
-    return (
-        str(rule.masks_per_size),
-        str(rule.n_rows),
-        f"{100 * rule.plug_in:.2f} %",
-        f"{rule.plug_in_df:.1f}",
-        f"{100 * rule.corrected:.2f} %",
-        f"{rule.corrected_df:.1f}",
-        f"{100 * rule.normal:.2f} %",
-    )
+PARTS = {"designs": designs_part, "default": default_part}
 
 
 if __name__ == "__main__":

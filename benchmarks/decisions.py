@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from _timing import Target, arguments, finish, machine, show
-from leave_one_out import smiles_model
 
 # isort: split
 import numpy as np
 import torch
 
 from _lines_model import lines_model
-from _questions import Asked, of_lines, of_reactions
+from _questions import Asked, of_lines, of_reactions, smiles_model
 from maskevidence.lm_eval.harness import Contest
 from maskevidence.lm_eval.race import Decider, Question, Race, looks_up_to
 from maskevidence.lm_eval.texts import Continuation, Encoder, TextScorer

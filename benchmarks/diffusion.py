@@ -1,40 +1,17 @@
-"""Diffusion language models: the vocabulary head at hidden places, and the conventions of published numbers.
+"""Diffusion language models: bias and variance of the conventions of published numbers.
 
-`head`: the same BERT with random weights is scored as a masked language model of transformers, as diffusion
-models of three families (logits of the place itself, of the place before, without the mask token), and as a
-function that gives full logits at every place. All hide the same 15 % of rows of 64 tokens, in calls of 1,024
-tokens, and must agree on every log-probability. Times are of the processor; peak memory is what a new process
-needs beside its model. Takes about five minutes on one core.
-
-`recipes`: networks of two layers are trained a little on the characters of a play, each as its family is, and
-score its end by the designs of `--recipe`. Each estimate is compared with the repository's own loss on the
-same masks. What a convention changes is Σ over sizes of (w_M - 1)·S(x; M), from masks of every size; for
+Networks of two layers are trained a little on the characters of a play, each as its family is, and score its
+end by the designs of `--recipe` (tests/texts/test_recipes.py holds each design to its repository's loss on
+the same masks). What a convention changes is Σ over sizes of (w_M - 1)·S(x; M), from masks of every size; for
 blocks of four tokens, from all masks. Mask variances are the means of mask_se² over seeds, at equal numbers
 of passes. Takes about five minutes of one core and needs MASKEVIDENCE_DATA.
 """
 
-import argparse
 import math
-import subprocess
 import sys
-from functools import partial
-from pathlib import Path
-from time import process_time
 from typing import Any
 
-from _timing import (
-    Target,
-    arguments,
-    data,
-    finish,
-    interleaved,
-    machine,
-    random_bert,
-    resident,
-    show,
-    spread_of_ratio,
-    times_faster,
-)
+from _timing import arguments, data, finish, machine, show_results
 
 # isort: split
 import numpy as np
@@ -45,129 +22,49 @@ import maskevidence as me
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.tokens import Tokens
-from maskevidence.texts.diffusion import DiffusionNetwork, named_diffusion
 from maskevidence.texts.published import LLaDA, RandomTime
 from maskevidence.texts.recipes import RECIPES
 
-PARTS = ("head", "recipes")
-LENGTH, RATE = 64, 0.15
-# name -> hidden size, layers, heads, vocabulary, rows
-SHAPES = {
-    "2 layers of 128, 50,258 tokens": (128, 2, 2, 50_258, 32),
-    "2 layers of 128, 126,464 tokens": (128, 2, 2, 126_464, 32),
-    "6 layers of 384, 50,258 tokens": (384, 6, 6, 50_258, 16),
-    "6 layers of 384, 126,464 tokens": (384, 6, 6, 126_464, 16),
-}
-QUICK = {"2 layers of 128, 500 tokens": (128, 2, 2, 500, 4)}
-OWN, FULL = "transformers", "full logits"
-FAMILIES = ("llada", "dream", "mdlm")
 IN_BLOCKS = 8  # texts of which every mask of every block is scored
 SCORED = (16, 24, 33, 48)  # tokens of LLaDA's texts, after a context
 
 
 def main() -> int:
-    parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"which parts, of {', '.join(PARTS)}")
-    parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.memory:
-        shape, way = options.memory
-        print(peak_memory((SHAPES | QUICK)[shape], way))
-        return 0
-    if "recipes" in options.parts.split(","):
-        data()  # ends here without data
-    numbers, targets = {}, []
-    for part in options.parts.split(","):
-        numbers[part], of_part = {"head": head, "recipes": recipes}[part](quick=options.quick)
-        targets += of_part
-    return finish(numbers, targets, options.json)
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    data()  # ends here without data
+    return finish(recipes(quick=options.quick), [], options.json)
 
 
-def head(*, quick: bool) -> tuple[dict[str, Any], list[Target]]:
-    """Time and peak memory of every way, relative to transformers' own."""
-    numbers, rows, targets = {}, [], []
-    for name, shape in (QUICK if quick else SHAPES).items():
-        answers, runs = {}, {}
-        tokens, masked = some_rows(shape)
-        bert = bert_of(shape)
-        for way in (OWN, *FAMILIES, FULL):
-            model = read_as(way, bert)
-            answers[way] = scored(model, tokens, masked)[masked]
-            runs[way] = partial(scored, model, tokens, masked)
-        apart = float((answers["llada"] - answers[FULL]).abs().max())
-        timings = interleaved(runs, rounds=7, clock=process_time)
-        print(name, file=sys.stderr, flush=True)
-        peaks = {way: in_new_process(name, way) for way in (OWN, *FAMILIES, FULL)}
-        numbers[name] = {"largest difference": apart}
-        for way in (*FAMILIES, FULL):
-            time, memory = times_faster(timings, way, OWN), peaks[way] / peaks[OWN]
-            numbers[name][way] = {"time": time, "memory": memory}
-            spread = spread_of_ratio(timings, way, OWN)
-            rows.append((name, way, f"{time:.2f} ({spread})", f"{memory:.2f}", f"{peaks[way]:,.0f}"))
-            if way != FULL:
-                targets.append(Target(f"time, {way}, {name}", time, high=1.05))
-                targets.append(Target(f"memory, {way}, {name}", memory, high=1.2))
-        targets.append(Target(f"largest difference, {name}", apart, high=1e-5))
-    columns = ("BERT", "read as", "time over transformers' path (range)", "memory over it", "peak, MiB")
-    show(f"{RATE:.0%} of {LENGTH} tokens hidden; {machine()}", columns, rows)
-    return numbers, targets
-
-
-def recipes(*, quick: bool) -> tuple[dict[str, Any], list[Target]]:
-    """Each convention: equal to its repository's loss, its errors, its bias, and its variance."""
+def recipes(*, quick: bool) -> dict[str, Any]:
+    """Of each convention its errors, its bias, and its variance."""
     length, steps, n_texts, seeds = (16, 2, 12, range(2)) if quick else (128, 400, 32, range(16))
     text, networks = public.play(), {}
-    numbers, rows, targets = {}, [], []
+    numbers: dict[str, Any] = {}
     for name, recipe in RECIPES.items():
         print(name, file=sys.stderr, flush=True)
         design = parse_design(recipe.design).design
         network = networks[name] = public.trained(name, text, length, steps, like=networks.get("mdlm"))
         model, tokens = public.read_as(network), rows_of_play(text, length, n_texts, name)
         estimate = me.estimate_evidence(model, tokens, design)
-        losses = public.losses(network, design, tokens)
-        n_tokens = tokens.n_tokens.double().numpy()
-        apart = float(np.abs((estimate.per_observation + losses.pop("same")) / n_tokens).max())
         of_text, bias_se = bias_of(model, tokens, design, seeds)
-        per_token = of_text.mean() / n_tokens.mean()
         ratio = variance_over_random_sizes(model, tokens, design, seeds)
-        nats = f"{of_text.mean():+.3f} ± {bias_se:.3f}"
         numbers[name] = {
+            "perplexity": with_errors(estimate),
             "estimate": estimate.to_dict(),
-            "largest difference": apart,
-            "bias, nats per text": float(of_text.mean()),
+            "bias": float(of_text.mean()),
             "bias_se": bias_se,
             "bias by text": of_text.tolist(),
-            "variance over random sizes": ratio,
-            "loss above ours, nats per token": {
-                way: float((loss + estimate.per_observation).sum() / n_tokens.sum())
-                for way, loss in losses.items()
-            },
+            "share": math.expm1(-of_text.mean() / tokens.n_tokens.double().mean().item()),
+            "variance": math.nan if ratio is None else ratio,
         }
-        rows.append(
-            (
-                name,
-                with_errors(estimate),
-                f"{apart:.1e}",
-                nats,
-                f"{100 * math.expm1(-per_token):+.2f} %",
-                "–" if ratio is None else f"{ratio:.2f}",
-            )
-        )
-        targets.append(
-            Target(f"largest difference from the loss of {name}, nats per token", apart, high=1e-5)
-        )
-    columns = (
-        "recipe",
-        "perplexity (masks, data)",
-        "difference",
-        "bias, nats a text",
-        "of perplexity",
-        "variance",
-    )
-    show(f"{n_texts} texts of at most {length} characters; {machine()}", columns, rows)
-    above = numbers["sedd"]["loss above ours, nats per token"]
-    show("SEDD's loss above ours", ("loss", "nats a token"), [(way, f"{x:+.1e}") for way, x in above.items()])
-    return numbers, targets
+    columns = {
+        "perplexity (masks, data)": "{perplexity}",
+        "bias, nats a text": "{bias:+.3f} ± {bias_se:.3f}",
+        "of perplexity": "{share:+.2%}",
+        "variance": "{variance:.2f}",
+    }
+    show_results(f"{n_texts} texts of at most {length} characters; {machine()}", "recipe", columns, numbers)
+    return numbers
 
 
 def rows_of_play(text: public.Play, length: int, n_texts: int, name: str) -> Tokens:
@@ -246,63 +143,9 @@ def variance_over_random_sizes(
     return float(variance[0] / variance[1])
 
 
-def bert_of(shape: tuple[int, ...]) -> Any:
-    hidden_size, layers, heads, n_ids, _ = shape
-    return random_bert(n_ids, hidden_size, layers, heads)
-
-
-def read_as(way: str, bert: Any) -> me.models.MaskedLM:
-    """The BERT, read in one of the ways; its last token is the mask."""
-    mask = bert.config.vocab_size - 1
-    if way == OWN:
-        return me.models.MaskedLM(bert, mask_token_id=mask)
-    if way == FULL:
-        return me.models.MaskedLM.from_callable(lambda ids: bert(input_ids=ids).logits, mask_token_id=mask)
-    network = WithTime(bert) if way == "mdlm" else bert
-    return me.models.MaskedLM(DiffusionNetwork(network, named_diffusion(way), mask), mask_token_id=mask)
-
-
-class WithTime(torch.nn.Module):
-    """Takes a time, which changes nothing."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, input_ids: torch.Tensor, timesteps: torch.Tensor) -> Any:
-        return self.network(input_ids=input_ids)
-
-
-def some_rows(shape: tuple[int, ...]) -> tuple[Tokens, torch.Tensor]:
-    """Rows of random tokens, and which of them are hidden."""
-    generator = torch.Generator().manual_seed(0)
-    n_rows, n_ids = shape[4], shape[3]
-    values = torch.randint(n_ids - 1, (n_rows, LENGTH), generator=generator)
-    every = torch.ones_like(values, dtype=torch.bool)
-    masked = torch.rand(values.shape, generator=generator) < RATE
-    return Tokens(values, every, ~every, torch.arange(n_rows)), masked
-
-
 def scored(model: me.models.MaskedLM, tokens: Tokens, masked: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         return model.log_conditionals(tokens, masked)
-
-
-def peak_memory(shape: tuple[int, ...], way: str) -> float:
-    """MiB that scoring adds to the memory of this process at its peak."""
-    tokens, masked = some_rows(shape)
-    model = read_as(way, bert_of(shape))
-    few = tokens[torch.arange(1)]
-    scored(model, few, masked[:1])  # what libraries allocate once
-    Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
-    before = resident("VmRSS")
-    scored(model, tokens, masked)
-    return resident("VmHWM") - before
-
-
-def in_new_process(shape: str, way: str) -> float:
-    command = [sys.executable, __file__, "--memory", shape, way]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
 if __name__ == "__main__":

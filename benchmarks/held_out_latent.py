@@ -10,7 +10,7 @@ float32. The log evidence is an integral, refined to 1e-3 nats per image.
 import sys
 import time
 
-from _timing import arguments, data, finish, machine, mean_and_se, show
+from _timing import arguments, data, finish, machine, mean_and_se, show_results
 
 # isort: split
 import numpy as np
@@ -75,24 +75,21 @@ def main() -> int:
                 results[method]["error"].append(integral.error)
             print(method, seed, results[method], file=sys.stderr, flush=True)
     base = np.array(results["ELBO"]["held_out"])
-    lines = []
-    for method, values in results.items():
-        ahead = np.array(values["held_out"]) - base
-        lines.append(
-            (
-                method,
-                mean_and_se(values["train"], 2),
-                mean_and_se(values["held_out"], 2),
-                "" if method == "ELBO" else mean_and_se(ahead, 2, "+"),
-                f"{np.median(values['seconds']):.0f}",
-            )
-        )
+    shown = {
+        method: {
+            "train": mean_and_se(values["train"], 2),
+            "held_out": mean_and_se(values["held_out"], 2),
+            "ahead": "" if method == "ELBO" else mean_and_se(np.array(values["held_out"]) - base, 2, "+"),
+            "seconds": np.median(values["seconds"]),
+        }
+        for method, values in results.items()
+    }
     title = (
         f"Log evidence, nats per image, mean ± standard error over {len(seeds)} seeds; K=2, "
         f"{n_images} images each, {epochs} Adam steps of {LEARNING_RATE}; {machine()}"
     )
-    columns = ("trained by", "training", "held out", "held out − ELBO, paired", "s of training")
-    show(title, columns, lines)
+    columns = {"training": "{train}", "held out": "{held_out}", "held out − ELBO, paired": "{ahead}"}
+    show_results(title, "trained by", columns | {"s of training": "{seconds:.0f}"}, shown)
     return finish({"found": results, "seeds": list(seeds)}, [], options.json)
 
 

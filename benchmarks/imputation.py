@@ -1,4 +1,4 @@
-"""Imputation of hidden values: MaskedImputer and factor analysis against scikit-learn's imputers.
+"""Imputation of hidden values: MaskedImputer against scikit-learn's imputers.
 
     MASKEVIDENCE_DATA=... python benchmarks/imputation.py
 
@@ -12,7 +12,6 @@ of CPU time of `fit` and `transform`.
 IterativeImputer runs with its own linear regressions, and with 30 extremely randomised trees for each column.
 The trees and KNNImputer give no error bars. The linear regressions are given those of their last round (the
 standard deviation of `BayesianRidge.predict`), and the column mean the standard deviation of the column.
-FactorAnalysis takes the K with the highest log evidence of a fifth of the rows under a fit to the others.
 """
 
 import math
@@ -32,17 +31,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
-import maskevidence as me
-from maskevidence.sklearn import FactorAnalysis, MaskedImputer
+from maskevidence.sklearn import MaskedImputer
 
 IDENTIFIER = {"winequality-red": None, "breast-cancer-wisconsin": 0, "horse-colic": 2, "ionosphere": 34}
 HIDDEN_SHARE = 0.2
 LEVEL = 0.9
 NORMAL_QUANTILE = 1.6448536269514722  # standard deviations on each side that hold 90 % of a normal density
-COMPONENTS = (1, 2, 4, 6)
 OURS = "MaskedImputer"
 TREES = "IterativeImputer, ExtraTrees"
-SCIKIT_LEARN = ("IterativeImputer", "IterativeImputer, 100 rounds", TREES, "KNNImputer", "column mean")
+SCIKIT_LEARN = ("IterativeImputer", TREES, "KNNImputer", "column mean")
 
 
 class Filled(NamedTuple):
@@ -86,37 +83,17 @@ def masked_imputer(left: np.ndarray) -> Filled:
     return Filled(seconds, values, imputer.impute(left).variance, *imputer.intervals(left, LEVEL))
 
 
-def factor_analysis(left: np.ndarray) -> Filled:
-    """Factor analysis with K selected on held-out rows."""
-    order = np.random.default_rng(0).permutation(len(left))
-    test, train = left[order[: len(left) // 5]], left[order[len(left) // 5 :]]
-    varies = np.nanmax(train, 0) > np.nanmin(train, 0)
-
-    def fill() -> me.Imputation:
-        def held_out(k: int) -> float:
-            return FactorAnalysis(k, tol=1e-5).fit(train[:, varies]).score(test[:, varies])
-
-        return FactorAnalysis(max(COMPONENTS, key=held_out), tol=1e-5).fit(left).impute(left)
-
-    seconds, filled = timed(fill)
-    return with_normal_intervals(seconds, filled.values, filled.variance)
-
-
-def iterative_imputer(rounds: int) -> Callable[[np.ndarray], Filled]:
+def iterative_imputer(left: np.ndarray) -> Filled:
     """IterativeImputer, with the standard deviations of its last regressions."""
-
-    def fill(left: np.ndarray) -> Filled:
-        imputer = IterativeImputer(max_iter=rounds, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            seconds, values = timed(lambda: imputer.fit_transform(left))
-        variance = np.zeros_like(values)
-        for step in imputer.imputation_sequence_[-left.shape[1] :]:
-            _, deviation = step.estimator.predict(values[:, step.neighbor_feat_idx], return_std=True)
-            variance[:, step.feat_idx] = deviation**2
-        return with_normal_intervals(seconds, values, variance)
-
-    return fill
+    imputer = IterativeImputer(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        seconds, values = timed(lambda: imputer.fit_transform(left))
+    variance = np.zeros_like(values)
+    for step in imputer.imputation_sequence_[-left.shape[1] :]:
+        _, deviation = step.estimator.predict(values[:, step.neighbor_feat_idx], return_std=True)
+        variance[:, step.feat_idx] = deviation**2
+    return with_normal_intervals(seconds, values, variance)
 
 
 def with_trees(left: np.ndarray) -> Filled:
@@ -148,9 +125,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 METHODS: dict[str, Callable[[np.ndarray], Filled]] = {
     OURS: masked_imputer,
-    "FactorAnalysis": factor_analysis,
-    "IterativeImputer": iterative_imputer(10),
-    "IterativeImputer, 100 rounds": iterative_imputer(100),
+    "IterativeImputer": iterative_imputer,
     TREES: with_trees,
     "KNNImputer": nearest_neighbours,
     "column mean": column_mean,

@@ -124,7 +124,9 @@ def groups(options: argparse.Namespace) -> tuple[dict, list[Target]]:
         numbers[task] = [truth, found.nats, found.standard_error, low, high, other]
         if other is not None:
             targets.append(
-                Target(f"{task}: error over KSG's", abs(found.nats - truth) / abs(other - truth), high=0.5)
+                Target(
+                    f"{task}: error over KSG's", float(abs(found.nats - truth) / abs(other - truth)), high=0.5
+                )
             )
 
     for seed in range(1 if options.quick else 2):
@@ -201,7 +203,7 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
         held = sum(each[3] for each in errors)
         lines.append((name, f"{truth:.3f}", *(f"{each:.3f}" for each in rms), f"{held} of {runs}"))
         numbers[name] = [truth, *rms.tolist(), int(held)]
-        targets.append(Target(f"{name}: error over KSG's", rms[0] / rms[1], high=1.0))
+        targets.append(Target(f"{name}: error over KSG's", float(rms[0] / rms[1]), high=1.0))
     heads = ("b = shape(a) + noise", "truth", net, "KSG", "mutual_info_regression", "intervals that hold")
     show(f"Root mean square error, {n:,} rows, {runs} data sets; {machine()}", heads, lines)
     return numbers, targets

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from _timing import Target, arguments, finish, interleaved, machine, resident, show, spread_of_ratio
+from _timing import Target, arguments, finish, interleaved, machine, resident, show_results, spread_of_ratio
 
 # isort: split
 import torch
@@ -120,33 +120,21 @@ def main() -> int:
     memory = {name: of(name, few) for name in (STRAIGHT, OURS, OWN)}
     memory_larger = {name: of(name, many) for name in (OURS, OWN)}
     slow = timings[STRAIGHT].median
-    rows = []
-    for name, timing in timings.items():
-        spread = "" if name == STRAIGHT else spread_of_ratio(timings, STRAIGHT, name)
-        rows.append(
-            (
-                name,
-                f"{1000 * timing.median:.1f}",
-                f"{slow / timing.median:.1f}",
-                spread,
-                f"{memory[name]:.0f}" if name in memory else "",
-                "" if name == STRAIGHT else f"{1000 * larger[name].median:.1f}",
-                f"{memory_larger[name]:.0f}" if name in memory_larger else "",
-            )
-        )
-    show(
-        f"One epoch, medians of {rounds} and {3 * rounds} rounds; {machine()}",
-        (
-            "method",
-            f"ms, N={few}",
-            "times faster",
-            "range",
-            f"MiB, N={few}",
-            f"ms, N={many}",
-            f"MiB, N={many}",
-        ),
-        rows,
-    )
+    shown = {
+        name: {
+            "few": 1000 * timing.median,
+            "faster": slow / timing.median,
+            "spread": "" if name == STRAIGHT else spread_of_ratio(timings, STRAIGHT, name),
+            "mib": f"{memory[name]:.0f}" if name in memory else "",
+            "many": "" if name == STRAIGHT else f"{1000 * larger[name].median:.1f}",
+            "mib_many": f"{memory_larger[name]:.0f}" if name in memory_larger else "",
+        }
+        for name, timing in timings.items()
+    }
+    columns = {f"ms, N={few}": "{few:.1f}", "times faster": "{faster:.1f}", "range": "{spread}"}
+    columns |= {f"MiB, N={few}": "{mib}", f"ms, N={many}": "{many}", f"MiB, N={many}": "{mib_many}"}
+    title = f"One epoch, medians of {rounds} and {3 * rounds} rounds; {machine()}"
+    show_results(title, "method", columns, shown)
     targets = [
         Target("times faster, shared masks", slow / timings[OURS].median, low=10.0),
         Target("times less memory, shared masks", memory[STRAIGHT] / max(memory[OURS], 1e-9), low=20.0),

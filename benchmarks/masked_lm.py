@@ -1,4 +1,4 @@
-"""Speed of scoring with masked language models on QNLI text, and peak memory for long and for many texts.
+"""Speed of scoring with masked language models on QNLI text.
 
 The package packs calls and computes the head at masked positions only. The straightforward loop takes the
 texts in the order of the data, 32 at a time, padded to the longest of them, and computes full logits and
@@ -6,8 +6,6 @@ their log-softmax. Both sides use the same token ids and the same masks of 15 %,
 score. Tokens are counted without padding. Takes about three minutes on two cores.
 """
 
-import argparse
-import subprocess
 import sys
 from typing import Any
 
@@ -19,8 +17,7 @@ from _timing import (
     interleaved,
     machine,
     random_bert,
-    resident,
-    show,
+    show_results,
     spread_of_ratio,
     times_faster,
 )
@@ -46,59 +43,29 @@ SHAPES = {
 }
 QUICK = {"2 layers of 128": (128, 2, 2, 4, 3, 6.0)}
 ENCODER_SHARE = 0.85
-MEMORY_BUDGET_MIB = 1024
-MEMORY_RUNS = ("one text of 20,000 tokens", "10,000 short sentences")
 
 
 def main() -> int:
-    parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--memory", choices=MEMORY_RUNS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.memory:
-        print(peak_memory(options.memory))
-        return 0
-    rows, numbers, targets = [], {}, []
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    numbers, targets = {}, []
     for name, shape in (QUICK if options.quick else SHAPES).items():
-        result = measure(*shape[:5])
-        numbers[name] = result
+        result = numbers[name] = {"texts": shape[3]} | measure(*shape[:5])
         print(f"{name}: {result['times']:.2f} times the loop", file=sys.stderr, flush=True)
-        rows.append(
-            (
-                name,
-                str(shape[3]),
-                f"{result['ours']:,.0f}",
-                f"{result['loop']:,.0f}",
-                f"{result['times']:.2f} ({result['times_spread']})",
-                f"{result['encoder_share']:.2f} ({result['encoder_share_spread']})",
-                f"{result['largest_difference']:.1e}",
-            )
-        )
         targets.append(Target(f"times the loop, {name}", result["times"], low=shape[5]))
         if name == "BERT-base shape":
             targets.append(Target("share of its encoder's speed", result["encoder_share"], low=ENCODER_SHARE))
-        targets.append(
-            Target(f"largest difference of a score, {name}", result["largest_difference"], high=1e-4)
-        )
-    columns = (
-        "BERT",
-        "texts",
-        "tokens/s, ours",
-        "tokens/s, loop",
-        "times faster (range)",
-        "share of the encoder's speed (range)",
-        "largest difference",
-    )
-    show(f"QNLI validation, {RATE:.0%} masked, float32; {machine()}", columns, rows)
-    memory = {
-        what: peak_memory(what, 0.03) if options.quick else in_new_process(what) for what in MEMORY_RUNS
+        targets.append(Target(f"largest difference of a score, {name}", result["apart"], high=1e-4))
+    columns = {
+        "texts": "{texts}",
+        "tokens/s, ours": "{ours:,.0f}",
+        "tokens/s, loop": "{loop:,.0f}",
+        "times faster (range)": "{times:.2f} ({times_spread})",
+        "share of the encoder's speed (range)": "{encoder_share:.2f} ({encoder_share_spread})",
+        "largest difference": "{apart:.1e}",
     }
-    show(
-        f"Peak memory, BERT with 2 layers of 128, random sizes; budget {MEMORY_BUDGET_MIB:,} MiB",
-        ("scored", "peak, MiB"),
-        [(what, f"{peak:,.0f}") for what, peak in memory.items()],
-    )
-    targets += [Target(f"peak MiB, {what}", peak, high=MEMORY_BUDGET_MIB) for what, peak in memory.items()]
-    return finish({"speed": numbers, "peak_mib": memory}, targets, options.json)
+    title = f"QNLI validation, {RATE:.0%} masked, float32; {machine()}"
+    show_results(title, "BERT", columns, numbers)
+    return finish({"speed": numbers}, targets, options.json)
 
 
 def bert(hidden_size: int, layers: int, heads: int) -> me.models.MaskedLM:
@@ -155,7 +122,7 @@ def measure(hidden_size: int, layers: int, heads: int, n_texts: int, rounds: int
         "times_spread": spread_of_ratio(timings, "loop", "ours"),
         "encoder_share": times_faster(timings, "encoder", "ours"),
         "encoder_share_spread": spread_of_ratio(timings, "encoder", "ours"),
-        "largest_difference": float((scores["ours"] - scores["loop"]).abs().max()),
+        "apart": float((scores["ours"] - scores["loop"]).abs().max()),
     }
 
 
@@ -180,28 +147,6 @@ def user_loop(
             log_probs = F.log_softmax(logits, dim=-1).gather(-1, labels[..., None])[..., 0]
             scores.append((log_probs * hidden).sum(1) / hidden.sum(1))
     return torch.cat(scores).double()
-
-
-def peak_memory(what: str, share: float = 1.0) -> float:
-    """Score the texts, or a share of them, and return the peak memory of this process in MiB."""
-    model = bert(128, 2, 2)
-    if what == MEMORY_RUNS[0]:
-        text = "\n".join(read_texts("tiny-shakespeare")["text"])
-        tokens = model.encode([text[: round(20_000 * share) * 4]], block_size=512).tokens
-        design = me.RandomSize(4)
-        assert int(tokens.n_tokens.sum()) > 15_000 * share
-    else:
-        questions = read_texts("glue/qnli:validation", ["question"])["question"]
-        tokens = model.encode((list(questions) * 2)[: round(10_000 * share)]).tokens
-        design = me.RandomSize(1, replicates=1)
-    me.estimate_evidence(model, tokens, design)
-    return resident("VmHWM")
-
-
-def in_new_process(what: str) -> float:
-    """The peak memory of a process that scores all texts, in MiB."""
-    command = [sys.executable, __file__, "--memory", what]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from _timing import arguments, finish, interleaved, machine, show, spread_of_ratio, times_faster
+from _timing import arguments, finish, interleaved, machine, show, show_results, spread_of_ratio, times_faster
 
 # isort: split
 import torch
@@ -101,7 +102,7 @@ def main() -> int:
             model.save(options.worker)
         return 0
     print(machine())
-    rows, numbers = [], {}
+    numbers: dict[str, Any] = {}
     for vocabulary_size in (150,) if options.quick else (2048, 30522):
         model = model_with(vocabulary_size)
         model.network.train()
@@ -114,20 +115,14 @@ def main() -> int:
                 },
                 rounds=9,
             )
-            ratio, spread = times_faster(timings, "own", "hidden"), spread_of_ratio(timings, "own", "hidden")
-            ms = {side: 1000 * t.median / len(drawn) for side, t in timings.items()}
-            numbers[f"{vocabulary_size}, {name}"] = {**ms, "ratio": ratio}
-            rows.append(
-                (
-                    f"{vocabulary_size:,}",
-                    name,
-                    f"{ms['own']:.0f}",
-                    f"{ms['hidden']:.0f}",
-                    f"{ratio:.2f} ({spread})",
-                )
-            )
-    columns = ("vocabulary", "masks", "own loss, ms", "hidden positions only, ms", "times faster (range)")
-    show("Loss and gradients of a step, medians", columns, rows)
+            numbers[f"{vocabulary_size:,} pieces, {name}"] = {
+                **{side: 1000 * t.median / len(drawn) for side, t in timings.items()},
+                "ratio": times_faster(timings, "own", "hidden"),
+                "spread": spread_of_ratio(timings, "own", "hidden"),
+            }
+    columns = {"own loss, ms": "{own:.0f}", "hidden positions only, ms": "{hidden:.0f}"}
+    columns |= {"times faster (range)": "{ratio:.2f} ({spread})"}
+    show_results("Loss and gradients of a step, medians", "vocabulary, masks", columns, numbers)
     runs = 1 if options.quick else 20
     ends: list[tuple[int, float]] = []
     for _ in range(runs):

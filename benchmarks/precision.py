@@ -7,14 +7,14 @@ from 4 offsets, as `RandomSize(8, replicates=4)` had it before control variates;
 curve and the error from within the rows; "tokens" also has the means of hidden tokens (`per_token=True`).
 "Independent sizes" have no stratification, and the error from within the rows at 128 masks for each, scaled
 to as many passes. The first table has the mean squared half-width of 95 % intervals of the first and of the
-independent sizes relative to that of each estimate, and what the best density of sizes could add at most. The
+independent sizes relative to that of each estimate. The
 second one has the share of the intervals that hold the truth, from many runs on 100 rows, the variance of the
 estimates over the mean of mask_se², and the mean error in units of the error of one run, which must be below
 0.1 + 3/√runs.
 
 PPCA knows its log evidence. Networks for two tables of scikit-learn are trained here, and their truth is a
 run with 8,192 masks for each of the 100 rows. The texts are those of a small BERT, which is trained here
-(size_samplers.py), and reactions for the ALBERT of `rxnmapper` (see leave_one_out.py; needs
+(_precision_models.py), and reactions for the ALBERT of `rxnmapper` (see _questions.py; needs
 `MASKEVIDENCE_DATA`). With --out, a folder keeps every run, so that the same command resumes;
 --seconds stops it, and --only chooses some of the models.
 """
@@ -36,13 +36,13 @@ import numpy as np
 
 import maskevidence as me
 from _precision_models import FEW_ROWS, SUBJECTS, TEXTS, Subject
-from maskevidence.core.evidence.score_means import MeanOfScores, mean_of_scores, predicted
+from maskevidence.core.evidence.score_means import MeanOfScores, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, t_half_width
 from maskevidence.core.masks.design import MaskKey
 
 BEFORE, INDEPENDENT = "4 replicates", "independent sizes"
 CURVE, TOKENS = "curve", "tokens"
-DRAWS, RATE_BINS = 8, 16
+DRAWS = 8
 # Runs for the widths with control variates, for those of 4 replicates, which vary more, and for coverage.
 RUNS = {
     "PPCA, D = 200": (10, 40, 2000),
@@ -79,30 +79,16 @@ def independent_sizes(table: me.ScoreTable) -> float:
     return float(within) / len(table) * t_half_width(1.0, math.inf, 0.95) ** 2
 
 
-def best_density(table: me.ScoreTable, found: MeanOfScores) -> float:
-    """How many times smaller the variance would be with sizes from the best density, q ∝ √v_M.
-
-    v_M is the mean squared residual at each rate; the density itself would have to be learnt.
-    """
-    assert found.curves is not None
-    residual = predicted(table, me.RandomSize(DRAWS), found.curves).residuals(table)
-    square = (table.n_tokens * residual) ** 2
-    bin_of = np.minimum(RATE_BINS - 1, np.sqrt((table.size - 1) / table.n_tokens) * RATE_BINS).astype(int)
-    counts = np.bincount(bin_of, minlength=RATE_BINS)
-    means = np.bincount(bin_of, weights=square, minlength=RATE_BINS) / np.maximum(counts, 1)
-    return float((counts @ means) * len(table) / (counts @ np.sqrt(means)) ** 2)
-
-
 def half_square(found: MeanWithErrors) -> float:
     return t_half_width(found.mask_se or 0.0, found.mask_df or math.inf, 0.95) ** 2
 
 
 def width(subject: Subject, seed: int) -> dict[str, Any]:
-    """The squared half-widths of a run, and what a density of sizes could add."""
+    """The squared half-widths of a run."""
     found = estimates(subject, seed)
     squares = {name: half_square(one.mean) for name, (_, one) in found.items()}
     squares[INDEPENDENT] = independent_sizes(found[TOKENS][0])
-    return {"square": squares, "density": {name: best_density(*one) for name, one in found.items()}}
+    return {"square": squares}
 
 
 def error(few: Subject, seed: int) -> dict[str, list[float]]:
@@ -149,17 +135,13 @@ def slug(name: str) -> str:
 
 
 def summarised(piece: dict[str, Any]) -> dict[str, Any]:
-    """The mean squares and densities, and coverage, variance and bias of each estimate."""
+    """The mean squares, and coverage, variance and bias of each estimate."""
     squares: dict[str, float] = {}
     if len(piece["before"]) > 1:  # the replicates of all runs are as independent as those of one
         variance = float(np.var(np.concatenate(piece["before"]), ddof=1))
         squares[BEFORE] = variance / 4 * t_half_width(1.0, 3, 0.95) ** 2
     for estimate in piece["widths"][0]["square"]:
         squares[estimate] = float(np.mean([run["square"][estimate] for run in piece["widths"]]))
-    density = {
-        estimate: float(np.mean([run["density"][estimate] for run in piece["widths"]]))
-        for estimate in piece["widths"][0]["density"]
-    }
     covered = {}
     for estimate in piece["errors"][0] if len(piece["errors"]) > 1 else ():
         off, se_square, square = np.array([run[estimate] for run in piece["errors"]]).T
@@ -174,7 +156,6 @@ def summarised(piece: dict[str, Any]) -> dict[str, Any]:
         "wanted": piece["wanted"],
         "runs": n_runs,
         "half_width²": squares,
-        "best density": density,
         "estimates": covered,
     }
 
@@ -184,14 +165,12 @@ def table_of_widths(pieces: dict[str, Any]) -> None:
     for name, piece in pieces.items():
         squares = piece["half_width²"]
         for estimate, square in squares.items():
-            density = piece["best density"].get(estimate)
             gains = (
                 f"{squares[other] / square:.2f}" if other in squares else ""
                 for other in (BEFORE, INDEPENDENT)
             )
-            shown = "" if density is None else f"{density:.2f}"
-            rows.append((name, f"{piece['rows']:,}", estimate, f"{square:.4g}", *gains, shown))
-    columns = ("model", "rows", "estimate", "half-width²", "4 replicates", "independent", "best density")
+            rows.append((name, f"{piece['rows']:,}", estimate, f"{square:.4g}", *gains))
+    columns = ("model", "rows", "estimate", "half-width²", "4 replicates", "independent")
     show(f"Squared half-width of 95 % intervals, {DRAWS} passes a row, and ratios", columns, rows)
 
 

@@ -1,18 +1,22 @@
-"""Kinds of columns of messy tables, told without an option; and a million rows beside pandas.
+"""Kinds of columns of messy tables, told without an option; first attempts of commands; a million rows.
+
+    MASKEVIDENCE_DATA=... python benchmarks/reading_tables.py
+    MASKEVIDENCE_DATA=... python benchmarks/reading_tables.py --parts commands --tables seaice,taxis
 
 The tables are those of messy and dirty in the folder of MASKEVIDENCE_DATA, where it has them; their READMEs
-say what is right. The time is that of the reader and of pandas.read_csv for the same file. Takes two minutes.
-
-A revision without `describe` reads the columns one by one, which counts as right where it refuses names of
-rows, text and empty columns: git worktree add ../before 7a33782a; PYTHONPATH=../before/src python
-benchmarks/reading_tables.py.
+say what is right. `commands` runs score, impute, cells and select on each without an option. The time of the
+reader is beside that of pandas.read_csv for the same file.
 """
 
 import os
+import resource
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from _timing import Target, arguments, finish, interleaved, is_quick, machine, show, times_faster
 
@@ -21,9 +25,8 @@ import numpy as np
 import pandas as pd
 
 import maskevidence as me
-from maskevidence.data import read_table
+from maskevidence.data import describe, read_table
 
-describe = getattr(me.data, "describe", None)
 # Kinds by column, from the READMEs; columns that are not named are numbers. Several kinds may be right.
 TRUTH: dict[str, dict[str, str]] = {
     "bikes": {
@@ -82,36 +85,82 @@ CODES = {  # written as numbers; a finding has to say that they may be codes
     "beers": ["brewery_id"],
     "tax": ["area_code"],
 }
+REFUSED = "mutation_matrix"
 ROWS, COLUMNS, MOST = 1_000_000, 20, 1.3
+COMMANDS = {
+    "score": ["score", "auto"],
+    "impute": ["impute", "auto"],
+    "cells": ["cells", "auto"],
+    "select": ["select", "kernel-gaussian,mixture-transition"],
+}
 
 
 def main() -> int:
-    options = arguments(__doc__.splitlines()[0]).parse_args()
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--parts", default="kinds,commands,seconds", help="these, between commas")
+    parser.add_argument("--commands", default=",".join(COMMANDS), help="commands of that part")
+    parser.add_argument("--tables", default=",".join([*TRUTH, REFUSED]), help="tables of the commands")
+    options = parser.parse_args()
+    parts = options.parts.split(",")
     numbers, targets = {}, []
     folder = os.environ.get("MASKEVIDENCE_DATA")
-    if folder and (Path(folder) / "messy").is_dir():
+    there = bool(folder) and (Path(folder) / "messy").is_dir()
+    if not there:
+        print("the messy tables need MASKEVIDENCE_DATA: left out")
+    if there and "kinds" in parts:
         numbers["kinds"] = found = kinds(Path(folder))
         share = found["right"] / found["columns"]
         targets.append(Target("share of columns whose kind is right", share, low=0.95))
         targets.append(Target("wrong kinds without a finding", found["silent"], high=0))
-    else:
-        print("the messy tables need MASKEVIDENCE_DATA: left out")
-    numbers["seconds"] = times = seconds()
-    targets.append(Target("CPU seconds beside pandas'", times["ratio"], high=MOST))
+    if there and "commands" in parts:
+        tables = ["mpg"] if options.quick else options.tables.split(",")
+        words = {name: COMMANDS[name] for name in options.commands.split(",")}
+        numbers["commands"] = attempts = commands(Path(folder), tables, words)
+        failed = sum(each["code"] != 2 * (each["table"] == REFUSED) for each in attempts)
+        targets.append(Target("first attempts that end otherwise than they should", failed, high=0))
+    if "seconds" in parts:
+        numbers["seconds"] = times = seconds()
+        targets.append(Target("CPU seconds beside pandas'", times["ratio"], high=MOST))
     return finish(numbers, targets, options.json)
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """A table of messy or dirty."""
+    path = folder / "messy" / f"{name}.csv"
+    return path if path.exists() else folder / "dirty" / f"{name}.dirty.csv"
+
+
+def commands(
+    folder: Path, tables: Sequence[str], of_names: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
+    """The exit code, CPU seconds and lines of messages of the first attempt of each command."""
+    attempts, rows = [], []
+    for name in tables:
+        cells = [name]
+        for command, words in of_names.items():
+            with tempfile.TemporaryDirectory() as place:
+                line = [*words, str(path_of(folder, name))]
+                line += ["--out", "filled.csv"] * (command == "impute")
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                done = subprocess.run(
+                    [sys.executable, "-m", "maskevidence", *line], cwd=place, capture_output=True, text=True
+                )
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            attempt = {"table": name, "command": command, "code": done.returncode, "seconds": spent}
+            print(*attempt.values(), done.stderr.strip()[-200:], file=sys.stderr)
+            attempts.append(attempt | {"error": done.stderr.strip()[-500:] * (done.returncode != 0)})
+            cells.append(f"{spent:.0f}" if done.returncode == 0 else f"{spent:.0f}, exit {done.returncode}")
+        rows.append(tuple(cells))
+    show("CPU seconds of a first attempt without an option", ("table", *of_names), rows)
+    return attempts
 
 
 def kinds(folder: Path) -> dict[str, float]:
     """Count the columns whose kind is right, and those that are wrong without a finding."""
     rows, right, n, silent = [], 0, 0, 0
     for name, truth in TRUTH.items():
-        path = folder / "messy" / f"{name}.csv"
-        path = path if path.exists() else folder / "dirty" / f"{name}.dirty.csv"
-        if describe is None:
-            wanted, wrong = before(path, name, truth)
-            n, right = n + len(wanted), right + len(wanted) - len(wrong)
-            rows.append((name, str(len(wanted)), str(len(wanted) - len(wrong)), ", ".join(wrong) or "none"))
-            continue
+        path = path_of(folder, name)
         description = describe(path)
         wanted = dict.fromkeys([column.name for column in description.columns], "number") | truth
         if name == "imdb":
@@ -131,39 +180,14 @@ def kinds(folder: Path) -> dict[str, float]:
         n, right = n + len(wanted), right + len(wanted) - len(wrong)
         rows.append((name, str(len(wanted)), str(len(wanted) - len(wrong)), ", ".join(wrong) or "none"))
     try:
-        (describe or read_table)(folder / "messy" / "mutation_matrix.csv")
+        describe(path_of(folder, REFUSED))
         refused = "read"
     except me.InputError as error:
         refused = str(error).partition(" is ")[2][:60]
-    rows.append(("mutation_matrix", "", "", refused))
+    rows.append((REFUSED, "", "", refused))
     rows.append(("together", str(n), str(right), f"{silent} wrong in silence"))
     show("Kinds of columns", ("table", "columns", "right", "wrong"), rows)
     return {"columns": n, "right": right, "silent": silent}
-
-
-def before(path: Path, name: str, truth: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The kinds wanted, and the columns that a reader without descriptions takes for something else."""
-    try:
-        names = pd.read_csv(path, nrows=0, sep=None, engine="python").columns
-    except UnicodeDecodeError:
-        names = pd.read_csv(path, nrows=0, sep=None, engine="python", encoding="latin-1").columns
-    names = [f"c{k}" if each.startswith("Unnamed: ") else each for k, each in enumerate(names)]
-    wanted, wrong = dict.fromkeys(names, "number") | truth, list[str]()
-    if name == "imdb":
-        wanted |= dict.fromkeys(names[GENRES], "yes/no constant")
-    for each in wanted:
-        try:
-            table = read_table(path, columns=[each], words=True)
-            n_different = len(np.unique(table.values[~np.isnan(table.values)]))
-            kind = "words" if table.levels else "yes/no" if n_different == 2 else "number"
-            kind = "constant" if n_different == 1 else kind
-        except me.InputError:
-            kind = "refused"
-        fits = wanted[each].split()
-        fits += ["refused"] * bool({"id", "text", "empty"} & {*fits})
-        if kind not in fits and not (wanted[each] == "number" and kind == "constant"):
-            wrong.append(f"{each}: {kind}")
-    return wanted, wrong
 
 
 def seconds() -> dict[str, float]:

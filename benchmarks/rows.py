@@ -146,9 +146,9 @@ def peak_of(call: str) -> int:
     return int(subprocess.run(program, capture_output=True, check=True).stdout.split()[-1])
 
 
-def made_up_run(folder: Path, n: int, seed: int) -> Path:
+def made_up_run(folder: Path, n: int, seed: int, n_parts: int) -> Path:
     """A saved run of texts of 20 tokens with made-up scores of 8 random sizes."""
-    draws, width, per_part = 8, 20, min(n, 50_000)
+    draws, width, per_part = 8, 20, n // n_parts
     manifest = Manifest(
         model=f"model {seed}",
         conditionals="learned",
@@ -162,14 +162,14 @@ def made_up_run(folder: Path, n: int, seed: int) -> Path:
     run.path.mkdir()
     run.begin(manifest)
     rng, sizes = np.random.default_rng(seed), np.random.default_rng(0)
-    for k in range(n // per_part):
+    for k in range(n_parts):
         ids, draw = (grid.ravel() for grid in np.indices((per_part, draws)))
         size = sizes.integers(1, width + 1, size=len(ids))
         level = np.repeat(rng.normal(size=per_part), draws)
         score = -3.0 - size / width + 0.2 * level + rng.normal(size=len(ids)) / np.sqrt(size)
         each = np.full(len(ids), width)
         table = me.ScoreTable(ids + k * per_part, draw, size, each, score, 5 * each)
-        write_scores(run, manifest.model_copy(update={"shard": (k + 1, n // per_part)}), table, per_part)
+        write_scores(run, manifest.model_copy(update={"shard": (k + 1, n_parts)}), table, per_part)
     return folder
 
 
@@ -178,7 +178,8 @@ def memory(folder: Path, n: int) -> dict[str, float]:
     found = {}
     for design, n_masks in (("random-size:8", 8), ("every-size:1", 20)):
         found[f"{n:,} x 20, {design}, bytes a mask"] = peak_of(f"rows({n}, 20, {design!r})") / (n * n_masks)
-    runs = [str(made_up_run(folder / name, n, seed)) for seed, name in enumerate("ab")]
+    n_parts = max(1, n // 50_000)
+    runs = [str(made_up_run(folder / name, n, seed, n_parts)) for seed, name in enumerate("ab")]
     found[f"summary of {n:,} texts, bytes a text"] = peak_of(f"summary({runs[0]!r})") / n
     found["comparison of two such runs, bytes a text"] = peak_of(f"compared(*{runs!r})") / n
     return found

@@ -20,7 +20,6 @@ import torch
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
-from maskevidence.core.scores.record import ScoreTable
 from maskevidence.runs import (
     DataSource,
     Manifest,
@@ -30,7 +29,7 @@ from maskevidence.runs import (
     rows_per_block,
     write_summary,
 )
-from maskevidence.runs.score_into import write_scores
+from rows import made_up_run
 
 PROGRAM = (sys.executable, "-c", "from maskevidence.command.app import main; main()")
 MAX_OVERHEAD = 0.03
@@ -137,31 +136,9 @@ def manifest_of(model: Any, tokens: me.Tokens, design: me.MaskDesign) -> Manifes
 
 
 def summary(folder: Path, quick: bool) -> tuple[dict[str, Any], list[Target]]:
-    """Time the summary of one million rows: 50,000 observations of 20 tokens with a mask of each size."""
-    n, width, n_parts = (200, 20, 2) if quick else (50_000, 20, 20)
-    rng = np.random.default_rng(0)
-    design = me.EverySize(1)
-    data = DataSource(name="rows", fingerprint="", n_observations=n, columns=[])
-    per_part = n // n_parts
-    whole = Manifest(
-        model="a model",
-        conditionals="learned",
-        data=data,
-        design=design.settings(),
-        masks="own",
-        seed=0,
-        rows_per_block=per_part,
-    )
-    run = RunDirectory(folder)
-    run.path.mkdir()
-    run.begin(whole)
-    for k in range(n_parts):
-        ids = np.repeat(np.arange(k * per_part, (k + 1) * per_part), width)
-        size = np.tile(np.arange(1, width + 1), per_part)
-        table = ScoreTable(
-            ids, np.zeros_like(ids), size, np.full_like(ids, width), -rng.exponential(size=len(ids))
-        )
-        write_scores(run, whole.model_copy(update={"shard": (k + 1, n_parts)}), table, per_part)
+    """Time the summary of one million rows: 125,000 texts of 20 tokens with 8 masks each."""
+    n, n_parts = (200, 2) if quick else (125_000, 20)
+    run = RunDirectory(made_up_run(folder, n, seed=0, n_parts=n_parts))
 
     def in_process() -> None:
         read = read_run(folder)

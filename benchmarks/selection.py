@@ -1,4 +1,4 @@
-"""The number of components: how often `select` finds it, beside Minka, Horn and GridSearchCV.
+"""The number of components: how often `select` finds it, beside Minka and GridSearchCV.
 
     python benchmarks/selection.py
 
@@ -7,7 +7,6 @@ cross-validation, with 20 folds below 200 rows and 5 above: the model with the h
 the smallest that cannot be told apart from it. Its alternatives are
 
 - Minka's evidence of PCA (`PCA(n_components="mle")`),
-- Horn's parallel analysis: the eigenvalues of the correlations above the 95 % quantile of those of noise,
 - GridSearchCV over `PCA` or `FactorAnalysis` with their own `score`, the mean log-likelihood.
 
 For rows with holes, these get the mean of the column in each hole. The loss is how much worse the model with
@@ -20,7 +19,6 @@ The settings:
 - paper: PPCA as in the paper, D=20, noise variance 1/5.
 - fading: PPCA, D=20, noise variance 1, loadings with squared lengths 8, 6, 4, 3 and 2.
 - factor analysis: the data of scikit-learn's example of PCA and factor analysis, D=25, unequal noise.
-- wide: as fading, with 100 columns and squared lengths three times as large.
 - holes: the factor analysis with 20 % of its values missing.
 """
 
@@ -28,7 +26,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from _timing import Target, arguments, finish, machine, show
@@ -45,7 +43,7 @@ from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
 from maskevidence.core.support.progress import progress
-from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
+from maskevidence.tables.gaussian.low_rank import fit_each_rank
 
 K = 5
 NEW_ROWS = 2_000
@@ -80,9 +78,9 @@ def paper(rows: int, seed: int) -> Rows:
     return truth.sample(rows, seed=seed)
 
 
-def fading(rows: int, seed: int, width: int = 20, scale: float = 1.0) -> Rows:
+def fading(rows: int, seed: int, width: int = 20) -> Rows:
     rng = np.random.default_rng(seed)
-    loadings = np.linalg.qr(rng.normal(size=(width, K)))[0] * np.sqrt(scale * np.array(FADING))
+    loadings = np.linalg.qr(rng.normal(size=(width, K)))[0] * np.sqrt(np.array(FADING))
     return rng.normal(size=(rows, K)) @ loadings.T + rng.normal(size=(rows, width))
 
 
@@ -104,27 +102,12 @@ SETTINGS = (
     *(Setting("fading", fading, "ppca", rows) for rows in (60, 100, 200, 500)),
     *(Setting("factor analysis", factors, "factor-analysis", rows, data_sets=20) for rows in (60, 100, 200)),
     Setting("factor analysis", factors, "factor-analysis", 500),
-    Setting("wide", partial(fading, width=100, scale=3.0), "ppca", 60, data_sets=20),
     Setting("holes", holes, "factor-analysis", 200, data_sets=6),
 )
 
 
 def minka(x: Rows) -> int:
     return int(PCA(n_components="mle").fit(x).n_components_)
-
-
-@cache
-def quantiles(rows: int, width: int) -> Rows:
-    """The 95 % quantiles of the ordered eigenvalues of the correlations of noise."""
-    rng = np.random.default_rng(0)
-    noise = (np.corrcoef(rng.normal(size=(rows, width)), rowvar=False) for _ in range(100))
-    return np.quantile([np.linalg.eigvalsh(each)[::-1] for each in noise], 0.95, axis=0)
-
-
-def horn(x: Rows) -> int:
-    eigenvalues = np.linalg.eigvalsh(np.corrcoef(x, rowvar=False))[::-1]
-    above = eigenvalues > quantiles(*x.shape)
-    return int(np.argmin(above)) if not above.all() else len(above)
 
 
 def grid_search(x: Rows, estimator: Any, largest: int) -> int:
@@ -190,7 +173,7 @@ def measure(setting: Setting, data_sets: int) -> dict[str, Measured]:
             took = time.process_time() - start
             for name, one in (("select", selection.chosen), ("smallest beside", selection.smallest)):
                 found.setdefault(name, Measured()).add(one.n_components or 0, score_of, took)
-            methods: dict[str, Callable[[], int]] = {"Horn": partial(horn, full)}
+            methods: dict[str, Callable[[], int]] = {}
             if full.shape[0] > full.shape[1]:
                 methods["Minka"] = partial(minka, full)
             methods[search] = partial(grid_search, x, estimator, setting.largest)

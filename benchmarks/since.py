@@ -11,7 +11,6 @@ of mutants, and of questions and texts of the lm-evaluation-harness; and trainin
 masked prediction. Takes about ten minutes.
 """
 
-import inspect
 import json
 import math
 import os
@@ -20,13 +19,13 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from time import process_time
 from typing import IO, Any
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, show_results
 
 ROOT = Path(__file__).resolve().parent.parent
 AT_MOST = 1.05
@@ -45,7 +44,7 @@ def main() -> int:
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     names = [name for name in workloads() if options.only in name]
-    rows, targets, numbers = [], [], {}
+    targets, numbers = [], {}
     with tempfile.TemporaryDirectory() as folder:
         unpack(options.base, Path(folder))
         with worker(Path(folder) / "src") as base, worker(ROOT / "src") as now:
@@ -55,23 +54,25 @@ def main() -> int:
                     min(answer["seconds"] for answer in side) for side in zip(*answers, strict=True)
                 )
                 ratios = [now["seconds"] / base["seconds"] for base, now in answers]
-                passes = " / ".join(f"{answer['passes']:,}" for answer in answers[0])
-                apart = largest_difference(*(answer["numbers"] for answer in answers[0]))
                 numbers[name] = {
-                    "base": before,
-                    "now": after,
+                    "base": 1e3 * before,
+                    "now": 1e3 * after,
                     "ratio": after / before,
-                    "passes": passes,
-                    "apart": apart,
+                    "spread": f"{min(ratios):.2f} to {max(ratios):.2f}",
+                    "passes": " / ".join(f"{answer['passes']:,}" for answer in answers[0]),
+                    "apart": largest_difference(*(answer["numbers"] for answer in answers[0])),
                 }
-                spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-                times = (f"{1e3 * before:.1f}", f"{1e3 * after:.1f}", f"{after / before:.3f}", spread)
-                rows.append((name, *times, passes, f"{apart:.1g}"))
                 targets.append(Target(f"time of {name}", after / before, high=AT_MOST))
-                print(f"{name}: {after / before:.3f} ({spread})", file=sys.stderr, flush=True)
-    times = (f"ms, {options.base}", "ms, now", "ratio", "range of the rounds")
-    columns = ("call", *times, "passes", "numbers apart")
-    show(f"CPU time of one call, one thread; {machine()}", columns, rows)
+                print(f"{name}: {after / before:.3f}", file=sys.stderr, flush=True)
+    columns = {
+        f"ms, {options.base}": "{base:.1f}",
+        "ms, now": "{now:.1f}",
+        "ratio": "{ratio:.3f}",
+        "range of the rounds": "{spread}",
+        "passes": "{passes}",
+        "numbers apart": "{apart:.1g}",
+    }
+    show_results(f"CPU time of one call, one thread; {machine()}", "call", columns, numbers)
     return finish({"calls": numbers}, targets, options.json)
 
 
@@ -287,18 +288,9 @@ def letters(n: int) -> str:
 
 def protein_model() -> Any:
     """A BERT of residues."""
-    vocabulary = module("texts.vocabulary", "models.text.vocabulary")
-    return network(5 + len(RESIDUES), vocabulary.letter_tokenizer([RESIDUES]))
+    from maskevidence.texts.vocabulary import letter_tokenizer
 
-
-def module(*places: str) -> Any:
-    """The first of these modules that the revision has: its place now, then earlier ones."""
-    from importlib import import_module
-
-    for place in places:
-        with suppress(ModuleNotFoundError):
-            return import_module(f"maskevidence.{place}")
-    raise ModuleNotFoundError(f"this revision has none of {', '.join(places)}")
+    return network(5 + len(RESIDUES), letter_tokenizer([RESIDUES]))
 
 
 def variants(n: int, conventions: tuple[str, ...]) -> tuple[Call, Any]:
@@ -361,12 +353,11 @@ def texts() -> tuple[Call, Any]:
 
 def lm_eval_answerer() -> tuple[Callable[[], Any], Any]:
     """What makes an answerer of the harness's requests, and its model."""
-    answering = module("lm_eval.answering", "integrations.lm_eval.answering")
+    from maskevidence.lm_eval.answering import Answerer, Settings
+
     words = {"score": "evidence", "target": "decision", "masks": 16, "seed": 0}
-    if "greedy" in inspect.signature(answering.Settings.parse).parameters:  # of earlier states
-        words |= {"greedy": "never", "metrics": None}
     model = protein_model()
-    return lambda: answering.Answerer(model, answering.Settings.parse(**words), None, 64), model
+    return lambda: Answerer(model, Settings.parse(**words), None, 64), model
 
 
 def fitted() -> tuple[Call, Any]:

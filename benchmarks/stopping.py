@@ -11,8 +11,7 @@ and takes the smallest that reaches the target, which is set so that this is the
 those of a run over those of the oracle, on average and in 95 % of runs. "s²" is the 95 % quantile of mask_se²
 over its mean, with the oracle's number of draws: the passes vary at least as much, as they are proportional
 to it. "Coverage" is the share of 95 % intervals that hold the mean over the whole pool, and "fixed" the same
-share for 0.5 to 2 times the oracle's number of draws, fixed beforehand. The last row has runs of
-`estimate_evidence` from new seeds, against the log evidence in closed form.
+share for 0.5 to 2 times the oracle's number of draws, fixed beforehand.
 """
 
 import math
@@ -21,15 +20,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, show_results
 
 # isort: split
 import numpy as np
-import torch
 from sklearn.datasets import load_breast_cancer
 
 import maskevidence as me
-from _precision_models import trained
+from _precision_models import ppca, trained
 from maskevidence.core.evidence.score_means import mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskKey
@@ -60,10 +58,10 @@ class Found(NamedTuple):
         return low <= truth <= high
 
 
-def scored(model: Any, x: np.ndarray, n_draws: int, *, per_token: bool = False) -> "Pool":
+def scored(model: Any, x: np.ndarray, n_draws: int) -> "Pool":
     """The pool of a model."""
     design = me.RandomSize(n_draws, n_draws)
-    estimate = me.estimate_evidence(model, x, design, seed=1, per_token=per_token, check=False)
+    estimate = me.estimate_evidence(model, x, design, seed=1, check=False)
     return Pool(estimate.scores.sorted(), estimate.log_evidence)
 
 
@@ -183,7 +181,7 @@ def summary(found: list[tuple[Found, int, int]], truth: float, known: Reference)
         "passes": float((draws / known.oracle).mean()),
         "passes_95": float(np.quantile(draws / known.oracle, 0.95)),
         "coverage": float(np.mean([one.covers(truth) for one, _, _ in found])),
-        "coverage, fixed": known.coverage,
+        "fixed": known.coverage,
         "s²": known.noise,
         "z": float(errors.mean() / errors.std(ddof=1) * math.sqrt(len(errors))),
         "stages": float(np.mean([n for _, _, n in found])),
@@ -195,32 +193,6 @@ def simulated(pool: Pool, oracle: int, n_runs: int, n_fixed: int) -> dict[str, f
     """Runs to the target that the oracle reaches with a number of draws."""
     known = reference(pool, oracle, n_fixed)
     return summary([pool.run(seed, known.precise) for seed in range(n_runs)], pool.truth, known)
-
-
-def real(model: me.models.PPCA, x: np.ndarray, target: float, n_runs: int) -> dict[str, float]:
-    """Runs of `estimate_evidence` itself."""
-    truth = float(model.score_samples(x).mean())
-    precise = me.Precise(target_se=target, negligible=0)
-    found = [me.estimate_evidence(model, x, precise, seed=seed, check=False) for seed in range(n_runs)]
-    errors = np.array([one.log_evidence for one in found]) - truth
-    low, high = np.array([one.interval(0.95) for one in found]).T
-    draws = np.array([one.n_masks / len(x) for one in found])
-    spread = float(np.sqrt((errors**2).mean()) / target)
-    return {
-        "target": target,
-        "passes": float(draws.mean()),
-        "coverage": float(((low <= truth) & (truth <= high)).mean()),
-        "z": float(errors.mean() / errors.std(ddof=1) * math.sqrt(n_runs)),
-        "true error over target": spread,
-        "runs": n_runs,
-    }
-
-
-def ppca(n_features: int, n_components: int) -> me.models.PPCA:
-    """A model with random loadings."""
-    rng = np.random.default_rng(0)
-    loadings = torch.from_numpy(rng.normal(size=(n_features, n_components)))
-    return me.models.PPCA.from_parameters(loadings, 0.2)
 
 
 class Setting(NamedTuple):
@@ -257,76 +229,46 @@ def settings(*, quick: bool) -> Iterator[Setting]:
     yield Setting("1 % of masks at -30", 60, 16, partial(random_scores, rare_masks, 60), 2048, heavy)
     yield Setting("lognormal, sigma = 1.5", 30, 30, partial(random_scores, lognormal, 30), 2048, heavy)
     yield Setting("PPCA(5), breast cancer", 10, 60, partial(scored, five, held_out), 4096, heavy)
-    large, small = ppca(200, 5), ppca(30, 3)
-    x, y = np.array(large.sample(1000, seed=1)), np.array(small.sample(10, seed=1))
-    yield Setting("PPCA, D = 200", 100, 30, partial(scored, large, x[:100]), 2048)
-    yield Setting("PPCA, D = 200", 100, 8, partial(scored, large, x[:100]), 2048)
-    if not quick:
-        yield Setting("PPCA, D = 200", 1000, 8, partial(scored, large, x), 1024)
-    yield Setting("PPCA, D = 30", 10, 60, partial(scored, small, y), 4096)
-    yield Setting("PPCA, D = 30", 1, 300, partial(scored, small, y[:1]), 16384, heavy)
+    small = ppca(30, 3, 10, math.inf)
+    yield Setting("PPCA, D = 30", 1, 300, partial(scored, small.model, small.rows[:1]), 16384, heavy)
     network = trained(cancer, 2 if quick else 3000)
-    some = cancer[:100]
-    yield Setting("network, D = 30", 100, 30, partial(scored, network, some), 2048)
-    yield Setting("network, D = 30, tokens", 100, 30, partial(scored, network, some, per_token=True), 1024)
+    yield Setting("network, D = 30", 100, 30, partial(scored, network, cancer[:100]), 2048)
 
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2000, help="how many runs are simulated for each row")
-    parser.add_argument("--real", type=int, default=300, help="how many runs of estimate_evidence")
     parser.add_argument("--fixed", type=int, default=500, help="runs of each fixed number of draws")
     parser.add_argument("--only", default="", help="simulate only the rows whose titles hold this")
     options = parser.parse_args()
-    n_runs, n_fixed, n_real = (3, 3, 3) if options.quick else (options.runs, options.fixed, options.real)
+    n_runs, n_fixed = (3, 3) if options.quick else (options.runs, options.fixed)
     print(machine())
-    rows, targets = [], []
+    targets = []
     numbers: dict[str, Any] = {}
     for one in settings(quick=options.quick):
         if options.only not in one.title:
             continue
         pool = one.pool(one.n_draws // 8 if options.quick else one.n_draws)
-        found = simulated(pool, one.oracle, n_runs, n_fixed)
-        numbers[one.title] = found
+        found = numbers[one.title] = simulated(pool, one.oracle, n_runs, n_fixed)
         print(" ", one.title, found, flush=True)
-        rows.append(
-            (
-                one.name,
-                f"{one.n_rows}",
-                f"{one.oracle}",
-                f"{found['within']:.3f}",
-                f"{found['passes']:.2f}",
-                f"{found['passes_95']:.2f}",
-                f"{found['s²']:.2f}",
-                f"{found['coverage']:.3f}",
-                f"{found['coverage, fixed']:.3f}",
-                f"{found['z']:.1f}",
-                f"{found['stages']:.1f}",
-            )
-        )
         se = 3 * math.sqrt(0.95 * 0.05 / found["runs"])
-        targets += [
-            Target(f"{one.title}: coverage", found["coverage"], low=0.93 - se),
-        ]
+        targets.append(Target(f"{one.title}: coverage", found["coverage"], low=0.93 - se))
         if one.most_passes < math.inf:
             targets += [
                 Target(f"{one.title}: within 1.2 times the target", found["within"], low=0.95),
                 Target(f"{one.title}: passes over the oracle's", found["passes"], high=one.most_passes),
             ]
-    show(
-        f"{n_runs:,} simulated runs of each",
-        ("model", "rows", "oracle", "within 1.2", "passes", "95 %", "s²", "coverage", "fixed", "z", "stages"),
-        rows,
-    )
-    if (eight := numbers.get("PPCA, D = 200, 100 rows, 8 draws")) is not None:
-        large = ppca(200, 5)
-        found = real(large, np.array(large.sample(100, seed=1)), eight["target"], n_real)
-        numbers["estimate_evidence, PPCA, D = 200, 100 rows"] = found
-        columns = ("target", "draws", "true error over target", "coverage", "z")
-        cells = [found[key] for key in ("target", "passes", "true error over target", "coverage", "z")]
-        show(f"{n_real} runs of estimate_evidence", columns, [tuple(f"{cell:.3f}" for cell in cells)])
-        se = 3 * math.sqrt(0.95 * 0.05 / n_real)
-        targets.append(Target("estimate_evidence: coverage", found["coverage"], low=0.93 - se))
+    columns = {
+        "within 1.2": "{within:.3f}",
+        "passes": "{passes:.2f}",
+        "95 %": "{passes_95:.2f}",
+        "s²": "{s²:.2f}",
+        "coverage": "{coverage:.3f}",
+        "fixed": "{fixed:.3f}",
+        "z": "{z:.1f}",
+        "stages": "{stages:.1f}",
+    }
+    show_results(f"{n_runs:,} simulated runs of each", "model, rows, the oracle's draws", columns, numbers)
     return finish(numbers, targets, options.json)
 
 

@@ -1,16 +1,14 @@
-"""Scores of protein variants: passes, small models of three families, and TEM-1.
+"""Scores of protein variants: passes, small models of three families, and how conventions agree.
 
     python benchmarks/variants.py --models FOLDER        # the trained models are kept there, and used again
 
 - passes: the distinct contexts of 1,000 single and 1,000 double mutants against one context per mutant and
-  convention. `variant_seconds.py` measures seconds.
+  convention.
 - families: small BERTs trained by random sizes and at 15 % on each of three families of homologues. Held-out
   log evidence per residue beside frequencies of residues by site and a Markov chain. With `--models`, an
   interrupted training resumes from its last checkpoint.
 - agreement: all single mutants of one member by every convention, and mutants of four neighbouring and of
   four random sites, with the rank correlations of the conventions.
-- tem1: the command on 4,996 mutants of TEM-1 beta-lactamase, with published scores of ESM-1v beside the
-  measured effect.
 
 Takes about 20 minutes on one core; the data sets are those of MASKEVIDENCE_DATA.
 """
@@ -28,13 +26,10 @@ from _timing import Target, arguments, data, finish, random_bert, show
 
 # isort: split
 import numpy as np
-import pandas
 import torch
 
 import maskevidence as me
 from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES
-from maskevidence.proteins.mutant_options import VariantOptions
-from maskevidence.proteins.variants import variants_command
 from maskevidence.texts.fasta import read_fasta
 from maskevidence.texts.vocabulary import letter_tokenizer
 
@@ -44,7 +39,7 @@ RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 LONGEST = 160
 HELD_OUT = 64
 WEIGHTS = (5.0, 20.0, 80.0, 320.0)  # of smoothing; the best for the held-out members is the opponent
-SECTIONS = ("passes", "families", "agreement", "tem1")
+SECTIONS = ("passes", "families", "agreement")
 
 
 def main() -> int:
@@ -63,7 +58,6 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.family, options.few = FAMILIES[:1], True
-        options.only = options.only or [name for name in SECTIONS if name != "tem1"]
     with tempfile.TemporaryDirectory() as temporary:
         options.models = options.models or Path(temporary)
         numbers, targets = {}, []
@@ -391,45 +385,6 @@ def draw(tables: dict[str, tuple[Sequence[str], np.ndarray]], file: Path) -> Non
         axes.set_title(title)
     figure.colorbar(image, ax=figure.axes, label="Spearman's rank correlation", shrink=0.8)
     figure.savefig(file, dpi=90)
-
-
-def measure_tem1(options: Any) -> tuple[dict[str, Any], list[Target]]:
-    """The command's task on TEM-1, with the published scores as given columns."""
-    folder = options.models / "tem1-random"
-    if not (folder / "config.json").exists():
-        bert(letter_tokenizer([RESIDUES]), 32, 1, 320).save(folder)
-    given = [*(f"esm1v_wt_marginals_{k}" for k in range(1, 6)), "esm1v_pll_1"]
-    file = proteins("blat_ecolx_ranganathan2015.csv")
-    content = variants_command(
-        str(folder),
-        str(file),
-        VariantOptions(
-            str(proteins("blat_ecolx_wild_type.fasta")),
-            conventions="wild-type-fill",
-            measured="measured_2500",
-            given=",".join(given),
-        ),
-    ).content
-    from maskevidence.proteins.variant_scores import spearman_interval
-
-    columns = pandas.read_csv(file)
-    ensemble = spearman_interval(
-        columns[given[:5]].to_numpy().mean(axis=1), columns["measured_2500"].to_numpy(dtype=float)
-    )
-    found = {name: content["correlations"][name] for name in given}
-    found["mean of the five"] = ensemble._asdict()
-    found["random weights, wild-type-fill"] = content["correlations"]["wild-type-fill"]
-    show(
-        "TEM-1: Spearman with the measured effect at 2,500 µg/ml ampicillin",
-        ("score", "correlation", "95 % interval", "mutants"),
-        [
-            (name, f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}", f"{one['n']:,}")
-            for name, one in found.items()
-        ],
-    )
-    plan = content["plan"]
-    print(f"{plan['passes']:,} passes for {sum(plan['asked'].values()):,} contexts asked for", flush=True)
-    return found, []
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from maskevidence import MaskDesign, MaskKey, RandomSize, Tokens
 from maskevidence.core.errors import InputError, import_extra, unknown_name
+from maskevidence.core.support.devices import seeded
 from maskevidence.core.support.keyed_random import keyed_ranks
 from maskevidence.core.support.progress import quiet
-from maskevidence.core.support.threads import seeded
 from maskevidence.huggingface.collator import one_mask_each
 from maskevidence.huggingface.recipe import ID, Recipe, Trained, TrainingOrder
 from maskevidence.huggingface.trainer import BaseTrainer

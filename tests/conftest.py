@@ -71,6 +71,12 @@ def build(request: pytest.FixtureRequest) -> BuildModel:
 
 
 @pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of tables are fitted in few steps, for tests that ask nothing of how well they learn."""
+    monkeypatch.setattr("maskevidence.tables.network.masked_network._STEPS", 60)
+
+
+@pytest.fixture
 def one_thread() -> Iterator[None]:
     """One thread, as the processes that are killed have: sums may round differently with more."""
     threads = torch.get_num_threads()

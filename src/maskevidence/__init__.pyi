@@ -19,10 +19,10 @@ from maskevidence.core.errors import UntrustedFileWarning as UntrustedFileWarnin
 from maskevidence.core.evidence.bounds import Bracket as Bracket
 from maskevidence.core.evidence.bounds import OrderSpread as OrderSpread
 from maskevidence.core.evidence.curve import Curve as Curve
-from maskevidence.core.evidence.data_set import EvidenceOfRows as EvidenceOfRows
-from maskevidence.core.evidence.estimate import estimate_evidence as estimate_evidence
 from maskevidence.core.evidence.precise import Precise as Precise
+from maskevidence.core.evidence.precise import estimate_evidence as estimate_evidence
 from maskevidence.core.evidence.result import EvidenceEstimate as EvidenceEstimate
+from maskevidence.core.evidence.result import EvidenceOfRows as EvidenceOfRows
 from maskevidence.core.masks.design import MaskDesign as MaskDesign
 from maskevidence.core.masks.design import MaskKey as MaskKey
 from maskevidence.core.masks.orders import LogSizes as LogSizes
@@ -38,9 +38,9 @@ from maskevidence.core.model import HasLogDistributions as HasLogDistributions
 from maskevidence.core.model import HasUnmaskedLogDistributions as HasUnmaskedLogDistributions
 from maskevidence.core.model import MaskedModel as MaskedModel
 from maskevidence.core.moments import GaussianMoments as GaussianMoments
-from maskevidence.core.scores.mixture import order_mixture as order_mixture
 from maskevidence.core.scores.policies import decode as decode
 from maskevidence.core.scores.record import ScoreTable as ScoreTable
+from maskevidence.core.scores.score_masks import order_mixture as order_mixture
 from maskevidence.core.scores.score_masks import score_masks as score_masks
 from maskevidence.core.tokens import Tokens as Tokens
 from maskevidence.core.training.fit import fit as fit

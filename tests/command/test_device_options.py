@@ -67,7 +67,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(run: CommandLine, monkeypatch: pyt
 def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str) -> None:
     """The first part is said to be of another device, as the checkpoint records it."""
     from maskevidence.core.training import loop
-    from maskevidence.huggingface import train_transformers, training
+    from maskevidence.huggingface import masked_lm_training, training
 
     Path("x.txt").write_text("the rain falls on the roof and the dog sings\n" * 40)
     words: tuple[Any, ...] = ("train", "vae:1", "rows.npy", "--out", "b", "--epochs")
@@ -76,7 +76,7 @@ def test_a_training_that_goes_on_elsewhere_says_so(run: CommandLine, model: str)
             words = ("train", "masked-lm", "x.txt", "--device", "cpu", "--out", "b", "--checkpoint-every", 1)
             words = (*words, "--batch-size", 2, "--block-size", 8, "--steps", 2)
             patched.setattr(training, "_devices_of", lambda *_given: ["cuda:0"])
-            patched.setattr(train_transformers.TransformerJob, "save", interrupted)
+            patched.setattr(masked_lm_training, "_save", interrupted)
             assert run(*words).code == 130
         else:
             patched.setattr(loop, "device_of", lambda _model: "cuda:0")

@@ -32,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
+@pytest.mark.parametrize(
+    "encoding", ["ascii", *(pytest.param(name, marks=pytest.mark.slow) for name in ("latin-1", "cp1252"))]
+)
 def test_every_encoding_gets_the_result(folder: Path, encoding: str) -> None:
     words = [*PROGRAM, "select", "ppca:1,gaussian", "table.csv", "--folds", "2"]
     environment = os.environ | {"PYTHONIOENCODING": encoding}
@@ -53,8 +55,15 @@ def test_a_full_output_is_one_line(folder: Path, words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (2, expected)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize(("data", "code"), [("table.csv", 0), ("none.csv", 2)])
+@pytest.mark.parametrize(
+    ("data", "code", "unbuffered"),
+    [
+        ("table.csv", 0, ""),
+        pytest.param("table.csv", 0, "1", marks=pytest.mark.slow),
+        ("none.csv", 2, ""),
+        ("none.csv", 2, "1"),
+    ],
+)
 def test_a_full_error_output_changes_no_exit_code(
     folder: Path, data: str, code: int, unbuffered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,8 +74,15 @@ def test_a_full_error_output_changes_no_exit_code(
     assert (done.returncode, "Log evidence" in done.stdout) == (code, code == 0)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", [["score", "gaussian", "table.csv"], ["--help"]])
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [
+        (["score", "gaussian", "table.csv"], ""),
+        pytest.param(["score", "gaussian", "table.csv"], "1", marks=pytest.mark.slow),
+        (["--help"], ""),
+        (["--help"], "1"),
+    ],
+)
 def test_a_reader_that_has_closed_its_pipe_is_no_error(
     folder: Path, words: list[str], unbuffered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

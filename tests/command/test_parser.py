@@ -10,10 +10,10 @@ import pytest
 import typer.main
 
 from command_line import CommandLine
-from maskevidence.command import options, parser
-from maskevidence.command.app import app
-from maskevidence.command.command_words import Argument, Option, OptionsOf
-from maskevidence.command.parser import with_flat_signature
+from maskevidence.command import app as application
+from maskevidence.command import options
+from maskevidence.command.app import app, with_flat_signature
+from maskevidence.command.options import Argument, Option, OptionsOf
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind
 from maskevidence.core.support.files import csv_text
@@ -129,7 +129,7 @@ class TestKinds:
         both = [Kind(), Kind()]
         for kind, group in zip(both, (OfRows, OfTexts), strict=True):
             kind.name, kind.options = group.kind, {"greet": group}  # type: ignore[misc]
-        monkeypatch.setattr(parser, "kinds", lambda: tuple(both))
+        monkeypatch.setattr(application, "kinds", lambda: tuple(both))
 
     @pytest.mark.parametrize(
         ("which", "names"),

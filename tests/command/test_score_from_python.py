@@ -13,7 +13,7 @@ import maskevidence as me
 from maskevidence.command.options import RunOptions
 from maskevidence.command.score import score
 from maskevidence.command.summarize import summarize
-from maskevidence.tables.fitting import new_model
+from maskevidence.tables.by_name import new_model
 from maskevidence.tables.table_options import RowOptions
 from maskevidence.texts.text_options import TextOptions
 

@@ -1,5 +1,6 @@
 """Training from Python: results without output, and what the objective words mean."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,18 @@ def test_a_finished_training_is_read_and_not_repeated(
     assert set(trained.lines[0].split(": ")[1].split(", ")) <= files_in(tmp_path / "m")
     monkeypatch.setenv("RANK", "1")  # another process of torchrun ends, too
     assert train("masked-lm", str(tmp_path / "text.txt"), options) is None
+
+
+def test_a_larger_vocabulary_and_a_training_that_diverges_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "text.txt").write_text("".join(f"{SENTENCES[i % 4]}\n" for i in range(60)))
+    options = TextTraining(tmp_path / "m", batch_size=4, steps=2, block_size=16, vocabulary_size=3)
+    trained = train("masked-lm", str(tmp_path / "text.txt"), options)
+    assert trained is not None
+    assert "pieces, not 3: the letters" in trained.content["notes"][-1]
+    options = replace(options, out=tmp_path / "n", learning_rate=1e9)
+    with pytest.raises(me.NumericalError, match="a lower --learning-rate"):
+        train("masked-lm", str(tmp_path / "text.txt"), options)
 
 
 def test_a_design_draws_one_mask_of_each_kind_by_default() -> None:

@@ -131,7 +131,7 @@ class TestTexts:
         self, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         train_texts(texts, tmp_path / "m")
-        monkeypatch.setattr("maskevidence.huggingface.train_transformers.__version__", "99")
+        monkeypatch.setattr("maskevidence.huggingface.masked_lm_training.__version__", "99")
         assert "was finished before" in train_texts(texts, tmp_path / "m").lines[0]
         (tmp_path / "m" / "train.json").unlink()
         with pytest.raises(me.InputError, match=r"belongs to another training \(version"):

@@ -8,9 +8,8 @@ import pytest
 
 import maskevidence as me
 from image_models import write_images
-from maskevidence.command.app import _interrupted
-from maskevidence.command.command_words import parse_size
-from maskevidence.command.options import RunOptions
+from maskevidence.command.failures import interrupted
+from maskevidence.command.options import RunOptions, parse_size
 from maskevidence.command.scoring import check_run
 from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.rows import read_rows
@@ -77,7 +76,7 @@ def test_a_run_has_no_name_of_a_data_set(name: str) -> None:
     ],
 )
 def test_an_interruption_says_how_to_go_on(words: list[str], line: str) -> None:
-    assert line in _interrupted(words)
+    assert line in interrupted(words)
 
 
 def test_data(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.core.fingerprints import fingerprint, weights_fingerprint
+from maskevidence.core.model import fingerprint, weights_fingerprint
 
 D = 3
 

@@ -7,6 +7,8 @@ import pytest
 
 from command_line import CommandLine
 from image_models import saved, small_vit_mae, smooth_images, write_images
+from maskevidence.images.image_files import read_images
+from maskevidence.images.prepared_images import _parts
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,20 @@ def test_a_run_goes_on_with_its_own_variances(run: CommandLine, folder: Path, tm
     assert "another run" in run(*words, "--calibration-fraction", 0.5).error
 
 
+def test_a_run_does_not_go_on_with_the_variances_of_other_images(
+    run: CommandLine, folder: Path, tmp_path: Path
+) -> None:
+    """An image that variances were fitted to was replaced, those that are scored were not."""
+    write_images(tmp_path / "images", smooth_images(30))
+    words = ("score", folder / "model", tmp_path / "images", "--out", tmp_path / "r")
+    assert run(*words).code == 0
+    fitted = _parts(read_images(str(tmp_path / "images")), 6, seed=0)[1]
+    assert fitted.labels is not None
+    write_images(tmp_path / "other", smooth_images(1, seed=5))
+    next((tmp_path / "other").iterdir()).replace(tmp_path / "images" / fitted.labels[0])
+    assert "another run" in run(*words).error
+
+
 def test_normalised_patches_are_pseudo_or_brought_back(run: CommandLine, folder: Path) -> None:
     words = ("score", folder / "normalised", folder / "images", "--json", "-")
     normalised = json.loads(run(*words).out)
@@ -75,7 +91,6 @@ def test_normalised_patches_are_pseudo_or_brought_back(run: CommandLine, folder:
 
 
 def test_a_calibrated_model_scores_every_image(run: CommandLine, folder: Path, tmp_path: Path) -> None:
-    from maskevidence.images.image_files import read_images
     from maskevidence.images.masked_image import MaskedImage
 
     model = MaskedImage.from_pretrained(folder / "model", device="cpu")

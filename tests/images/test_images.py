@@ -46,6 +46,12 @@ def test_a_folder_of_grey_images(tmp_path: Path) -> None:
     assert table.columns[:7] == ("r0c0", "r0c1", "r0c2", "r0c3", "r0c4", "r0c5", "r1c0")
 
 
+def test_a_folder_of_image_files_has_no_column(tmp_path: Path) -> None:
+    save(tmp_path, GREY)
+    with pytest.raises(InputError, match="has no column 'image'; leave it out"):
+        read_images(str(tmp_path), column="image")
+
+
 def test_colour_stays_colour_in_order(tmp_path: Path) -> None:
     save(tmp_path, COLOUR)
     images = read_images(str(tmp_path))

@@ -11,7 +11,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.evidence import observations
 from maskevidence.data import read_table
-from maskevidence.runs import read_run, summary, texts
+from maskevidence.runs import directory, read_run, summary
 from recorded_runs import checked_observations
 from text_models import SENTENCES, save_bert
 
@@ -180,7 +180,7 @@ def test_texts_stand_in_the_last_column(
     run: CommandLine, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are the same over shards, with more masks, after a stop and in Parquet."""
-    monkeypatch.setattr(texts, "_ROWS_OF_GROUP", 2)
+    monkeypatch.setattr(directory, "_ROWS_OF_GROUP", 2)
     long = [*SENTENCES, "a\n" * 90]
     table = tmp_path / "table.csv"
     table.write_text("answer\n" + "\n".join(f'"{text}"' for text in long))

@@ -15,8 +15,8 @@ from scipy.stats import norm
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.tables.cell_mass import CellMass
+from maskevidence.tables.gaussian.family import normal_log_cell
 from maskevidence.tables.network.network_columns import Column
-from maskevidence.tables.normal import normal_log_cell
 
 RARE = np.array([0.02, 0.03, 0.05, 0.02])
 
@@ -142,7 +142,7 @@ def test_beside_a_network_a_gaussian_is_below_the_truth() -> None:
     )
 
 
-def test_a_table_of_yes_and_no_has_probabilities() -> None:
+def test_a_table_of_yes_and_no_has_probabilities(few_steps: None) -> None:
     x = (np.random.default_rng(0).random((120, 4)) < 0.3).astype(float)
     measures = me.select(x, WORDS, folds=2)
     assert measures.base_measure == me.model.MASS
@@ -167,7 +167,7 @@ def test_what_has_no_cells_is_refused(call: Callable[[], object], message: str) 
         call()
 
 
-def test_runs_by_cells_on_the_command_line(run: CommandLine, tmp_path: Path) -> None:
+def test_runs_by_cells_on_the_command_line(run: CommandLine, tmp_path: Path, few_steps: None) -> None:
     """`score --cells` of a new and of a saved model; with it, runs of a density and of a network compare."""
     table = tmp_path / "t.csv"
     pd.DataFrame(rare_and_whole(150), columns=list("abcde")).to_csv(table, index=False)

@@ -128,7 +128,7 @@ def test_categories_are_filled_by_the_likeliest(folder: Path, run: CommandLine) 
 
 
 def test_whole_numbers_of_few_values_are_filled_with_values_that_exist(
-    folder: Path, run: CommandLine, frame: pd.DataFrame
+    folder: Path, run: CommandLine, frame: pd.DataFrame, few_steps: None
 ) -> None:
     frame = frame.assign(sex=np.where(frame["b"].fillna(0) > 0, 2.0, 1.0)).drop(columns=["n", "same"])
     frame.loc[[2, 5], "sex"] = NAN

@@ -54,12 +54,14 @@ def test_the_area_is_the_mean_over_orders() -> None:
     assert estimate.base_measure == "density per unit of each column, of limits a probability"
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "ppca:1", "kernel-gaussian", "mixed", "masked-net:8x1"])
+@pytest.mark.parametrize(
+    "kind", ["gaussian", "ppca:1", "kernel-gaussian", "mixed", "masked-net:8x1", "vae:1"]
+)
 def test_below_a_limit_and_above_it_is_one(kind: str) -> None:
     """P(X < 0.5 | visible) and the density above 0.5 sum to 1, and the two half-lines do."""
     rows = drawn(50)
     model = me.models.MixedKernelGaussian(2) if kind == "mixed" else built(kind)
-    if isinstance(model, me.models.MaskedNetwork):
+    if isinstance(model, me.models.MaskedNetwork | me.models.VAE):
         model.fit(rows, epochs=2)
     else:
         model.fit(rows)
@@ -118,3 +120,17 @@ def test_the_commands_score_and_judge_limits(lab: Path, run: CommandLine) -> Non
     selection = me.select(me.data.read_table("lab.csv"), ["gaussian", "ppca:1"], folds=3)
     assert "limits such as <0.5 are scored by the probability of their half-line, by masks" in selection.notes
     assert selection.design is not None
+
+
+def test_every_command_says_that_fits_hide_limits(lab: Path, run: CommandLine) -> None:
+    for words in (
+        ("score", "gaussian"),
+        ("train", "gaussian", "--epochs", 1, "--out", "model"),
+        ("select", "gaussian,ppca:1", "--folds", 3),
+        ("impute", "gaussian", "--out", "filled.csv"),
+        ("cells", "gaussian"),
+    ):
+        command, model, *options = words
+        said = run(command, model, "lab.csv", *options)
+        assert said.code == 0, said.err
+        assert "are limits, intervals: filled within, hidden from fits" in " ".join(said.out.split()), command

@@ -76,7 +76,7 @@ def test_a_column_of_noise_is_filled_no_better_than_by_its_mean(share: float) ->
     x = rng.normal(size=(60, 25))
     x[rng.random(x.shape) < 0.05] = np.nan
     x = np.concatenate([x, x[: int(60 * share)]])
-    fills = me.select(x, "factor-analysis", (8, 9), folds=5).fills
+    fills = me.select(x, "factor-analysis", (8, 9), folds=3).fills
     assert np.mean([fill.quality / fill.without for fill in fills.values()]) > 1
 
 

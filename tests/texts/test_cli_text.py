@@ -122,6 +122,7 @@ def test_pairs_prompts_blocks_and_long_texts(
     prompted = scored(model, table, "--text", "answer", "--context-field", "prompt")
     assert pairs["n_tokens"] > answers["n_tokens"] == prompted["n_tokens"]
     paired = scored(model, table, "--text", "answer", "--context-field", "prompt", "--pair")
+    assert "names one column twice" in run("score", model, table, "--text", "answer,answer").error
     assert paired["n_tokens"] == prompted["n_tokens"]
     assert len({each["log_evidence"] for each in (answers, prompted, paired)}) == 3
     assert any("one text with a blank between them" in note for note in prompted["notes"])

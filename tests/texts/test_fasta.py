@@ -13,14 +13,14 @@ from maskevidence.texts.text_files import read_texts
 def test_equal_names_and_letters_of_no_single_residue_are_noted(tmp_path: Path) -> None:
     file = tmp_path / "proteins.fasta"
     file.write_text(">a one\nMKXX\n>b\nMZKA*\n>a two\nMKTA\n>c\nMKxA\n")
-    assert read_texts(str(file)).notes == tuple(read_fasta(file).notes)
     assert read_fasta(file).sequences == ["MKXX", "MZKA", "MKTA", "MKxA"]
-    stops, letters, names = read_fasta(file).notes
+    stops, letters, names = read_texts(str(file)).notes
+    assert read_fasta(file).notes == [stops, letters]
     assert stops.startswith("the * at the end of a sequence, a stop, was dropped (1 of 4)")
     assert letters == (
         "letters of no single residue are scored as letters of their own: X (3), Z (1), in 3 of 4 sequences"
     )
-    assert names == "only 3 of the 4 names of the sequences are different: 'a' 2 times"
+    assert names == "only 3 of the 4 names of the texts are different: 'a' 2 times"
 
 
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from image_models import saved, small_vit_mae
-from maskevidence.core.fingerprints import fingerprint, weights_fingerprint
+from maskevidence.core.model import fingerprint, weights_fingerprint
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.whole_words import WholeWords

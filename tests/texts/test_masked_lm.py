@@ -269,19 +269,6 @@ def test_log_probabilities_of_half_precision_logits_are_computed_in_single(dtype
         torch.testing.assert_close(answer.double(), expected, rtol=0, atol=1e-5)
 
 
-def test_bfloat16_gives_similar_numbers_and_is_recorded() -> None:
-    exact, rounded = (
-        MaskedLM(network("Bert"), mask_token_id=MASK, bfloat16=choice) for choice in (False, True)
-    )
-    tokens = some_tokens([20] * 8)
-    values = [
-        me.estimate_evidence(model, tokens, me.RandomSize(8)).log_evidence for model in (exact, rounded)
-    ]
-    assert values[0] != values[1]
-    assert values[1] == pytest.approx(values[0], rel=0.02)
-    assert rounded.state_dict()["in_bfloat16"] != exact.state_dict()["in_bfloat16"]
-
-
 @pytest.mark.parametrize("architecture", ["Bert", "ConvBert", "full logits", "function"])
 def test_distributions_agree_with_conditionals_and_the_full_logits(architecture: str) -> None:
     plain = network("Bert" if architecture in ("full logits", "function") else architecture)

@@ -65,6 +65,7 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "half.jsonl").write_text('{"text": "\\ud83d\\ude00"}\n{"text": "a \\ud800"}\n')
     (tmp_path / "deep.jsonl").write_text("[" * 100_000)
     (tmp_path / "long.jsonl").write_text('{"text": ' + "1" * 5000 + "}")
+    (tmp_path / "pretty.json").write_text('{\n "text": "a"\n}\n')
     (tmp_path / "ragged.csv").write_text("text,label\na,1\nb\n")
     (tmp_path / "two.csv").write_text("prompt,answer\na,b\n")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 not at all")
@@ -78,6 +79,7 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
         "half.jsonl": r"half of a surrogate pair in line 2: \\ud800",
         "deep.jsonl": "is not JSON: ",
         "long.jsonl": "not JSON in line 1",
+        "pretty.json": "not JSON in line 1.*an object in each line, or all in one array",
         "ragged.csv": "1 cells in line 3 and 2 in the first",
         "two.csv": "has the columns prompt, answer; choose with --text",
         "bad.parquet": "cannot be read as Parquet",
@@ -100,7 +102,9 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 
     (tmp_path / "a.csv").write_text("text,n,text\na dog,1,a cat\n")
     parquet.write_table(pa.table([["a dog"], ["a cat"]], names=["text", "text"]), tmp_path / "a.parquet")
-    for name in ("a.csv", "a.parquet"):
+    (tmp_path / "a.jsonl").write_text('{"text": "a dog", "n": 1, "text": "a cat"}\n')
+    (tmp_path / "a.json").write_text('[{"text": "a dog", "n": 1, "text": "a cat"}]')
+    for name in ("a.csv", "a.parquet", "a.jsonl", "a.json"):
         for columns in (None, ["text"], ["n"]):
             with pytest.raises(me.InputError, match="has 2 columns with the name 'text'; give each its own"):
                 read_texts(str(tmp_path / name), columns)
@@ -126,6 +130,20 @@ def test_a_first_row_that_was_taken_for_the_header_is_noted_or_refused(tmp_path:
     long_name = tmp_path / "a.jsonl"
     long_name.write_text(json.dumps({"what was it that they said": "a dog"}))
     assert read_texts(str(long_name)).notes == ()
+
+
+def test_names_of_texts_are_there_and_equal_ones_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,id\na dog,b\nrain, \n")
+    (tmp_path / "a.jsonl").write_text('{"text": "a dog", "id": "b"}\n{"text": "rain", "id": null}\n')
+    for name, place in (("a.csv", 3), ("a.jsonl", 2)):
+        with pytest.raises(me.InputError, match=f"has no name in column 'id', line {place}; give one"):
+            read_texts(str(tmp_path / name), id_column="id")
+    (tmp_path / "a.csv").write_text("text,id\na dog,b\nrain,b\n")
+    (tmp_path / "a.fasta").write_text(">b\nMKT\n>b\nMK\n")
+    for name, column in (("a.csv", "id"), ("a.fasta", None)):
+        read = read_texts(str(tmp_path / name), id_column=column)
+        assert read.labels == ("b", "b")
+        assert "only 1 of the 2 names of the texts are different: 'b' 2 times" in read.notes
 
 
 def test_texts_know_their_lines(tmp_path: Path) -> None:

@@ -96,7 +96,13 @@ WRAPPERS: dict[str, Wrap] = {
 }
 
 
-@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(wrap, id=name, marks=[pytest.mark.slow] * (name == "compiled"))  # both ways are quicker
+        for name, wrap in WRAPPERS.items()
+    ],
+)
 def test_wrapped_networks_have_the_numbers_of_a_plain_loop(wrap: Wrap) -> None:
     """In a process of its own: torch.compile starts threads, after which no test of the process may fork."""
     assert exit_code(fork(partial(_compare_with_a_plain_loop, wrap))) == 0
@@ -132,6 +138,7 @@ def test_bfloat16_is_near_a_plain_loop_in_bfloat16() -> None:
         expected = by_plain_loop(network, tokenizer, SENTENCES, SECOND)
     assert found.log_evidence == pytest.approx(expected, 0.005)
     assert expected != pytest.approx(by_plain_loop(network, tokenizer, SENTENCES, SECOND), 1e-5)
+    assert bool(model.state_dict()["in_bfloat16"])  # recorded with the weights
 
 
 def test_a_length_without_limit_is_none() -> None:

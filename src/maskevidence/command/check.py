@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from maskevidence.command.command_words import OptionsOf
-from maskevidence.command.options import Data, Model, Result
+from maskevidence.command.options import Data, Model, OptionsOf, Result
 from maskevidence.core.kind import kind_named
 
 

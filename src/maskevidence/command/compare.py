@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Option, Result
 from maskevidence.core.errors import InputError
 from maskevidence.core.show.parts import Table
 from maskevidence.core.show.words import NOT_KNOWN, typeset

@@ -4,8 +4,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Option, Result
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import kinds, named
 from maskevidence.core.show.parts import Page

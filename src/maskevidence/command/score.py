@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from maskevidence.command.command_words import OptionsOf
-from maskevidence.command.options import Data, Design, Model, Result, RunOptions
+from maskevidence.command.options import Data, Design, Model, OptionsOf, Result, RunOptions
 from maskevidence.core.kind import kind_named
 
 

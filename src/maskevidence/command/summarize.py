@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskevidence.command.command_words import Argument, Option
-from maskevidence.command.options import Overwrite, Result
+from maskevidence.command.options import Argument, Option, Overwrite, Result
 from maskevidence.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,8 +55,13 @@ def summarize(
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     """Copy the scores, and the model if it was fitted for the run."""
     from maskevidence.core.support.files import write_atomic
-    from maskevidence.runs.directory import MODEL, write_closed_form, write_labels
-    from maskevidence.runs.texts import read_texts, write_texts
+    from maskevidence.runs.directory import (
+        MODEL,
+        saved_beginnings,
+        write_closed_form,
+        write_labels,
+        write_texts,
+    )
 
     model = source / MODEL
     folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
@@ -67,7 +71,9 @@ def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     if estimate.closed_form is not None:
         write_closed_form(folder.path, run.manifest, estimate.ids, estimate.closed_form)
     if run.texts:
-        texts = (text for table in read_texts(run.texts, run.manifest) for text in table["text"].to_pylist())
+        texts = (
+            text for table in saved_beginnings(run.texts, run.manifest) for text in table["text"].to_pylist()
+        )
         write_texts(folder.path, run.manifest, estimate.ids, texts)
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())

@@ -2,8 +2,7 @@
 
 from typing import Annotated, Any
 
-from maskevidence.command.command_words import Argument, OptionsOf
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, OptionsOf, Result
 from maskevidence.core.kind import kind_named
 
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskevidence.command.command_words import kind_of_training
-from maskevidence.command.options import Result, Training
+from maskevidence.command.options import Result, Training, kind_of_training
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import page_of_numbers
 from maskevidence.core.show.parts import Page

@@ -1,6 +1,7 @@
-"""The protocol of a masked model: it predicts hidden tokens from visible tokens."""
+"""The protocol of a masked model, which predicts hidden from visible tokens; fingerprints of models."""
 
 import inspect
+import json
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
@@ -12,6 +13,7 @@ from torch import Generator, Tensor, device, nn
 
 from maskevidence.core.errors import InputError, NumericalError, unknown_name
 from maskevidence.core.moments import GaussianMoments
+from maskevidence.core.support.provenance import digest
 from maskevidence.core.tokens import Tokens, columns_among
 
 Conditionals = Literal["exact", "approximate", "learned", "transformed"]
@@ -464,3 +466,37 @@ class HasTimedBatches(Protocol):
         The reader makes each call before it takes the next.
         """
         ...
+
+
+def fingerprint(model: object) -> str | None:
+    """Identify a model by all that affects its numbers; None for anything but a torch module.
+
+    The answer is `weights_fingerprint(model)`, followed by a hyphen and the SHA-256 of
+    `fingerprint_settings()`, JSON values such as a network's config, if the model has that method.
+
+    Example:
+        >>> import maskevidence as me
+        >>> coarse, fine = (me.models.BernoulliPCA(3, 1, integration=me.models.Grid(n)) for n in (10, 20))
+        >>> weights_fingerprint(coarse) == weights_fingerprint(fine), fingerprint(coarse) == fingerprint(fine)
+        (True, False)
+    """
+    if not isinstance(model, nn.Module):
+        return None
+    weights = weights_fingerprint(model)
+    settings = getattr(model, "fingerprint_settings", None)
+    return weights if settings is None else f"{weights}-{digest(json.dumps(settings(), sort_keys=True))}"
+
+
+def weights_fingerprint(model: nn.Module) -> str:
+    """The SHA-256 of a model's class name and its weights by name.
+
+    Example:
+        >>> weights_fingerprint(nn.Linear(2, 1)) == weights_fingerprint(nn.Linear(2, 1))
+        False
+    """
+    weights = (
+        part
+        for name, value in model.state_dict().items()
+        for part in (f"\x1f{name} {value.dtype} {tuple(value.shape)}\x1f", value)
+    )
+    return digest(type(model).__name__, weights)

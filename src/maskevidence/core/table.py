@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.support.checks import plain_number, some_of, whole_number, word_of
-from maskevidence.core.support.folds import first_copies, held_out_first, nearly_copies
-from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.keyed_random import first_copies, held_out_first, keyed_bits, nearly_copies
 from maskevidence.core.support.provenance import digest
 
 

@@ -267,8 +267,11 @@ def _ids_of(feature: Any) -> Any:
 
 def _numbers(given: list[Any]) -> Int64[np.ndarray, " B"]:
     """The texts' numbers; without any, consecutive numbers from a random start that differs by rank."""
-    if all(number is not None for number in given):
-        return np.array([int(number) for number in given], dtype=np.int64)
+    known = [whole_number(ID, number) for number in given if number is not None]
+    if len(known) == len(given):
+        return np.array(known, dtype=np.int64)
+    if known:
+        raise InputError(f"{len(known)} of {len(given)} texts have an {ID!r}; number all of them, or none")
     start = int(torch.randint(2**62, ()))
     if rank() > 0:
         start = int(keyed_bits(start, _RANK, rank())) >> 2

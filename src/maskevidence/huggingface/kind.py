@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.huggingface.training_options import TextTraining
-
-MASKED_LM = "masked-lm"
+from maskevidence.huggingface.training_options import MASKED_LM, TextTraining
 
 
 class MaskedLMTraining(Kind):
     """Train new masked language models."""
 
-    name = "masked-lm"
+    name = MASKED_LM
     nouns = "masked language models"
     examples: Mapping[str, str] = {"train": MASKED_LM}
     options: Mapping[str, type] = {"train": TextTraining}

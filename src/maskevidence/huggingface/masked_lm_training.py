@@ -2,32 +2,44 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from maskevidence import __version__
 from maskevidence.command.options import Result
 from maskevidence.command.training_folder import (
+    HISTORY,
     RESULT,
+    SETTINGS,
     begin_training,
+    check_training_folder,
     finished_training,
     page_of_transformer,
+    remove_checkpoints,
+    training_folder,
+    training_result,
+    write_result,
 )
-from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.fingerprints import weights_fingerprint
+from maskevidence.core.errors import InputError, NumericalError
+from maskevidence.core.evidence.precise import estimate_evidence
+from maskevidence.core.masks.design import MaskDesign
+from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.masks.sizes import RandomSize
+from maskevidence.core.model import weights_fingerprint
 from maskevidence.core.show.parts import Page, Part
 from maskevidence.core.show.words import typeset
+from maskevidence.core.support.files import write_atomic
 from maskevidence.core.tokens import Tokens
-from maskevidence.huggingface.processes import is_main_process, main_process_first
-from maskevidence.huggingface.recipe import Recipe
-from maskevidence.huggingface.train_transformers import numbers_of, transformer_job
+from maskevidence.huggingface.processes import is_main_process, main_process_first, training_device
+from maskevidence.huggingface.recipe import Recipe, Trained
 from maskevidence.huggingface.training import train_masked_lm as train_in_place
-from maskevidence.huggingface.training_options import TextTraining
+from maskevidence.huggingface.training_options import MASKED_LM, TextTraining
 from maskevidence.runs.folder import locked
+from maskevidence.runs.prepared import recorded
 from maskevidence.texts.call_sizes import default_tokens
 from maskevidence.texts.encoding import EncodedTexts
 from maskevidence.texts.fasta import is_fasta
@@ -56,15 +68,16 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
     Returns:
         The result; None in a process that is not the main one.
     """
-    job = transformer_job("masked-lm", data, options, Recipe(), CHECKPOINT_EVERY)
+    device = training_device(options.device)
+    if is_main_process():  # the main process may be writing while others look
+        check_training_folder(options, SETTINGS)
+    design, recipe = _design(options.objective), _recipe(options)
     texts = _read(data, options)
-    train_texts, test_texts = _parts(
-        texts, TEXT_TEST_FRACTION if options.test_fraction is None else options.test_fraction
-    )
-    given = _given_model(options, job.device)
-    main, settings = is_main_process(), job.settings(_start(given, texts, options))
+    train_texts, test_texts = _parts(texts, options.test_fraction)
+    given = _given_model(options, device)
+    main, settings = is_main_process(), _settings(given, texts, options, recipe)
     with ExitStack() as until_the_end:
-        with main_process_first(job.device):
+        with main_process_first(device):
             finished = finished_training(options, settings) if main else None
             if finished is not None or (not main and (options.out / RESULT).exists()):
                 return finished
@@ -79,27 +92,72 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
                     return finished
                 if given is None:
                     model.save_tokenizer(options.out)  # for the other processes, and to resume
+        every = options.checkpoint_every or CHECKPOINT_EVERY
         trained = train_in_place(
-            model,
-            encoded.tokens,
-            job.design,
-            job.recipe,
-            out=options.out,
-            checkpoint_every=job.checkpoint_every,
-            device=job.device,
+            model, encoded.tokens, design, recipe, out=options.out, checkpoint_every=every, device=device
         )
         if not main:
             return None
-        job.save(model, trained)
-        return job.finish(
-            model,
-            trained,
+        _save(model, trained, options.out)
+        result = write_result(
+            MASKED_LM,
+            data,
+            design.settings(),
+            options,
+            **_of_training(model, trained, recipe),
             n_train=len(encoded.tokens),
             n_test=0 if held_out is None else len(held_out),
             held_out=None if held_out is None else _evidence(model, encoded.tokens, held_out, options.seed),
             of_residues=reads_residues(model.tokenizer),
-            notes=[*texts.notes, *encoded.notes],
+            notes=[*texts.notes, *encoded.notes, *_on_vocabulary(len(model.tokenizer), options)],
         )
+        remove_checkpoints(options.out)
+        return training_result(result, training_folder(options.out).written())
+
+
+def _design(word: str) -> MaskDesign:
+    """The masks of training, one for each text and step."""
+    if word == "likelihood":
+        raise InputError(f"the likelihood of {MASKED_LM} has no closed form; give --objective random-size")
+    masks = parse_design(word, draws=1, replicates=1).without_tokens("train")
+    if masks.masks == "shared":
+        raise InputError(f"{MASKED_LM} draws masks for each text; leave shared out of --objective {word}")
+    return masks.design.in_training()
+
+
+def _recipe(options: TextTraining) -> Recipe:
+    """The recipe with what the options ask for."""
+    names = ("steps", "batch_size", "learning_rate", "seed")
+    asked = {name: value for name in names if (value := getattr(options, name)) is not None}
+    return replace(Recipe(), **asked)
+
+
+def _of_training(model: MaskedLM, trained: Trained, recipe: Recipe) -> dict[str, Any]:
+    """What `train.json` says of the model and its training."""
+    return {
+        "recipe": asdict(recipe),
+        "resumed_from": trained.resumed_from,
+        "devices": list(trained.devices),
+        **recorded(model),
+        "n_parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "loss": trained.history[-1]["loss"],
+    }
+
+
+def _on_vocabulary(size: int, options: TextTraining) -> list[str]:
+    """A note on a vocabulary that is larger than was asked for."""
+    if options.vocabulary_size is None or size <= options.vocabulary_size:
+        return []
+    return [
+        f"the vocabulary has {size:,} pieces, not {options.vocabulary_size:,}: the letters of the text alone "
+        "take as many"
+    ]
+
+
+def _save(model: MaskedLM, trained: Trained, out: Path) -> None:
+    """Save the trained model and its history in the folder."""
+    model.save(out)
+    write_atomic(out / HISTORY, trained.to_csv())
 
 
 def _read(data: str, options: TextTraining) -> Texts:
@@ -114,8 +172,8 @@ def _read(data: str, options: TextTraining) -> Texts:
     )
 
 
-def _start(given: MaskedLM | None, texts: Texts, options: TextTraining) -> dict[str, Any]:
-    """What training starts from; a folder is continued only from the same."""
+def _settings(given: MaskedLM | None, texts: Texts, options: TextTraining, recipe: Recipe) -> dict[str, Any]:
+    """All settings that the training depends on; a folder is continued only with the same."""
     return {
         "config": options.config or "small",
         "weights": None if given is None else weights_fingerprint(given),
@@ -124,6 +182,10 @@ def _start(given: MaskedLM | None, texts: Texts, options: TextTraining) -> dict[
         "vocabulary_size": options.vocabulary_size,
         "block_size": options.block_size,
         "text": texts.fingerprint(),
+        "test_fraction": options.test_fraction,
+        "objective": options.objective,
+        **asdict(recipe),
+        "version": __version__,
     }
 
 
@@ -131,12 +193,18 @@ def _evidence(model: MaskedLM, trained_on: Tokens, held_out: Tokens, seed: int) 
     """The log evidence of the held-out texts, and the score of the training texts' token frequencies."""
     # fixed call sizes, so that a resumed training reports the same number to the last bit
     model.batch_tokens = model.batch_tokens or default_tokens(model.device)
-    numbers = numbers_of(estimate_evidence(model, held_out, RandomSize(8), seed=seed))
+    try:
+        numbers = estimate_evidence(model, held_out, RandomSize(8), seed=seed).to_dict()
+    except NumericalError as error:
+        raise NumericalError(f"after the training, {error}; give a lower --learning-rate") from error
+    of_file = ("versions", "command")  # in train.json already
+    numbers = {name: value for name, value in numbers.items() if name not in of_file}
     return numbers | {"frequencies_per_token": frequency_score(trained_on, held_out, len(model.tokenizer))}
 
 
-def _parts(texts: Texts, test_fraction: float) -> tuple[list[str], list[str] | None]:
+def _parts(texts: Texts, test_fraction: float | None) -> tuple[list[str], list[str] | None]:
     """Split the rows, unshuffled: the first to train on, the last held out."""
+    test_fraction = TEXT_TEST_FRACTION if test_fraction is None else test_fraction
     if not 0 <= test_fraction < 1:
         raise InputError(f"--test-fraction {test_fraction:g}; give a share of the text in [0, 1)")
     rows = list(zip(*texts.fields, strict=True))

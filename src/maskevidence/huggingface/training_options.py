@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from maskevidence.command.command_words import Option
-from maskevidence.command.options import Training
+from maskevidence.command.options import Option, Training
 from maskevidence.texts.text_options import (
     AllowUnknown,
     BlockSize,
@@ -15,30 +14,27 @@ from maskevidence.texts.text_options import (
     Upper,
 )
 
+MASKED_LM = "masked-lm"  # the word of `maskevidence train`
+
 
 @dataclass(frozen=True)
-class TransformerTraining(Training):
-    """Options to train a transformer."""
+class TextTraining(Training):
+    """Options to train masked-lm, with its texts and tokenizer."""
 
-    panel: ClassVar[str] = "Transformers"
+    panel: ClassVar[str] = "Texts"
+    kind: ClassVar[str] = MASKED_LM
 
     config: Annotated[
         str | None,
         Option(
             "small (the default), base, or a model whose training is continued.",
             "SIZE|FOLDER|NAME",
+            panel="Transformers",
         ),
     ] = None
-    steps: Annotated[int | None, Option("Optimiser steps; by default 1000.", min=1)] = None
-
-
-@dataclass(frozen=True)
-class TextTraining(TransformerTraining):
-    """Options to train masked-lm, with its texts and tokenizer."""
-
-    panel: ClassVar[str] = "Texts"
-    kind: ClassVar[str] = "masked-lm"
-
+    steps: Annotated[int | None, Option("Optimiser steps; by default 1000.", min=1, panel="Transformers")] = (
+        None
+    )
     text: Text = None
     block_size: BlockSize = None
     tokenizer: Tokenizer = None

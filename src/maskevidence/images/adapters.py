@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError, NumericalError, import_extra
 from maskevidence.core.model import Conditionals
 from maskevidence.core.pretrained import config_settings, load_network, loading
+from maskevidence.core.support.devices import alone_with
 from maskevidence.core.support.files import read_json, replacing_files, write_json
 from maskevidence.core.support.progress import quiet
-from maskevidence.core.support.threads import alone_with
 from maskevidence.images.patches import check_patch_size
 from maskevidence.images.pixel_density import PixelDensity
 

@@ -277,6 +277,10 @@ def _from_folder(
         folder = choose_split(source, parts or {"all": folder}, split)
     named = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
     files = [file for file in named if not file.is_dir()]
+    if files and column is not None:
+        raise InputError(
+            f"{source!r} is a folder of image files, which has no column {column!r}; leave it out"
+        )
     if not files:
         raise InputError(
             f"the folder {str(folder)!r} has no image ({', '.join(IMAGE_SUFFIXES)}) and no .parquet"

@@ -3,8 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from maskevidence.command.command_words import Option
-from maskevidence.command.options import BatchTokens, Device, ImageFiles, Revision, Sample, TestFraction
+from maskevidence.command.options import (
+    BatchTokens,
+    Device,
+    ImageFiles,
+    Option,
+    Revision,
+    Sample,
+    TestFraction,
+)
 
 DensityName = Literal["gaussian", "discretised"]
 PatchStatistics = Literal["visible"]

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.command.command_words import parse_size
-from maskevidence.command.options import ImageFiles
+from maskevidence.command.options import ImageFiles, parse_size
 from maskevidence.core.errors import InputError
-from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.model import fingerprint
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.table import held_out_rows
 from maskevidence.images.image_files import Images, read_images
@@ -23,6 +22,7 @@ from maskevidence.runs.prepared import Prepared
 CALIBRATION_FRACTION = 0.2  # share of the images to fit variances to; the others are scored
 MAX_CALIBRATION_IMAGES = 512
 _CALIBRATION = 0x696D6167
+_FITTED = "calibration_fingerprint"  # in a run's details, of the images that variances were fitted to
 
 
 def prepare_images(
@@ -53,9 +53,12 @@ def prepare_images(
         _, images = images.split(options.test_fraction, options.seed)
         notes.append(f"scored on the {len(images):,} images held out")
     loaded.tokens(images.pixels[:1])  # refuses unsuitable images before the calibration
+    fitted: dict[str, Any] = {}
     if _asks_for_calibration(loaded, options):
-        images, note = _calibrate(loaded, images, options, out)
-        notes.append(note)
+        images, calibration = _calibrate(loaded, images, options, out)
+        fitted = {_FITTED: calibration.fingerprint()}
+        fits = f"pixel variances fitted to {len(calibration):,} of the images"
+        notes.append(f"{fits}, scored on the {len(images):,} others")
     else:
         assert loaded.density is not None
         notes.append(
@@ -75,7 +78,7 @@ def prepare_images(
         kind="images",
         noun="image",
     )
-    details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels}
+    details = {DENSITY: loaded.density.to_dict(), N_PIXELS: loaded.n_pixels, **fitted}
     ready = Prepared(
         loaded, patches, source, details=details, revision=options.revision, labels=images.labels
     )
@@ -113,8 +116,8 @@ def _asks_for_calibration(model: MaskedImage, options: ImageOptions) -> bool:
 
 def _calibrate(
     model: MaskedImage, images: Images, options: ImageOptions, out: Path | None
-) -> tuple[Images, str]:
-    """Fit a density to some of the images and set it as the model's; return the other images and a note."""
+) -> tuple[Images, Images]:
+    """Fit a density to some of the images and set it as the model's; return the other images and these."""
     seed = options.seed
     fraction = CALIBRATION_FRACTION if options.calibration_fraction is None else options.calibration_fraction
     if not 0 < fraction < 1 or len(images) < 2:
@@ -125,7 +128,7 @@ def _calibrate(
     n = min(max(1, math.ceil(fraction * len(images))), MAX_CALIBRATION_IMAGES, len(images) - 1)
     others, calibration = _parts(images, n, seed)
     wanted = (options.density or "gaussian", options.patch_statistics, seed, n)
-    stored = _density_of_run(out, fingerprint(model), others)
+    stored = _density_of_run(out, fingerprint(model), others, calibration)
     if stored is not None and wanted == (
         stored.name,
         stored.patch_statistics,
@@ -136,8 +139,7 @@ def _calibrate(
     else:
         tokens = model.tokens(calibration.pixels, calibration.ids)
         model.calibrate(tokens, wanted[0], patch_statistics=options.patch_statistics, seed=seed)
-    note = f"pixel variances fitted to {n:,} of the images, scored on the {len(others):,} others"
-    return others, note
+    return others, calibration
 
 
 def _parts(images: Images, n: int, seed: int) -> tuple[Images, Images]:
@@ -146,7 +148,9 @@ def _parts(images: Images, n: int, seed: int) -> tuple[Images, Images]:
     return images.select(np.setdiff1d(np.arange(len(images)), fitted)), images.select(fitted)
 
 
-def _density_of_run(out: Path | None, model: str | None, scored: Images) -> PixelDensity | None:
+def _density_of_run(
+    out: Path | None, model: str | None, scored: Images, calibration: Images
+) -> PixelDensity | None:
     """The density stored in a run directory for this model and these images, or None.
 
     A resumed run needs the same variances as its first part, and need not compute them again.
@@ -155,6 +159,8 @@ def _density_of_run(out: Path | None, model: str | None, scored: Images) -> Pixe
     if manifest is None or DENSITY not in manifest.details:
         return None
     if manifest.model_fingerprint != model or manifest.data.fingerprint != scored.fingerprint():
+        return None
+    if manifest.details.get(_FITTED) != calibration.fingerprint():
         return None
     return PixelDensity.from_dict(dict(manifest.details[DENSITY]))
 

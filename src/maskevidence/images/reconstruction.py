@@ -53,8 +53,6 @@ DENSITY, N_PIXELS = "pixel_density", "n_pixels"
 def image_summary(details: Mapping[str, Any], log_evidence: float, curve: Curve) -> dict[str, Any]:
     """Further entries of estimate.json for images, computed from the density and the curve.
 
-    There are none for texts.
-
     With the discretised density, bits_per_dimension is -log_evidence / (n_pixels · log 2), a code length.
 
     With the Gaussian density, reconstruction_loss is the paper's own quantity, the masked reconstruction loss
@@ -71,8 +69,6 @@ def image_summary(details: Mapping[str, Any], log_evidence: float, curve: Curve)
         >>> round(found["reconstruction_loss"][0]["loss"], 6)
         9.0
     """
-    if "recipe" in details:
-        return {}
     try:
         density = PixelDensity.from_dict(dict(details[DENSITY]))
         n_pixels = int(details[N_PIXELS])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from maskevidence.core.errors import InputError, import_extra
-from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.model import fingerprint
 from maskevidence.core.support.files import check_place, write_json
 from maskevidence.lm_eval.answering import Answerer, ScoredContinuation, Settings
 from maskevidence.lm_eval.harness import (

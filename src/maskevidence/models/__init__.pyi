@@ -2,11 +2,11 @@ from maskevidence.images.masked_image import MaskedImage as MaskedImage
 from maskevidence.images.reconstruction import ReconstructionLoss as ReconstructionLoss
 from maskevidence.tables.cell_mass import CellMass as CellMass
 from maskevidence.tables.counts.mixture_transition import MixtureTransition as MixtureTransition
-from maskevidence.tables.gaussian.factor_analysis import FactorAnalysis as FactorAnalysis
 from maskevidence.tables.gaussian.full_covariance import Gaussian as Gaussian
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian as KernelGaussian
+from maskevidence.tables.gaussian.low_rank import PPCA as PPCA
+from maskevidence.tables.gaussian.low_rank import FactorAnalysis as FactorAnalysis
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian as MixedKernelGaussian
-from maskevidence.tables.gaussian.ppca import PPCA as PPCA
 from maskevidence.tables.hidden_rows import BayesianRegression as BayesianRegression
 from maskevidence.tables.hidden_rows import DirichletMultinomial as DirichletMultinomial
 from maskevidence.tables.hidden_rows import PosteriorDraws as PosteriorDraws

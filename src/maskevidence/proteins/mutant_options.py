@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from maskevidence.command.command_words import Option
-from maskevidence.command.options import Limit, Out, Overwrite
+from maskevidence.command.options import Limit, Option, Out, Overwrite
 
 Convention = Literal[
     "wild-type-fill",

@@ -121,6 +121,10 @@ def _from_substitutions(wild_type: str, text: str, start: int, where: str) -> Mu
             )
         if wild_type[site] == before.upper() != before:
             before, after = before.upper(), after.upper()
+        if wild_type[site] != before and wild_type[site].upper() == before:
+            raise InputError(
+                f"{where}: the wild type has a small {wild_type[site]} at {number}; write it in capitals"
+            )
         if wild_type[site] != before:
             raise InputError(
                 f"{where}: the wild type has {wild_type[site]} at {number}, not {before}; give the number "

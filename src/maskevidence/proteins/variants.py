@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.command.command_words import Argument, kind_of_model
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Result, kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.proteins.mutant_options import VariantOptions
 from maskevidence.texts.text_options import CheckpointOptions

@@ -31,8 +31,7 @@ import torch
 
 from maskevidence import MaskedModel, ScoreTable
 from maskevidence.core.errors import InputError, MaskEvidenceError, import_extra
-from maskevidence.core.fingerprints import fingerprint
-from maskevidence.core.model import HasBatches
+from maskevidence.core.model import HasBatches, fingerprint
 from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.progress import Advance, silent

@@ -2,15 +2,18 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Int64, Integer
 from pydantic import ValidationError
 
 from maskevidence.core.errors import InputError
+from maskevidence.core.evidence.observations import ObservationTable, parquet_of
 from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
@@ -23,7 +26,59 @@ from maskevidence.core.support.files import (
 from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.texts import OF_DATA, TEXTS
+
+TEXTS = "texts.parquet"
+_ROWS_OF_GROUP = 2**16
+OF_DATA = b"data"  # key of the fingerprint of the data in a Parquet file
+Beginnings = Callable[[], Iterable[str]]  # of the texts of all observations, in the order of the tokens
+
+
+def write_texts(
+    folder: Path, manifest: Manifest, ids: Integer[np.ndarray, " n"], texts: Iterable[str]
+) -> None:
+    """Write the beginning of each observation's text, in the order of the ids."""
+    import pyarrow as pa
+
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())], {OF_DATA: manifest.data.fingerprint})
+    left = iter(texts)
+    groups = (ids[first : first + _ROWS_OF_GROUP] for first in range(0, len(ids), _ROWS_OF_GROUP))
+    tables = ({"id": group, "text": list(islice(left, len(group)))} for group in groups)
+    write_atomic(folder / TEXTS, parquet_of(schema, tables))
+
+
+def saved_beginnings(files: Sequence[Path], manifest: Manifest) -> Iterator[Any]:
+    """The ids and texts of a run in the order of the ids, a table of pyarrow at a time."""
+    from pyarrow import ArrowException, parquet
+
+    opened = []
+    for file in files:
+        remedy = "remove it to go on without it, or score again with --overwrite"
+        with reading(file):
+            try:
+                content = parquet.ParquetFile(file)
+            except ArrowException as error:
+                raise InputError(f"{str(file)!r} is damaged; {remedy}") from error
+        if (content.schema_arrow.metadata or {}).get(OF_DATA) != manifest.data.fingerprint.encode():
+            raise InputError(f"{str(file)!r} belongs to other data; {remedy}")
+        opened.append(content)
+    for content in sorted(opened, key=lambda each: int(each.read_row_group(0, ["id"])["id"][0].as_py())):
+        yield from map(content.read_row_group, range(content.num_row_groups))
+
+
+def with_texts(tables: Iterable[ObservationTable], texts: Iterator[Any]) -> Iterator[ObservationTable]:
+    """Add the texts to tables of observations in the order of the ids."""
+    import pyarrow as pa
+
+    here = next(texts)
+    for table in tables:
+        more = [here]
+        while more[-1]["id"][-1].as_py() < table.id[-1]:
+            more.append(next(texts))
+        here = pa.concat_tables(more)
+        place = np.searchsorted(here["id"].to_numpy(), table.id)
+        yield replace(table, text=tuple(here["text"].take(pa.array(place)).to_pylist()))
+        here = here.slice(place[-1])
+
 
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
 
@@ -89,7 +144,7 @@ def _read(file: Path, manifest: Manifest, name: str) -> tuple[Any, Any] | None:
         if not file.exists():
             return None
         try:
-            content = parquet.read_table(pa.BufferReader(file.read_bytes()))
+            content = parquet.ParquetFile(pa.BufferReader(file.read_bytes())).read(use_threads=False)
             columns = content.column("id"), content.column(name)
             of_data = (content.schema.metadata or {}).get(OF_DATA)
         except (ArrowException, KeyError) as error:

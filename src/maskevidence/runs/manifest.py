@@ -84,7 +84,7 @@ class Manifest(BaseModel):
         model: the model as the user named it.
         revision: branch, tag or commit of a model on the hub, if it was given.
         model_words: a saved model of rows in words, such as "factor analysis, 3 factors"; None for others.
-        model_fingerprint: the answer of `models.fingerprints.fingerprint`; None for a model that was fitted
+        model_fingerprint: the answer of `core.model.fingerprint`; None for a model that was fitted
             for this run and is kept in it.
         conditionals: the conditionals of the model, which decide the kind of the estimate.
         base_measure: what log-probabilities are relative to, a probability mass or a density and its unit;

@@ -9,19 +9,23 @@ import torch
 from torch import nn
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.evidence.precise import Precise
+from maskevidence.core.evidence.precise import Precise, estimate_evidence
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.core.fingerprints import fingerprint
 from maskevidence.core.kind import kinds
-from maskevidence.core.model import HasLogEvidence, HasNotesOn, base_measure_of, device_of, to_device_of
-from maskevidence.core.packed_tokens import Observations
+from maskevidence.core.model import (
+    HasLogEvidence,
+    HasNotesOn,
+    base_measure_of,
+    device_of,
+    fingerprint,
+    to_device_of,
+)
+from maskevidence.core.packed_tokens import Observations, StoredTokens
 from maskevidence.core.scores.score_masks import Scoring
-from maskevidence.core.stored_tokens import StoredTokens
 from maskevidence.core.tokens import Tokens
+from maskevidence.runs.directory import Beginnings
 from maskevidence.runs.folder import seal
 from maskevidence.runs.manifest import DataSource, Manifest
-from maskevidence.runs.texts import Beginnings
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,19 @@ from maskevidence.runs.blocks import (
     read_part,
     write_part,
 )
-from maskevidence.runs.directory import CLOSED_FORM, MODEL, Ids, RunDirectory, write_closed_form, write_labels
+from maskevidence.runs.directory import (
+    CLOSED_FORM,
+    MODEL,
+    TEXTS,
+    Beginnings,
+    Ids,
+    RunDirectory,
+    write_closed_form,
+    write_labels,
+    write_texts,
+)
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.texts import TEXTS, Beginnings, write_texts
 
 SAVE_EVERY = "MASKEVIDENCE_SAVE_EVERY"
 _MASKS_TO_SAVE = MASKS_AT_ONCE // 2  # which bounds the memory of scores that wait

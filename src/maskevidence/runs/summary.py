@@ -30,14 +30,16 @@ from maskevidence.runs.directory import (
     ESTIMATE,
     MANY_OBSERVATIONS,
     OBSERVATIONS,
+    TEXTS,
     Ids,
     RunDirectory,
     read_closed_form,
     read_labels,
+    saved_beginnings,
+    with_texts,
 )
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.prepared import content_of
-from maskevidence.runs.texts import TEXTS, read_texts, with_texts
 
 MANY = 10**7  # observations, from which on they are written as Parquet
 
@@ -65,7 +67,7 @@ class Run:
     def observations_in_parts(self) -> Iterator[ObservationTable]:
         """The same, some rows at a time."""
         tables = observation_tables(self.estimate, self.manifest.mask_design())
-        return with_texts(tables, read_texts(self.texts, self.manifest)) if self.texts else tables
+        return with_texts(tables, saved_beginnings(self.texts, self.manifest)) if self.texts else tables
 
     def result(self) -> dict[str, Any]:
         """The content of estimate.json."""

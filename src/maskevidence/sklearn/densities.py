@@ -17,8 +17,8 @@ from maskevidence.sklearn.density_base import (
 )
 from maskevidence.sklearn.residuals import HeldOutResiduals
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.gaussian.family import NOISE_BOUND
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels
-from maskevidence.tables.gaussian.maximum_likelihood import NOISE_BOUND
 
 
 @dataclass(eq=False, repr=False)

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
 from maskevidence.core.errors import import_extra
-from maskevidence.core.evidence.estimate import labels_of
+from maskevidence.core.evidence.precise import labels_of
 from maskevidence.core.table import Table, with_values
 from maskevidence.core.tokens import without_mask
 from maskevidence.tables.base import TableModel

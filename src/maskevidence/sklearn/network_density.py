@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float64
 import maskevidence as me
 from maskevidence import Orderings, Tokens, estimate_evidence
 from maskevidence.core.errors import import_extra
-from maskevidence.core.support.folds import held_out_first
-from maskevidence.core.support.keyed_random import keyed_bits
+from maskevidence.core.support.keyed_random import held_out_first, keyed_bits
 from maskevidence.core.table import as_table, is_words, varies, with_levels_of
 from maskevidence.sklearn.density_base import (
     PURPOSE,

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 import maskevidence
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.fingerprints import includes_fitted, marks_of, share_fitted
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.model import Conditionals, columns_read, refuse_training_mode
 from maskevidence.core.model_page import model_page
@@ -27,7 +26,7 @@ from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_columns_of, with_levels_of
-from maskevidence.core.tokens import Tokens, called, column_names
+from maskevidence.core.tokens import Tokens, called, column_names, includes_fitted, marks_of, share_fitted
 from maskevidence.tables.imputation import Imputation
 from maskevidence.tables.limits import with_limits
 
@@ -377,7 +376,7 @@ class TableModel(HasPage, nn.Module, ABC):
 
     def fingerprint_settings(self) -> dict[str, Any]:
         """The settings, besides class and weights, that determine the model's numbers; see
-        `fingerprints.fingerprint`.
+        `fingerprint`.
         """
         return self.arguments()
 

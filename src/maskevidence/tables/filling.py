@@ -1,6 +1,7 @@
 """Fill the missing values of a table by a model, and write it otherwise unchanged."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.command.command_words import kind_of_model
+from maskevidence.command.options import kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasValuesOf
 from maskevidence.core.show.words import count
@@ -30,12 +31,12 @@ from maskevidence.core.table import (
 )
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import takes_words
-from maskevidence.tables.fitting import fit_table
+from maskevidence.tables.by_name import fit_table, takes_words
+from maskevidence.tables.gaussian.low_rank import PPCA
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
-from maskevidence.tables.gaussian.ppca import PPCA
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.possible_values import (
+    FEWEST_KNOWN,
     Moments,
     as_the_column,
     cut_off,
@@ -50,6 +51,7 @@ from maskevidence.tables.possible_values import (
 )
 from maskevidence.tables.reading.columns import FALSE, TRUE
 from maskevidence.tables.reading.dates import DateForm
+from maskevidence.tables.reading.numbers import NumberForm
 from maskevidence.tables.rows import (
     decided,
     is_table_file,
@@ -79,7 +81,7 @@ DRAW = "draw"
 _SUGGESTED = ("suggested", "probability")  # columns of a cells.csv
 
 
-class _Filling(NamedTuple):
+class Filling(NamedTuple):
     """The filled values of a table, with their uncertainty."""
 
     values: Float64[np.ndarray, "n N D"]  # one filled table, or n draws
@@ -219,7 +221,7 @@ def _without_wrong(table: Table, file: Path) -> Table:
     return replace(table, values=values)
 
 
-def _as_suggested(filling: _Filling, table: Table, file: Path, model: str) -> _Filling:
+def _as_suggested(filling: Filling, table: Table, file: Path, model: str) -> Filling:
     """The same with the words that a cells.csv suggests, where it does."""
     values, place = filling.values.copy(), {str(key): k for k, key in enumerate(table.ids.tolist())}
     deviation = None if filling.deviation is None else filling.deviation.copy()
@@ -272,7 +274,7 @@ def _number(text: str) -> float:
 
 def fill_holes(
     model: TableModel, table: Table, options: ImputeOptions, constant: tuple[str, ...] = ()
-) -> _Filling:
+) -> Filling:
     """Fill the table; columns that the model lacks stay in their places."""
     kept = [column for column in table.columns if column not in constant]
     places = [table.columns.index(column) for column in kept]
@@ -293,7 +295,7 @@ def fill_holes(
         if table.limits or (drawn < 0).any():  # for draws that are kept within a range
             expected = model.impute(holed)
             means[:, places], spread[:, places] = expected.values, np.sqrt(expected.variance)
-        return _Filling(values, None, (note,), likeliest, constant, (means, spread))
+        return Filling(values, None, (note,), likeliest, constant, (means, spread))
     filled = model.impute(holed)
     values[0][:, places] = filled.values
     deviation = np.zeros_like(table.values)
@@ -308,18 +310,18 @@ def fill_holes(
                 p = (mean - no) / (yes - no)
                 values[0][hole, place] = np.where(p < 0.5, no, yes)[hole]
                 deviation[hole, place] = np.maximum(p, 1 - p)[hole]
-    return _Filling(values, deviation, (), likeliest, constant)
+    return Filling(values, deviation, (), likeliest, constant)
 
 
-def _numbers_of(table: Table, filling: _Filling) -> list[str]:
+def _numbers_of(table: Table, filling: Filling) -> list[str]:
     """The columns of numbers that are filled by their means or draws."""
     others = {*table.levels, *filling.likeliest, *filling.constant}
     return [name for name in table.columns if name not in others and not _of_category(table, name)]
 
 
 def _on_log_scale(
-    build: Callable[[int], TableModel], some: Table, table: Table, filling: _Filling, options: ImputeOptions
-) -> _Filling:
+    build: Callable[[int], TableModel], some: Table, table: Table, filling: Filling, options: ImputeOptions
+) -> Filling:
     """Fill again with some columns on a log scale, where that has the better held-out evidence."""
     names = never_below_0(
         table, filling.values.min(axis=0), np.isnan(table.values), _numbers_of(table, filling)
@@ -342,7 +344,7 @@ def _on_log_scale(
     return again._replace(logs=tuple(names))
 
 
-def possible_filling(table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"], seed: int) -> _Filling:
+def possible_filling(table: Table, filling: Filling, holes: Bool[np.ndarray, "N D"], seed: int) -> Filling:
     """Keep filled numbers within the range of their column, within limits, and in its decimals."""
     values, existing, means = filling.values.copy(), list[str](), None
     deviation = None if filling.deviation is None else filling.deviation.copy()
@@ -371,7 +373,7 @@ def possible_filling(table: Table, filling: _Filling, holes: Bool[np.ndarray, "N
 
 def _keep_range(
     table: Table,
-    filling: _Filling,
+    filling: Filling,
     holes: Bool[np.ndarray, "N D"],
     name: str,
     from_0: tuple[bool, bool],
@@ -418,7 +420,7 @@ def _draws(
 
 
 def _written(
-    as_text: bool, raw: RawTable, table: Table, filling: _Filling, holes: Bool[np.ndarray, "N D"]
+    as_text: bool, raw: RawTable, table: Table, filling: Filling, holes: Bool[np.ndarray, "N D"]
 ) -> Any:
     """The file's columns with filled holes, plus the columns of errors or the number of the draw."""
     import pyarrow as pa
@@ -510,10 +512,11 @@ def filled_cells(
         elif hole.any():
             if in_words:
                 cells = [table.levels[name][int(code)] for code in new]
-            elif form is not None:
-                cells = [form.write(value) for value in new.tolist()]
             elif of_numbers:
-                cells = _numbers(new, decimal)
+                dated = isinstance(form, DateForm)
+                if as_text and not dated and (places := decimals_written(table, j, column)) is not None:
+                    form = replace(form or NumberForm(decimal), decimals=places)
+                cells = _numbers(new, decimal) if form is None else [form.write(x) for x in new.tolist()]
             else:
                 every_one = decoded(table, values, name)
                 cells = [every_one[k] for k in np.flatnonzero(hole)]
@@ -589,6 +592,15 @@ def _numbers(values: np.ndarray, decimal: str) -> list[str]:
     return [repr(value).removesuffix(".0").replace(".", decimal) for value in values.tolist()]
 
 
+def decimals_written(table: Table, j: int, column: Any) -> int | None:
+    """The number of digits behind the decimal sign if all numbers of a text column have as many, above 0."""
+    cells = column.take(table.ids[~np.isnan(table.values[:, j])].tolist()).to_pylist()
+    sign = getattr(table.forms.get(table.columns[j]), "decimal", None) or _decimal(table)
+    digits = re.compile(rf"{re.escape(sign)}([0-9]+)[^0-9]*$")
+    found = {len(each[1]) if (each := digits.search(str(cell))) else 0 for cell in cells}
+    return found.pop() or None if len(found) == 1 and len(cells) >= FEWEST_KNOWN else None
+
+
 def _of_category(table: Table, name: str) -> bool:
     """Whether a column is the indicator of one category."""
     return any(
@@ -600,7 +612,7 @@ def _of_category(table: Table, name: str) -> bool:
 
 def _result(
     table: Table,
-    filling: _Filling,
+    filling: Filling,
     holes: Bool[np.ndarray, "N D"],
     notes: list[str],
     options: ImputeOptions,

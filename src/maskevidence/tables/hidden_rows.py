@@ -20,9 +20,8 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from maskevidence.core.errors import InputError, unknown_name
-from maskevidence.core.evidence.data_set import EvidenceOfRows
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.evidence.result import MASKS_ALONE
+from maskevidence.core.evidence.precise import estimate_evidence
+from maskevidence.core.evidence.result import MASKS_ALONE, EvidenceOfRows
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.orders import LogSizes

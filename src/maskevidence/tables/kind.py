@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskevidence.command.command_words import own_file
+from maskevidence.command.options import own_file
 from maskevidence.core.kind import Kind, ModelWord
 from maskevidence.tables.table_options import RowOptions, RowTraining, ScoredRowOptions
 

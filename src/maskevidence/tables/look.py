@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.command.command_words import Argument
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Result
 from maskevidence.core.errors import InputError
 from maskevidence.tables.kind import rows
 from maskevidence.tables.table_options import LookOptions
@@ -58,7 +57,7 @@ def look_command(
     folder = ResultFolder(path, "look at a table", FILES, (*FILES, UNFINISHED))
     folder.refuse_unrelated()
     asked = _asked(data, options)
-    content = finished(folder, asked, _REMEDY, overwrite=options.overwrite)
+    content = finished(folder, lambda: asked, _REMEDY, overwrite=options.overwrite)
     if content is not None:
         return Result(_headline_of(content), content, folder.finished_before("looks again"))
     kept = Kept(path / UNFINISHED)

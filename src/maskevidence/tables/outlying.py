@@ -10,10 +10,9 @@ from jaxtyping import Float64
 from maskevidence.command.pages.reported_runs import ImageContent, ReportedRun, RowContent
 from maskevidence.command.pages.token_shades import scores_of_tokens
 from maskevidence.core.errors import CollapsedWeightsWarning, MaskEvidenceError
-from maskevidence.core.evidence.estimate import estimate_evidence
-from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import LeaveOneOut
-from maskevidence.core.model import base_measure_of, to_device_of
+from maskevidence.core.model import base_measure_of, fingerprint, to_device_of
 from maskevidence.core.show.words import cell_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs.directory import MODEL

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from maskevidence.command.command_words import own_file
+from maskevidence.command.options import own_file
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.model import check_conditionals
 from maskevidence.core.support.devices import choose_device

@@ -12,11 +12,11 @@ from scipy.stats import skew
 from maskevidence.core.support.checks import some_of
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.fitting import fit_table
+from maskevidence.tables.by_name import fit_table
 
 _ZEROS = 0.02  # share of zeros that makes a column one that is cut off at 0
 _SKEWED = 1.0  # skewness of a column that may have a log scale
-_FEWEST = 5  # known cells that say what a column can hold
+FEWEST_KNOWN = 5  # known cells that say what a column can hold
 _FEW_VALUES, _CELLS_EACH = 12, 5  # of whole numbers that are filled with values that exist
 _MOST_DECIMALS = 6
 _TEST_FRACTION = 0.2
@@ -86,7 +86,7 @@ def never_below_0(
     for name in names:
         j = table.columns.index(name)
         known = table.values[~np.isnan(table.values[:, j]), j]
-        if len(known) >= _FEWEST and known.min() >= 0 and (values[holes[:, j], j] < 0).any():
+        if len(known) >= FEWEST_KNOWN and known.min() >= 0 and (values[holes[:, j], j] < 0).any():
             found.append(name)
     return found
 
@@ -110,7 +110,7 @@ def on_log_scale(
         known = known[~np.isnan(known)]
         if known.min() > 0 and skew(known) > _SKEWED:
             skewed.append(name)
-    if not skewed or len(table) < 2 * _FEWEST:
+    if not skewed or len(table) < 2 * FEWEST_KNOWN:
         return []
     train, test = table.split(_TEST_FRACTION, seed)
     bent, bent_train, bent_test = (logged(rows, skewed) for rows in (table, train, test))
@@ -193,7 +193,7 @@ def as_the_column(known: _Column, filled: _Column) -> tuple[_Column, bool]:
         [6.0, 8.0]
     """
     decimals, values = decimals_of(known), np.unique(known)
-    if decimals is None or len(known) < _FEWEST:
+    if decimals is None or len(known) < FEWEST_KNOWN:
         return filled, False
     if decimals == 0 and len(values) <= _FEW_VALUES and len(known) >= _CELLS_EACH * len(values):
         place = np.clip(np.searchsorted(values, filled), 1, len(values) - 1) if len(values) > 1 else 0

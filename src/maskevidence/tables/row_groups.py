@@ -1,6 +1,8 @@
 """Rows of a Parquet file for a saved model, read by row groups where memory is too small for all."""
 
+import hashlib
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +14,8 @@ from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasNotesOn, HasRefine
-from maskevidence.core.stored_tokens import StoredTokens
-from maskevidence.core.support.memory import free_memory
-from maskevidence.core.support.provenance import digest
+from maskevidence.core.packed_tokens import StoredTokens
+from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
@@ -35,9 +36,13 @@ class RowGroups:
         import pyarrow as pa
         from pyarrow import parquet
 
-        pa.set_memory_pool(pa.system_memory_pool())  # the other one reserves a gigabyte of addresses
-        with reading_parquet(Path(data)):
-            self.file = parquet.ParquetFile(data, buffer_size=_BUFFER, pre_buffer=False)
+        before, self.pool = pa.default_memory_pool(), pa.system_memory_pool()
+        pa.set_memory_pool(self.pool)  # of this reader: the other one reserves a gigabyte of addresses
+        try:
+            with reading_parquet(Path(data)):
+                self.file = parquet.ParquetFile(data, buffer_size=_BUFFER, pre_buffer=False)
+        finally:
+            pa.set_memory_pool(before)
         groups = self.file.metadata.num_row_groups
         of_groups = [self.file.metadata.row_group(k).num_rows for k in range(groups)]
         self.model, self.name, self.columns = model, data, list(model.columns or ())
@@ -46,6 +51,7 @@ class RowGroups:
         self.n_at_once = max(1, _CELLS_AT_ONCE // max(1, len(self.columns)))
         self.rest: Iterator[Table] = iter(())  # of the group that is being read
         self.last: Table | None = None
+        self._fingerprint: str | None = None
 
     @property
     def n_rows(self) -> int:
@@ -105,22 +111,41 @@ class RowGroups:
             first, end = int(piece.ids[0]), min(stop, int(piece.ids[-1]) + 1)
             values.append(piece.values[start - first : end - first])
             start = end
+        if stop == self.n_rows:
+            self._release()
         in_order = np.ascontiguousarray(np.concatenate(values))  # as in a whole table, for the same last bits
         return Tokens.from_array(in_order, ids)
 
+    def _release(self) -> None:
+        """Give the memory of the pieces back to the system, for what follows the last row."""
+        self.rest, self.last = iter(()), None
+        self.pool.release_unused()
+
+    def checked_tables(self) -> Iterator[tuple[Table, Tokens]]:
+        """The pieces of the file, checked when it is asked for; after the last, `fingerprint` is known."""
+        ids, sha = np.arange(self.n_rows), hashlib.sha256()
+        sha.update("\x1f".join(self.columns).encode(errors="surrogatepass"))
+        sha.update(ids.tobytes())
+        for table in self.tables():
+            tokens = table.tokens()
+            self.model.refuse_strange_cells(tokens, place="row {} (from 0)".format)
+            sha.update(table.values.tobytes())
+            yield table, tokens
+        self._fingerprint = sha.hexdigest()
+        self._release()
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the table that a reader of the whole file makes; reads the file if it was not read."""
+        if self._fingerprint is None:
+            deque(self.checked_tables(), maxlen=0)
+        assert self._fingerprint is not None
+        return self._fingerprint
+
     def checked(self) -> tuple[str, Int64[np.ndarray, " N"]]:
         """Check all rows; their fingerprint, and how many cells each has."""
-        counts = list[np.ndarray]()
-
-        def values() -> Iterator[np.ndarray]:
-            for table in self.tables():
-                tokens = table.tokens()
-                self.model.refuse_strange_cells(tokens, place="row {} (from 0)".format)
-                counts.append(tokens.n_tokens.numpy())
-                yield table.values
-
-        ids = np.arange(self.n_rows)
-        return digest("\x1f".join(self.columns), ids, values(), iter(())), np.concatenate(counts)
+        counts = [tokens.n_tokens.numpy() for _, tokens in self.checked_tables()]
+        return self.fingerprint, np.concatenate(counts)
 
     @property
     def note(self) -> str:

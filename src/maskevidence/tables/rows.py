@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.command.command_words import flag, own_file, parse_words
+from maskevidence.command.options import flag, own_file, parse_words
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.kind import Kind, kinds
 from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_of
@@ -33,10 +33,9 @@ from maskevidence.core.table import (
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, parse_model, takes_words
+from maskevidence.tables.by_name import AUTO, fit_table, parse_model, takes_words
 from maskevidence.tables.cell_mass import CellMass, check_cells
 from maskevidence.tables.choosing.auto import auto_word
-from maskevidence.tables.fitting import fit_table
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import columns_of, declared_columns
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
@@ -124,7 +123,8 @@ def prepare_rows(
         ready = replace(ready, code=fingerprint_of_code(model), load=load)
     if cells:
         ready = by_cells(ready, table, train)
-    ready = by_limits(ready, table)
+    if table.limits:
+        ready = by_limits(ready, table)
     return ready.read_with(data, reading_options(reading, limit=options.limit, words=words))
 
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from maskevidence.core.errors import InputError
-from maskevidence.core.fingerprints import MANY_EQUAL
 from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import read_json
+from maskevidence.core.tokens import MANY_EQUAL
 from maskevidence.tables.base import FORMAT, TableModel
 
 _KEPT_IN_FLOAT64 = ("mean", "shift", "scale", "rows")  # in a model of any dtype

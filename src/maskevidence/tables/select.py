@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.command.command_words import Argument
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Result
 from maskevidence.tables.by_name import parse_components, takes_words
 from maskevidence.tables.kind import rows
 from maskevidence.tables.table_options import SelectOptions

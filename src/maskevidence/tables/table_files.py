@@ -5,10 +5,9 @@ import csv
 import io
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -35,7 +34,6 @@ from maskevidence.core.support.sources import (
     check_utf_8,
     is_remote,
     lines_of,
-    long_cells,
     name_in,
     read_remote,
     reading_parquet,
@@ -44,14 +42,15 @@ from maskevidence.core.table import Table, column_of, note_on_codes, note_on_cop
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
     MAX_CATEGORIES,
-    Choices,
+    ColumnSelection,
     ReadColumn,
     arrow_texts,
+    left_out,
     read_columns,
 )
 from maskevidence.tables.reading.contents import SHEETS, sheet_text, text_of, unzipped
 from maskevidence.tables.reading.dates import Order
-from maskevidence.tables.reading.describing import described
+from maskevidence.tables.reading.describing import described, folded
 from maskevidence.tables.reading.description import (
     LOOK,
     RECORD,
@@ -61,7 +60,16 @@ from maskevidence.tables.reading.description import (
     finding,
     quoted,
 )
-from maskevidence.tables.reading.layout import Apart, SheetRow, apart, lay_out, mended
+from maskevidence.tables.reading.layout import (
+    LINE,
+    Apart,
+    SheetRow,
+    apart,
+    is_blank,
+    lay_out,
+    mended,
+    numbered_rows,
+)
 from maskevidence.tables.reading.numbers import Choice, NumberForm, cell_of, signs_of
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
@@ -78,7 +86,7 @@ _CELLS_NOTED, _FEWEST_NOTED = (
 )  # cells and rows of a long table in which codes and copies are sought
 _HEAD = 2**13  # characters or cells inspected to guess a CSV file's format
 _MAX_TYPED = 30  # columns in an option suggested by an error
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_ALL = ColumnSelection()
 _END = "\0"  # cells of the row that marks the end of a CSV file
 _ALWAYS = ("comments", "skipped")  # findings for the record that are noted, too
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat")
@@ -111,27 +119,6 @@ class TextChoices:
     header: int | None = None  # the line with the names of the columns
     comment: str | None = None  # the mark of lines to leave out
     skip: Sequence[range] = ()  # lines to leave out
-
-
-@dataclass(frozen=True)
-class ColumnSelection:
-    """Which columns of a file to use, and how."""
-
-    columns: Sequence[str] | None = None  # the columns to use, in this order; None for all
-    drop: Sequence[str] = ()  # columns to leave out
-    id_column: str | None = None  # the column with the rows' names; not data
-    one_hot: Sequence[str] = ()  # columns to encode as 0 and 1
-    missing: Sequence[str] = ()  # words and numbers that mark missing values
-    # whether to read columns of text as categories, coded by position among their words
-    words: bool = False
-    categories: Sequence[str] = ()  # columns to read as categories, whatever they hold; with `words`
-    numbers: Sequence[str] = ()  # columns to read as numbers, whatever most of their cells are
-    decimal: Choice | None = None  # the decimal sign of all columns; None to find it
-    thousands: str = ""  # the mark between thousands; "" to find it
-    dates: Order | None = None  # day or month first, where the cells do not say it
-    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of their first
-    fold_words: bool = False  # whether words that differ by case, blanks or composition are one
-    near_unique: bool = False  # whether to keep near-unique text and names of rows, too; with `words`
 
 
 def read_table(
@@ -298,7 +285,7 @@ def described_file(raw: RawTable, selection: ColumnSelection) -> TableDescriptio
     used = _used_columns(raw.name, names, selection, id_column)
     cells = {name: column for name, column in zip(names, raw.columns.columns, strict=True) if name in used}
     cells = {name: cells[name] for name in used}
-    read = read_columns(cells, raw.lines, _choices(selection), raw.delimiter)
+    read = read_columns(cells, raw.lines, selection, raw.delimiter)
     return description_of(raw, cells, read)
 
 
@@ -561,8 +548,9 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
 
 def _refuse_blanks(name: str, column: Any) -> None:
     """Refuse a table whose columns stand between blanks, which would be one column of words."""
-    first, *rows = [cell.split() for cell in column.slice(0, _HEAD).to_pylist()]
-    if rows and len(first) > 1 and all(len(row) == len(first) and all(map(is_number, row)) for row in rows):
+    first, *rows = [cell.replace('"', "").split() for cell in column.slice(0, _HEAD).to_pylist()]
+    widths, cells = {len(row) for row in rows}, [cell for row in rows for cell in row[1:]]
+    if rows and len(first) > 1 and widths in ({len(first)}, {len(first) + 1}) and all(map(is_number, cells)):
         raise InputError(
             f"{name!r} has {len(first)} columns between blanks; save it with a comma or tab between cells"
         )
@@ -584,7 +572,7 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
 
     text = content[: content.find(b"\n", _HEAD) + 1 or None].decode(errors="replace")
     mark = delimiter or _guessed_delimiter(text)
-    names, *rows = csv.reader(re.findall(_LINE, text), delimiter=mark)
+    names, *rows = csv.reader(re.findall(LINE, text), delimiter=mark)
     alike = b'"' not in content and b"\r" not in content and not content.startswith((codecs.BOM_UTF8, b"#"))
     if (
         not alike
@@ -686,9 +674,8 @@ def _cells(
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    with long_cells():
-        rows = csv.reader((line[0] for line in re.finditer(_LINE, text)), delimiter=delimiter)
-        width = next((len(row) for row in rows if len(row) > 1 or "".join(row).strip()), 0)
+    rows = numbered_rows((line[0] for line in re.finditer(LINE, text)), delimiter)
+    width = next((len(row) for _, row in rows if not is_blank(row)), 0)
     if not width:
         raise InputError(f"{name!r} has no rows; give a table with at least one")
     blank = " \t".replace(delimiter, "")
@@ -737,19 +724,21 @@ def _guessed_delimiter(text: str) -> str:
     try:
         return sniffer.sniff("\n".join(lines), ";\t|,").delimiter
     except csv.Error:
-        first = next(filter(None, lines), "")
-        return next((mark for mark in ";\t|" if mark in first), ",")
+        pass
+    first = next(filter(None, lines), "")
+    marks = [mark for mark in ";\t|" if mark in first]
+    for mark in ";\t|":  # lines of another kind stand above
+        n, n_lines = Counter(line.count(mark) for line in lines).most_common(1)[0] if lines else (0, 0)
+        marks += [mark] * (n > 0 and 2 * n_lines > len(lines))
+    return next(iter(marks), ",")
 
 
 def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:
     """Refuse open quotes, and rows with more or fewer cells than the first one; `end` is the last row."""
     wrong, row = None, list[str]()
-    with long_cells():
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        for row in rows:
-            blank = len(row) < 2 and not "".join(row).strip()
-            if len(row) != len(end) and not blank and wrong is None:
-                wrong = f"{len(row)} cells in line {rows.line_num}, {len(end)} above"
+    for line, row in numbered_rows(io.StringIO(text, newline=""), delimiter):
+        if len(row) != len(end) and not is_blank(row) and wrong is None:
+            wrong = f"{len(row)} cells in line {line}, {len(end)} above"
     if row != end:
         wrong = "quotes that are not closed"
     if wrong:
@@ -760,15 +749,9 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
     """The line number of each row of a CSV file, whose cells may span lines, and the blank lines."""
     if text.count("\n") + (not text.endswith("\n")) == n_rows:
         return range(1, n_rows + 1), ()
-    found, blank, line = list[int](), list[int](), 1
-    with long_cells():
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        for row in rows:
-            if "".join(row).strip() or len(row) > 1 or (n_columns == 1 and found):
-                found.append(line)
-            else:
-                blank.append(line)
-            line = rows.line_num + 1
+    found, blank = list[int](), list[int]()
+    for line, row in numbered_rows(io.StringIO(text, newline=""), delimiter):
+        (blank if is_blank(row) and not (n_columns == 1 and found) else found).append(line)
     if len(found) < n_rows:
         return range(1, n_rows + 1), ()
     return found, [each for each in blank if found[0] < each < found[-1]]
@@ -776,7 +759,7 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 
 def to_table(
     raw: RawTable,
-    selection: ColumnSelection = ColumnSelection(),
+    selection: ColumnSelection = _ALL,
     *,
     empty_rows: bool = False,
     notes: bool = True,
@@ -791,11 +774,7 @@ def to_table(
 
 
 def converted(
-    raw: RawTable,
-    selection: ColumnSelection = ColumnSelection(),
-    *,
-    empty_rows: bool = False,
-    notes: bool = True,
+    raw: RawTable, selection: ColumnSelection = _ALL, *, empty_rows: bool = False, notes: bool = True
 ) -> tuple[Table, dict[str, ReadColumn]]:
     """The table of a file, and how each of its columns was read."""
     names = names_of(raw)
@@ -806,7 +785,7 @@ def converted(
     cells = dict(zip(names, raw.columns.columns, strict=True))
     for name in [*selection.one_hot, *selection.categories, *([] if id_column is None else [id_column])]:
         _check_words(raw.name, name, cells[name].type)
-    read = read_columns({name: cells[name] for name in used}, raw.lines, _choices(selection), raw.delimiter)
+    read = read_columns({name: cells[name] for name in used}, raw.lines, selection, raw.delimiter)
     found = _Converted(raw, selection)
     for name in used:
         found.add(name, cells[name], read[name])
@@ -852,20 +831,6 @@ def _stacked(columns: Sequence[Float64[np.ndarray, " N"]]) -> Float64[np.ndarray
         for j, column in enumerate(columns):
             block[:, j] = column[start : start + _BLOCK]
     return values
-
-
-def _choices(selection: ColumnSelection) -> Choices:
-    """The user's decisions about columns, as the reader of columns takes them."""
-    words = {*selection.categories, *selection.one_hot}
-    return Choices(
-        selection.missing,
-        words,
-        {*selection.numbers},
-        selection.decimal,
-        selection.thousands,
-        selection.dates,
-        selection.day_0,
-    )
 
 
 def _forms(read: dict[str, ReadColumn]) -> dict[str, Any]:
@@ -936,23 +901,13 @@ class _Converted:
                 else f"column {name!r}: {read.refusal}"
             )
             return
-        elif kind == "empty" and name not in (selection.columns or ()):
-            self.findings.append(finding("empty", name, [], "no cell has a value: left out", "", LOOK, 0))
+        elif self._is_unused(name, read):
+            self.findings.append(left_out(read.described))
             return
         elif read.values is not None:
             _check_exact(name, read.values, cells, self.raw)
             parts = {name: read.values}
             self.findings += read.findings
-        elif kind == "constant" and not selection.words and not self._is_kept(name):
-            note = f"{read.described.why}: left out"
-            self.findings.append(finding("constant", name, [], note, f"--drop {typed([name])}", LOOK, 0))
-            return
-        elif kind in ("text", "id") and read.described.used_as is None and not self._is_kept(name):
-            what = "names of rows" if kind == "id" else "near-unique text"
-            note = f"{what} ({read.described.why}): left out"
-            options = f"--id-column {typed([name])}, or --categories {typed([name])}"
-            self.findings.append(finding(kind, name, [], note, options, LOOK, 0))
-            return
         elif selection.words and name not in selection.numbers and not read.refusal:
             self.levels[name], values = _coded(cells, selection)
             parts = {name: values}
@@ -966,10 +921,18 @@ class _Converted:
             raise InputError(f"{self.raw.name!r} would have two columns named {twice!r}; rename one")
         self.columns |= parts
 
-    def _is_kept(self, name: str) -> bool:
-        """Whether near-unique text stays, because the user or the model asks for it."""
-        selection = self.selection
-        return selection.near_unique or name in (*(selection.columns or ()), *selection.numbers)
+    def _is_unused(self, name: str, read: ReadColumn) -> bool:
+        """Whether a column that says nothing of others is left out: nobody asks for it."""
+        selection, one = self.selection, read.described
+        if one.kind == "empty":
+            return name not in (selection.columns or ())
+        if read.values is not None or selection.near_unique:
+            return False
+        if name in (*(selection.columns or ()), *selection.numbers):
+            return False
+        if one.kind == "constant":
+            return not selection.words
+        return one.kind in ("text", "id") and one.used_as is None
 
     def refuse(self) -> None:
         """Raise an InputError that names all columns that cannot be read, if there are any."""
@@ -1035,16 +998,11 @@ def _coded(column: Any, selection: ColumnSelection) -> tuple[tuple[str, ...], Fl
 
 def _folded(cells: list[str]) -> list[str]:
     """Replace words that differ only by case, blanks or Unicode composition by the most frequent form."""
-    spelling = {word: _fold(word) for word in {*cells}}
+    spelling = {word: folded(word) for word in {*cells}}
     best: dict[str, str] = {}
     for word, _ in Counter(cells).most_common():
         best.setdefault(spelling[word], word)
     return [best[spelling[cell]] for cell in cells]
-
-
-def _fold(word: str) -> str:
-    """A word with case, blanks and Unicode composition normalised."""
-    return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
 
 
 def _check_words(file: str, name: str, kind: Any) -> None:
@@ -1098,8 +1056,9 @@ def _guesses(table: Table) -> list[str]:
 
 
 def names_of(raw: RawTable) -> list[str]:
-    """The names of a file's columns; a column without a name is named by its position, c0, c1, ..."""
-    return [name or f"c{j}" for j, name in enumerate(raw.columns.column_names)]
+    """The names of a file's columns; those without one are c0, c1, ... by position."""
+    names = [name.strip() if raw.first_line else name for name in raw.columns.column_names]
+    return [name or f"c{j}" for j, name in enumerate(names)]
 
 
 def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: str | None) -> None:
@@ -1151,12 +1110,6 @@ def _first_word(raw: RawTable, name: str, read: ReadColumn) -> str:
             mixed = [each for each in read.findings if each.what == "mixed"]
             return f"{where} ({mixed[0].assumed})" if mixed else where
     return f"{place_of(0, raw.lines)}: {quoted(str(column[0].as_py()))}"
-
-
-def _as_typed(words: Sequence[str]) -> str:
-    """Join words by commas, always in quotes: a shell may expand ? and *."""
-    text = typed(words)
-    return text if text.startswith("'") else f"'{text}'"
 
 
 def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
@@ -1304,12 +1257,14 @@ def with_new_types(table: Any, before: Any) -> Any:
     import pyarrow as pa
 
     stored = table.schema.pandas_metadata
+    if not stored:
+        return table
     changed = {
         field.name
         for field in before.schema
         if field.name in table.column_names and table.schema.field(field.name).type != field.type
     }
-    if not stored or not changed:
+    if not changed:
         return table
     for column in stored["columns"]:
         name = column.get("field_name") or column.get("name")

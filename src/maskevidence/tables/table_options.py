@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from maskevidence.command.command_words import Option
 from maskevidence.command.options import (
     Device,
     IdColumn,
     ImageFiles,
     Limit,
+    Option,
     Out,
     OverwriteFiles,
     Sample,

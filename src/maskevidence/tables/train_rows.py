@@ -15,7 +15,6 @@ from maskevidence.command.training_folder import (
     write_result,
 )
 from maskevidence.core.errors import InputError
-from maskevidence.core.fingerprints import marks_of
 from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.model import HasLogEvidence
 from maskevidence.core.show import parts
@@ -23,6 +22,7 @@ from maskevidence.core.show.parts import Page
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.table import Table
+from maskevidence.core.tokens import marks_of
 from maskevidence.core.training.checkpoints import FILE
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
@@ -30,8 +30,7 @@ from maskevidence.core.training.objectives import Elbo, Likelihood, MaskedObject
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network
-from maskevidence.tables.fitting import new_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network, new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.rows import TEST_FRACTION, model_on, read_rows, read_with
 from maskevidence.tables.table_options import RowDevice, RowTraining
@@ -164,9 +163,9 @@ def _fit_network(fitted: MaskedNetwork, train: Table, test: Table | None, option
 def _notes(
     fitted: TableModel, history: History, everything: Table, train: Table, test: Table | None
 ) -> list[str]:
-    """Notes on the fit; for a network also on guessed kinds of columns and the use of held-out rows."""
+    """Notes on the rows and the fit; for a network also on the use of held-out rows."""
     if not isinstance(fitted, MaskedNetwork):
-        return list(history.notes)
+        return [*everything.notes, *history.notes]
     chose = "the held-out rows chose the epoch, so that new rows have a slightly lower log evidence"
     notes = [*everything.notes, *([] if test is None else [chose]), *fitted.fit_notes]
     if len(train) > _most_scored(train):

@@ -1,11 +1,9 @@
 """Sequences in FASTA files, plain or gzipped; of alignments (A2M, A3M), the sequences without their gaps."""
 
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.checks import some_of
 from maskevidence.texts.text_store import Lines
 
 FASTA_SUFFIXES = (".fa", ".fasta", ".fas", ".faa", ".fna", ".ffn", ".pep", ".a2m", ".a3m")
@@ -13,7 +11,6 @@ _ALIGNMENTS = (".a2m", ".a3m")
 _GAPS = "-."
 _BREAK = "|"  # between the chains of a protein
 _NO_SINGLE_RESIDUE = "XBZJ"  # any residue, D or N, E or Q, I or L
-_SHOWN = 3
 
 
 class Records(NamedTuple):
@@ -21,7 +18,7 @@ class Records(NamedTuple):
 
     names: list[str]  # the first word of each header, without ">"
     sequences: list[str]  # the letters of each record
-    notes: list[str]  # changes of the letters, letters of no single residue, equal names; one sentence each
+    notes: list[str]  # changes of the letters, and letters of no single residue; one sentence each
 
 
 def is_fasta(file: Path) -> bool:
@@ -83,7 +80,7 @@ def read_fasta(file: Path) -> Records:
                 f"record {place} ({name!r}) of {str(file)!r} has {wrong!r}, {what}; correct it or "
                 "leave it out"
             )
-    return Records(names, sequences, [*notes, *_unusual(sequences), *_equal(names)])
+    return Records(names, sequences, [*notes, *_unusual(sequences)])
 
 
 def _unusual(sequences: list[str]) -> list[str]:
@@ -103,24 +100,6 @@ def _unusual(sequences: list[str]) -> list[str]:
     return [
         f"letters of no single residue are scored as letters of their own: {', '.join(found)}, in "
         f"{n_with:,} of {len(sequences):,} sequences"
-    ]
-
-
-def _equal(names: list[str]) -> list[str]:
-    """A note on names that several records have.
-
-    Example:
-        >>> _equal(["a", "b", "a", "a"])
-        ["only 2 of the 4 names of the sequences are different: 'a' 3 times"]
-    """
-    several = {name: n for name, n in Counter(names).items() if n > 1}
-    if not several:
-        return []
-    listed = [f"{name!r} {n:,} times" for name, n in several.items()]
-    n_different = len({*names})
-    return [
-        f"only {n_different:,} of the {len(names):,} names of the sequences are different: "
-        f"{some_of(listed, _SHOWN)}"
     ]
 
 

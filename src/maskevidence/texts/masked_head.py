@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.support.threads import alone_with
+from maskevidence.core.support.devices import alone_with
 
 PROBE_LENGTH = 8
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}

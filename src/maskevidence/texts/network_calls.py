@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.pretrained import config_settings
-from maskevidence.core.support.threads import alone_with
+from maskevidence.core.support.devices import alone_with
 from maskevidence.texts.diffusion import DiffusionNetwork, arguments_of
 from maskevidence.texts.masked_head import (
     PROBE_LENGTH,

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import torch
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
-from maskevidence.core.support.threads import seeded
+from maskevidence.core.support.devices import seeded
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.vocabulary import SPECIAL
 
 
 class Size(NamedTuple):
@@ -20,7 +21,6 @@ class Size(NamedTuple):
     block_size: int  # tokens of a block of text, special tokens included; the number of the model's positions
 
 
-_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_LETTERS = 1000
 _SMALL = {
     "hidden_size": 128,
@@ -39,7 +39,8 @@ def word_pieces(texts: Sequence[str], vocabulary_size: int) -> Any:
 
     Args:
         texts: the texts to learn from.
-        vocabulary_size: the number of pieces, special tokens included; fewer if the texts have fewer.
+        vocabulary_size: the number of pieces, special tokens included; fewer if the texts have fewer, more
+            if their letters alone take more.
 
     Raises:
         InputError: texts without a word.
@@ -64,7 +65,7 @@ def word_pieces(texts: Sequence[str], vocabulary_size: int) -> Any:
         list(texts),
         vocab_size=vocabulary_size,
         limit_alphabet=_MAX_LETTERS,
-        special_tokens=[*_SPECIAL, *(f"##{letter}" for letter in sorted(kept))],
+        special_tokens=[*SPECIAL, *(f"##{letter}" for letter in sorted(kept))],
         show_progress=False,
     )
     return transformers.BertTokenizerFast(vocab=tokenizer.get_vocab(), do_lower_case=True)

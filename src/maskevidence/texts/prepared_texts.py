@@ -18,9 +18,9 @@ from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import beginning
+from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.hub import check_revision
-from maskevidence.core.support.memory import free_memory
-from maskevidence.core.support.progress import Advance, progress
+from maskevidence.core.support.progress import progress
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.table import place_of
 from maskevidence.core.tokens import Tokens
@@ -32,7 +32,7 @@ from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
-from maskevidence.texts.text_options import CheckpointOptions, ScoredTextOptions, TextOptions
+from maskevidence.texts.text_options import CheckpointOptions, Long, ScoredTextOptions, TextOptions
 from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
 
 PACKED_FROM = 2**17  # texts, from which on their tokens lie in a file
@@ -114,33 +114,46 @@ def _check(model: str, design: MaskDesign, options: TextOptions) -> None:
         raise InputError(f"--id-column names single texts, and {joins} joins them; leave one of them out")
 
 
+def _encode(
+    loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
+) -> EncodedTexts | PackedTexts:
+    """Encode the texts, many of them some at a time, into a file."""
+    recipe = None if options.recipe is None else RECIPES[options.recipe]
+    joining = None if recipe is None or not recipe.block_size else Joining(recipe.ends, recipe.visible)
+    long: Long = options.long or "error"
+    with progress("encoding texts", len(texts)) as advance:
+        if len(texts) >= PACKED_FROM and _may_pack(options, scored):
+            encoding = Encoding(
+                long=long,
+                max_tokens=loaded.max_tokens,
+                allow_unknown=options.allow_unknown,
+                lines=texts.lines,
+                names=texts.labels,
+            )
+            return pack_texts(loaded.tokenizer, texts[scored[0]], encoding, advance)
+        encoded = loaded.encode(
+            texts[scored[0]],
+            second=texts[scored[1]] if len(scored) == 2 else None,
+            context=None if options.context_field is None else texts[options.context_field],
+            pair=options.pair,
+            long=long,
+            block_size=options.block_size,
+            allow_unknown=options.allow_unknown,
+            lines=texts.lines,
+            names=texts.labels,
+            joining=joining,
+        )
+        advance(len(texts))
+    return encoded
+
+
 def _encoded(
     model: str, data: str, loaded: MaskedLM, texts: Texts, scored: Sequence[str], options: TextOptions
 ) -> Prepared:
     """Encode the texts for a loaded model."""
     checkpoint = options.checkpoint
     recipe = None if options.recipe is None else RECIPES[options.recipe]
-    packed = len(texts) >= PACKED_FROM and _may_pack(options, scored)
-    with progress("encoding texts", len(texts)) as advance:
-        encoded: EncodedTexts | PackedTexts = (
-            _packed(loaded, texts, scored[0], options, advance)
-            if packed
-            else loaded.encode(
-                texts[scored[0]],
-                second=texts[scored[1]] if len(scored) == 2 else None,
-                context=None if options.context_field is None else texts[options.context_field],
-                pair=options.pair,
-                long=options.long or "error",
-                block_size=options.block_size,
-                allow_unknown=options.allow_unknown,
-                lines=texts.lines,
-                names=texts.labels,
-                joining=None
-                if recipe is None or recipe.block_size is None
-                else Joining(recipe.ends, recipe.visible),
-            )
-        )
-        advance(0 if packed else len(texts))
+    encoded = _encode(loaded, texts, scored, options)
     wrap = None
     notes = [*loaded.notes, *texts.notes, *encoded.notes]
     if options.hides_words and isinstance(encoded, EncodedTexts):
@@ -151,38 +164,22 @@ def _encoded(
         notes.append("computed under bfloat16 autocast")
     tokenizer = checkpoint.tokenizer
     elsewhere = replace(checkpoint, tokenizer=None if tokenizer is None else _full_path(tokenizer))
-    named = None if options.block_size is not None else texts.labels
-    of_residues = reads_residues(loaded.tokenizer)
-    source = DataSource(
-        name=data,
-        fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
-        text_fingerprint=texts.fingerprint(),
-        spelled_fingerprint=encoded.tokens.spelled_fingerprint(),
-        n_observations=len(encoded.tokens),
-        columns=list(texts.columns),
-        notes=notes,
-        kind="texts",
-        noun="block" if options.block_size is not None else "protein" if of_residues else "text",
-        token="residue" if of_residues else "token",
-    )
+    again = partial(_load_again, _full_path(model), wrap=wrap)
+    rounds = recorded(loaded)["dtype"] in ("bfloat16", "float16", "tf32") and _fits_in_float32(loaded)
+    exactly = replace(elsewhere, bf16=False, dtype="float32")
+    single, columns = options.block_size is None, [texts[column] for column in scored]
     prepared = Prepared(
         loaded if wrap is None else wrap(loaded),
         encoded.tokens,
-        source,
-        load=partial(_load_again, _full_path(model), elsewhere, wrap),
-        in_float32=partial(
-            _load_again, _full_path(model), replace(elsewhere, bf16=False, dtype="float32"), wrap
-        )
-        if recorded(loaded)["dtype"] in ("bfloat16", "float16", "tf32") and _fits_in_float32(loaded)
-        else None,
+        _source(data, loaded, texts, encoded, notes, in_blocks=not single),
+        load=partial(again, elsewhere),
+        in_float32=partial(again, exactly) if rounds else None,
         revision=checkpoint.revision,
         tokenizer=loaded.tokenizer,
-        texts=None if packed else tuple(zip(*(texts[column] for column in scored), strict=True)),
-        labels=None if named is None else tuple(named[row] for row in encoded.source),
+        texts=None if isinstance(encoded, PackedTexts) else tuple(zip(*columns, strict=True)),
+        labels=tuple(texts.labels[row] for row in encoded.source) if single and texts.labels else None,
         details={} if recipe is None else {"recipe": recipe.to_dict(str(options.recipe))},
-        beginnings=None
-        if options.block_size is not None
-        else partial(_beginnings, [texts[column] for column in scored], encoded.source),
+        beginnings=partial(_beginnings, columns, encoded.source) if single else None,
     )
     of_reading = {
         "limit": options.limit,
@@ -193,6 +190,31 @@ def _encoded(
         "upper": options.upper or None,
     }
     return prepared.read_with(data, of_reading)
+
+
+def _source(
+    data: str,
+    loaded: MaskedLM,
+    texts: Texts,
+    encoded: EncodedTexts | PackedTexts,
+    notes: list[str],
+    *,
+    in_blocks: bool,
+) -> DataSource:
+    """What run.json holds of the texts."""
+    of_residues = reads_residues(loaded.tokenizer)
+    return DataSource(
+        name=data,
+        fingerprint=tokens_fingerprint(texts.columns, encoded.tokens),
+        text_fingerprint=texts.fingerprint(),
+        spelled_fingerprint=encoded.tokens.spelled_fingerprint(),
+        n_observations=len(encoded.tokens),
+        columns=list(texts.columns),
+        notes=notes,
+        kind="texts",
+        noun="block" if in_blocks else "protein" if of_residues else "text",
+        token="residue" if of_residues else "token",
+    )
 
 
 def _beginnings(columns: Sequence[Sequence[str]], source: Int64[np.ndarray, " B"]) -> Iterator[str]:
@@ -219,20 +241,6 @@ def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
     return notes
 
 
-def _packed(
-    loaded: MaskedLM, texts: Texts, column: str, options: TextOptions, advance: Advance
-) -> PackedTexts:
-    """Encode a column some texts at a time, into a file."""
-    encoding = Encoding(
-        long=options.long or "error",
-        max_tokens=loaded.max_tokens,
-        allow_unknown=options.allow_unknown,
-        lines=texts.lines,
-        names=texts.labels,
-    )
-    return pack_texts(loaded.tokenizer, texts[column], encoding, advance)
-
-
 def _may_pack(options: TextOptions, scored: Sequence[str]) -> bool:
     """Whether texts are scored one by one, and nothing else than scores reads their tokens."""
     asked = (options.context_field, options.recipe, options.block_size, options.hides_words)
@@ -255,6 +263,10 @@ def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ())
     columns = None if options.text is None else [name.strip() for name in options.text.split(",")]
     if columns is not None and len(columns) > 2:
         raise InputError(f"--text {options.text!r} names {len(columns)} columns; give one, or two for pairs")
+    if columns is not None and len(set(columns)) < len(columns):
+        raise InputError(
+            f"--text {options.text!r} names one column twice; give it once, or two different ones"
+        )
     prompts = options.context_field
     extra = [] if prompts is None else [prompts]
     texts = read_texts(

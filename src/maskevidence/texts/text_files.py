@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskevidence.core.errors import InputError, unknown_name
-from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.checks import some_of, whole_number
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import (
     HubSet,
@@ -39,6 +40,7 @@ _ROWS_AT_ONCE = 2**13  # of a table of pyarrow
 _ANY_LINE = range(1, 2**62)
 _WORDS_OF_A_TEXT = 3  # a column has a shorter name
 _CHARACTERS_OF_A_TEXT = 40
+_SHOWN = 3  # equal names
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ def read_texts(
     if upper:
         notes.append(f"small letters were made capital ones ({kept.n_small:,})")
     labels = _labels(source, read, id_column or read.labels, kept.row)
+    notes += [] if labels is None else _equal(labels)
     lines = read.lines
     if lines is not None:
         lines = lines[: len(kept.row)] if not kept.n_empty else [lines[row] for row in kept.row]
@@ -264,10 +267,24 @@ def _labels(
         return None
     values = read.column(column)
     for row in kept:
-        if values[row] is None:
+        if _is_empty(values[row]) and column != read.labels:  # a record of FASTA may have no name
             place = place_of(row, read.lines)
             raise InputError(f"{source!r} has no name in column {column!r}, {place}; give one")
     return tuple(str(values[row]) for row in kept)
+
+
+def _equal(names: Sequence[str]) -> list[str]:
+    """A note on names that several texts have.
+
+    Example:
+        >>> _equal(["a", "b", "a", "a"])
+        ["only 2 of the 4 names of the texts are different: 'a' 3 times"]
+    """
+    several = {name: n for name, n in Counter(names).items() if n > 1}
+    if not several:
+        return []
+    listed = some_of([f"{name!r} {n:,} times" for name, n in several.items()], _SHOWN)
+    return [f"only {len({*names}):,} of the {len(names):,} names of the texts are different: {listed}"]
 
 
 def _only_text(source: str, read: TextColumns, notes: list[str]) -> str:
@@ -456,7 +473,7 @@ def _names_of(file: Path, records: Iterable[Any], lines: Sequence[int] | None) -
 def _parsed(file: Path, text: str, place: str) -> Any:
     """The value of a JSON text, which stands in some place of a file."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=partial(_distinct, file))
         if r"\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -466,7 +483,16 @@ def _parsed(file: Path, text: str, place: str) -> Any:
         ) from error
     except (ValueError, RecursionError) as error:
         reason = str(error) if place == "" or not isinstance(error, json.JSONDecodeError) else error.msg
-        raise InputError(f"{str(file)!r} is not JSON{place}: {reason}; repair it") from error
+        remedy = "repair it" if place == "" else "give an object in each line, or all in one array"
+        raise InputError(f"{str(file)!r} is not JSON{place}: {reason}; {remedy}") from error
+    return value
+
+
+def _distinct(file: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, whose names differ."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        check_distinct(file, [name for name, _ in pairs])
     return value
 
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from maskevidence.command.command_words import Option
-from maskevidence.command.options import BatchTokens, Device, IdColumn, Revision, Sample
+from maskevidence.command.options import BatchTokens, Device, IdColumn, Option, Revision, Sample
 
 Long = Literal["error", "split", "truncate"]
 DiffusionName = Literal["llada", "dream", "mdlm", "sedd", "bd3lm"]

@@ -294,5 +294,9 @@ def test_what_cannot_be_collated(tokenizer: Any) -> None:
     for name, column in (("text", "rain"), ("id", "p3"), ("words", ["rain"]), ("more", None)):
         with pytest.raises(me.InputError, match=f"the column '{name}' holds .*, not numbers; leave it out"):
             MaskSizeCollator(tokenizer)([dict(tokenizer("rain")), dict(tokenizer("rain")) | {name: column}])
+    for ids, message in (((0, None), "1 of 2 texts have an 'id'"), ((0, 1.5), "id=1.5; give a whole number")):
+        rows = [dict(tokenizer("rain")) | ({} if one is None else {"id": one}) for one in ids]
+        with pytest.raises(me.InputError, match=message):
+            MaskSizeCollator(tokenizer)(rows)
     with pytest.raises(me.InputError, match="no padding token"):
         MaskSizeCollator(padless)([tokenizer("rain"), tokenizer("rain falls")])

@@ -396,15 +396,21 @@ def test_greedy_is_found_where_a_task_reads_it(masked_lm: MaskedLM, tmp_path: Pa
     assert answers[2][0] == 0.0
 
 
-def test_the_command_writes_the_errors_beside_the_results(
-    masked_lm: MaskedLM, tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def own_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the tasks that they name by file: the harness's 15,000 files take ten seconds to list."""
     import lm_eval.tasks
 
     whole = lm_eval.tasks.TaskManager
-    monkeypatch.setattr(  # the harness's 15,000 files take ten seconds to list
+    monkeypatch.setattr(
         "lm_eval.tasks.TaskManager", lambda *a, **k: whole(*a, **k | {"include_defaults": False})
     )
+
+
+@pytest.mark.usefixtures("own_tasks")
+def test_the_command_writes_the_errors_beside_the_results(
+    masked_lm: MaskedLM, tmp_path: Path, run: CommandLine
+) -> None:
     model, task = tmp_path / "model", tmp_path / "task.yaml"
     masked_lm.save(model)
     task.write_text(json.dumps(harness_tasks.choice_task(tmp_path, SENTENCES, ["acc"])))
@@ -446,15 +452,10 @@ def test_a_perplexity_whose_error_exceeds_it_is_shown_on_the_log_scale() -> None
     assert float(shown[1][3]) == pytest.approx(3.0 * noise.std(ddof=1), rel=0.05)
 
 
+@pytest.mark.usefixtures("own_tasks")
 def test_an_empty_choice_in_the_first_document_is_named(
-    masked_lm: MaskedLM, tmp_path: Path, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+    masked_lm: MaskedLM, tmp_path: Path, run: CommandLine
 ) -> None:
-    import lm_eval.tasks
-
-    whole = lm_eval.tasks.TaskManager
-    monkeypatch.setattr(
-        "lm_eval.tasks.TaskManager", lambda *a, **k: whole(*a, **k | {"include_defaults": False})
-    )
     model, task = tmp_path / "model", tmp_path / "task.yaml"
     masked_lm.save(model)
     task.write_text(json.dumps(choices_task(tmp_path, [["", "sleeps"]], ["acc"])))
@@ -472,15 +473,8 @@ def test_an_empty_choice_in_the_first_document_is_named(
         (("--model_args", "target=decision:2"), "there is no model"),
     ],
 )
-def test_bad_commands_get_one_line(
-    run: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
-) -> None:
-    import lm_eval.tasks
-
-    whole = lm_eval.tasks.TaskManager
-    monkeypatch.setattr(
-        "lm_eval.tasks.TaskManager", lambda *a, **k: whole(*a, **k | {"include_defaults": False})
-    )
+@pytest.mark.usefixtures("own_tasks")
+def test_bad_commands_get_one_line(run: CommandLine, words: tuple[str, ...], message: str) -> None:
     done = run("lm-eval", *words)
     assert done.code == 2
     last = done.err.strip().splitlines()[-1]

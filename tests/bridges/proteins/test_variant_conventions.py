@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.core.scores.mixture import order_mixture
+from maskevidence.core.scores.score_masks import order_mixture
 from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES, area
 from protein_models import (
     evidence,
@@ -222,6 +222,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mutants": ["S2A:S2C"]}, r"site 2 is changed twice"),
     ({"mutants": ["p.Sel2Ala"]}, r"'p.Sel2Ala' is not a substitution; write A1P or p.Ala1Pro"),
     ({"mutants": ["p.Lys2Ala"]}, r"the wild type has S at 2, not K"),
+    ({"wild_type": "mkta", "mutants": ["K2R"]}, r"has a small k at 2; write it in capitals"),
     ({"mutants": ["s2x", WILD_TYPE.lower()]}, r"row 1 .*: '\w' is a small letter, and the model knows"),
     ({"mutants": ["S2A:"]}, r"'' is not a substitution; write A1P"),
     ({"mutants": [""]}, r"row 0 \(from 0\), '': there is no mutant"),

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Int64
 from scipy.stats import norm
 
 import maskevidence as me
-from maskevidence.core.evidence.curve import Curve
-from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.evidence.curve import Curve, curve_from_scores
 from maskevidence.core.evidence.standard_errors import t_half_width
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
 from maskevidence.core.support.keyed_random import keyed_bits

@@ -5,8 +5,7 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.evidence.control_variates import fitted_curves
-from maskevidence.core.evidence.curve import Curve
-from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.evidence.curve import Curve, curve_from_scores
 from maskevidence.core.masks.design import MaskKey, drawn_masks
 from maskevidence.core.tokens import positions
 

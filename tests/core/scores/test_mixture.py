@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.scores.mixture import order_mixture
+from maskevidence.core.scores.score_masks import order_mixture
 
 
 def by_enumeration(log_conditionals: np.ndarray, subset: int) -> float:

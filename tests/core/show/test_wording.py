@@ -130,7 +130,7 @@ def test_a_difference_says_why_its_interval_is_wider_on_one_side(
     estimate = me.estimate_evidence(Learned(3, 2), rows(6, 3, 2), me.RandomSize(8))
     comparison = me.compare({"a": estimate, "b": replace(estimate, ids=estimate.ids)})
     moved = replace(comparison.behind[0], tails=tails, mask_se=0.1, mask_df=7.0)
-    for said in (verdict(moved, 2), answer(replace(comparison, behind=(moved,))).words):
+    for said in (verdict(moved, 2), answer(replace(comparison, behind=(moved,)))[1]):
         assert "95 % interval" in said
         assert words in said
         assert (BECAUSE in said) == bool(words)

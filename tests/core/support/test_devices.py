@@ -11,7 +11,7 @@ import maskevidence as me
 from image_models import random_images, small_vit_mae
 from learned_conditionals import Learned
 from learned_conditionals import rows as some_rows
-from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.model import fingerprint
 from maskevidence.runs.prepared import recorded
 from pretend_device import MixedDevices, Pretended, pretended_device
 from text_models import SENTENCES, small_bert, small_tokenizer

@@ -13,7 +13,7 @@ from maskevidence.core.evidence import score_means
 from maskevidence.core.masks import design as masks_design
 from maskevidence.core.masks.design import BYTES_PER_MASK
 from maskevidence.core.scores import record
-from maskevidence.core.support import memory
+from maskevidence.core.support import checks
 from maskevidence.core.support.checks import check_memory
 
 GIB = 2**30
@@ -43,12 +43,12 @@ UNLIMITED = FIRST | {f"{V1}.limit_in_bytes": str(2**63 - 4096)}
 def test_the_smallest_room_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], free: int
 ) -> None:
-    monkeypatch.setattr(memory, "_ROOT", tmp_path)
-    monkeypatch.setattr(memory.os, "sysconf", {"SC_PHYS_PAGES": 2**24, "SC_PAGE_SIZE": 4096}.__getitem__)
+    monkeypatch.setattr(checks, "_ROOT", tmp_path)
+    monkeypatch.setattr(checks.os, "sysconf", {"SC_PHYS_PAGES": 2**24, "SC_PAGE_SIZE": 4096}.__getitem__)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert memory.free_memory() == free * GIB
+    assert checks.free_memory() == free * GIB
     check_memory(free * GIB, "so many masks", "ask for fewer")
     with pytest.raises(InputError, match=f"need about {free} GiB of memory, {free} are free; ask for fewer"):
         check_memory(free * GIB + 1, "so many masks", "ask for fewer")
@@ -57,9 +57,9 @@ def test_the_smallest_room_counts(
 def test_other_systems_tell_the_memory_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_ROOT", tmp_path)
-    monkeypatch.setattr(memory.os, "sysconf", {"SC_PHYS_PAGES": 8, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert memory.free_memory() == 8 * 4096
+    monkeypatch.setattr(checks, "_ROOT", tmp_path)
+    monkeypatch.setattr(checks.os, "sysconf", {"SC_PHYS_PAGES": 8, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert checks.free_memory() == 8 * 4096
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_masks_take_what_is_counted(monkeypatch: pytest.MonkeyPatch, design: str
 
 def test_the_limit_of_the_address_space_counts() -> None:
     code = (
-        "import resource; from maskevidence.core.support.memory import free_memory;"
+        "import resource; from maskevidence.core.support.checks import free_memory;"
         "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)); print(0 < free_memory() < 2**30)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskevidence.core.fingerprints import fingerprint
+from maskevidence.core.model import fingerprint
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.support.files import _prefix
 from maskevidence.core.table import Table
@@ -17,7 +17,7 @@ from maskevidence.lm_eval.values import key_of_texts
 from maskevidence.runs.blocks import _checksum
 from maskevidence.runs.folder import seal, seal_of_files
 from maskevidence.tables.finished import hash_of
-from maskevidence.tables.gaussian.ppca import PPCA
+from maskevidence.tables.gaussian.low_rank import PPCA
 from maskevidence.tables.own_model import fingerprint_of_code
 from maskevidence.texts.encoding import _hashes
 from maskevidence.texts.prepared_texts import tokens_fingerprint

@@ -20,7 +20,7 @@ from maskevidence.tables.by_name import parse_components
 from maskevidence.tables.choosing import choosing
 from maskevidence.tables.choosing.choosing import beaten_candidates
 from maskevidence.tables.choosing.selection import below_picture, page_of_selection, picture_of_selection
-from maskevidence.tables.gaussian.factor_analysis import fit_each_rank
+from maskevidence.tables.gaussian.low_rank import fit_each_rank
 from maskevidence.tables.network.network_columns import columns_of, declared_columns
 
 
@@ -352,8 +352,8 @@ def test_messages_name_columns_as_the_file_does() -> None:
 
 
 def test_fits_that_do_not_converge_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskevidence.tables.gaussian.factor_analysis.MAX_ITERATIONS", 2)
-    monkeypatch.setattr("maskevidence.tables.gaussian.factor_analysis.TOLERANCE", 1e-13)
+    monkeypatch.setattr("maskevidence.tables.gaussian.low_rank.MAX_ITERATIONS", 2)
+    monkeypatch.setattr("maskevidence.tables.gaussian.low_rank.TOLERANCE", 1e-13)
     selection = me.select(rows(n=60, missing=0.1), "factor-analysis", (1, 2), folds=2)
     assert "4 of the 4 fits ended before they converged" in selection.notes
 

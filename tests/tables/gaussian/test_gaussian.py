@@ -12,7 +12,7 @@ import maskevidence as me
 import oracles
 from maskevidence.core.masks.design import MaskKey, Masks
 from maskevidence.core.tokens import Tokens
-from maskevidence.tables.gaussian.smaller_block import unique_rows
+from maskevidence.tables.gaussian.full_covariance import unique_rows
 
 
 def masks_of(tokens: Tokens, seed: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskevidence.tables.gaussian.smaller_block import given_visible
+from maskevidence.tables.gaussian.full_covariance import given_visible
 
 
 def given_row_by_row(

@@ -16,7 +16,11 @@ import maskevidence as me
 from maskevidence.core.show.parts import Group, Table
 from maskevidence.core.support.progress import Course, course
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.choosing.selection import Fill
+from maskevidence.tables.filling import Filling
 from maskevidence.tables.looking.by_folds import Kept, folds_for
+from maskevidence.tables.looking.look_page import writer
+from maskevidence.tables.looking.looking import Budget, _first_word, _simplest
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.cell_search import CellJudge
@@ -127,6 +131,61 @@ def test_missing_says_which_codes_are_meant(flats: Flats, tmp_path: Path) -> Non
     assert any(each.option == "--missing=-999" for each in found.findings)
 
 
+def test_columns_that_the_model_fills_no_better_are_filled_by_their_mean_or_commonest_value() -> None:
+    values = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 1.0], [6.0, 6.0, 1.0], [np.nan, np.nan, np.nan]])
+    table = me.data.Table("t", values, ("a", "b", "w"), np.arange(4), levels={"w": ("no", "yes")})
+    by_model = np.where(np.isnan(values), [9.0, 9.0, 0.0], values)
+    filling = Filling(by_model[None], np.full((4, 3), 0.5), likeliest=("w",))
+    fills = {"a": Fill(1, 2.2, 2.1, False), "b": Fill(1, 2.0, 2.1, False), "w": Fill(1, 0.5, 0.6, True)}
+    new, simple = _simplest(table, filling, np.isnan(values), fills)
+    assert simple == ("a", "w")
+    assert new.values[0, 3].tolist() == [3.0, 9.0, 1.0]
+    assert new.deviation is not None
+    assert np.allclose(new.deviation[3], [np.std([1, 2, 6]), 0.5, 2 / 3])
+    assert np.array_equal(new.values[0, :3], values[:3])
+
+
+def test_the_page_says_what_is_filled_by_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 2)).round(2)
+    frame = pd.DataFrame({"a": x[:, 0], "b": (x[:, 0] + x[:, 1] / 9).round(2), "alone": rng.permutation(90)})
+    frame.loc[3, "a"], frame.loc[4, "alone"] = np.nan, np.nan
+    seen = me.look(frame, model="kernel-gaussian")
+    assert seen.modelled is not None
+    assert seen.modelled.simple == ("alone",)
+    assert seen.to_frame()["alone"][4] == round(frame["alone"].mean())
+    holes = next(each for each in seen.page().parts if isinstance(each, Group) and each.title == "Holes")
+    (rows,) = (part.rows for part in holes.parts if isinstance(part, Table))
+    assert [row[2] for row in rows] == ["model", "mean"]
+    assert rows[1][-1] == "100 %"
+
+
+def test_many_columns_of_few_rows_take_a_model_whose_fits_fit_into_the_time() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 1500))
+    x[x > 2] = np.nan
+    names = tuple(f"g{k}" for k in range(1500))
+    folds = folds_for(me.data.Table("t", x, names, np.arange(30)), 0, Kept())
+    assert folds is not None
+    assert _first_word(folds, Budget("auto", 120.0, 0)) == "factor-analysis:3"
+    assert _first_word(folds, Budget("auto", 1e6, 0)) == "kernel-gaussian"
+    assert _first_word(folds, Budget("gaussian", 120.0, 0)) == "gaussian"
+
+
+def test_numbers_of_the_page_have_one_format_and_no_exponent() -> None:
+    x = np.random.default_rng(0).lognormal(6, 4, 60)
+    frame = pd.DataFrame({"long": x, "short": np.round(x % 50, 1), "y": np.arange(60.0)})
+    seen = me.look(frame, model="gaussian")
+    write = writer(seen, "short")
+    assert [write(7.0), write(-7.25, 3.0), write(7.25, 300.0)] == ["7.0", "\N{MINUS SIGN}7.2", "7"]
+    assert writer(seen, "long")(1234567.8) == "1235000"
+    shown = [cell for part in seen.page().parts if isinstance(part, Group) for cell in _cells_of(part)]
+    assert not [cell for cell in shown if re.search(r"\de[+-]?\d", cell)]
+
+
+def _cells_of(group: Group) -> list[str]:
+    return [cell for part in group.parts if isinstance(part, Table) for row in part.rows for cell in row[2:]]
+
+
 def test_common_words_are_no_misspelling_of_each_other() -> None:
     values = np.repeat([0.0, 1.0], 20)[:, None]
     table = me.data.Table("t", values, ("c",), np.arange(40), levels={"c": ("cat", "car")})
@@ -170,8 +229,8 @@ def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
     with course("looking", dict.fromkeys(("fit", "suspect", "cells"), (5, 1.0))) as plan:
         models = folds.fit_all(x, plan, 1)
         values, _ = folds.without_suspicious(models, plan, np.inf)
-        searched = folds.search(models, values, plan, (50, Search(n_planted=0)))
-    assert np.isnan(searched.values[row, 1])
+        _, values = folds.search(models, values, plan, (50, Search(n_planted=0)))
+    assert np.isnan(values[row, 1])
 
 
 def test_a_copy_fills_the_holes_of_its_column_exactly() -> None:

@@ -40,6 +40,8 @@ def test_it_sorts_filters_and_fits_a_phone(page: Path) -> None:
         shown.on("request", lambda request: asked.append(request.url))
         shown.goto(page.as_uri())
         assert shown.evaluate("document.documentElement.scrollWidth") == 390
+        fits = "each => each.scrollWidth <= each.clientWidth"
+        assert shown.locator(".hint").first.is_visible() != shown.locator(".picture").first.evaluate(fits)
         columns = shown.locator("table.sortable").first
         names = columns.locator("tbody th")
         assert names.first.inner_text() == "a"

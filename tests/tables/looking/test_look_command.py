@@ -59,7 +59,7 @@ def test_the_filled_table_is_the_given_one_but_for_its_holes(looked: Path, flats
                     "let": r"\d\d\.\d\d\.2021",
                     "area": r"\d+,\d",
                     "rooms": r"[1-6]",
-                    "rent": r"\d+,\d\d?",
+                    "rent": r"\d+,\d\d",
                 }
                 assert re.fullmatch(form.get(name, r"\w+"), a), (name, a)
             else:

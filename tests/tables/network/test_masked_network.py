@@ -75,7 +75,7 @@ def test_every_cell_has_a_total_probability_of_one(network: MaskedNetwork) -> No
     assert np.exp(_log_p(network, ROW, 4, seen_and_unseen)).sum() == pytest.approx(1, abs=1e-5)
     counts = np.arange(-200.0, 400.0)  # of width 1: the probability of each whole number
     assert np.exp(_log_p(network, ROW, 1, counts)).sum() == pytest.approx(1, abs=1e-3)
-    u = np.linspace(-12, 12, 400_001)
+    u = np.linspace(-12, 12, 100_001)
     column = network.cells.columns[2]
     x = column.centre + column.scale * np.sinh(u)
     density = np.exp(_log_p(network, ROW, 2, x)) * column.scale * np.cosh(u)
@@ -91,8 +91,8 @@ def test_atoms_leave_a_total_probability_of_one(network: MaskedNetwork, visible:
     row = [ROW[k] if k in visible else math.nan for k in range(5)]
     grid = np.arange(-200.0, 400.0)
     assert np.exp(_log_p(network, row, 1, grid)).sum() == pytest.approx(1, abs=1e-3)
-    u = np.linspace(-14, 14, 200_001)
-    near = np.linspace(-2, 2, 20_001) * amounts.step
+    u = np.linspace(-14, 14, 60_001)
+    near = np.linspace(-2, 2, 8_001) * amounts.step
     x = np.union1d(amounts.centre + amounts.scale * np.sinh(u), near)
     density = np.exp(_log_p(network, row, 3, x))
     assert np.trapezoid(density, x) == pytest.approx(1, abs=2e-3)
@@ -271,7 +271,7 @@ def test_training_is_deterministic_and_resumes_to_the_same_bits(tmp_path: Path) 
     assert all(torch.equal(states[0][name], value) for name, value in resumed.state_dict().items())
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_fit_finds_its_pace_and_resumes_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: bool
 ) -> None:
@@ -491,14 +491,14 @@ def test_it_learns_what_columns_tell_of_each_other() -> None:
     rng = np.random.default_rng(0)
     joint = rng.dirichlet(np.full(16, 0.5))
     states = np.stack(np.meshgrid(*[[0, 1]] * 4), -1).reshape(-1, 4)
-    train, test = (states[rng.choice(16, n, p=joint)].astype(float) for n in (3000, 3000))
+    train, test = (states[rng.choice(16, n, p=joint)].astype(float) for n in (1500, 1500))
     model = me.models.MaskedNetwork(4, 64).fit(train, epochs=40)
     truth = np.log(joint[(test[:, None] == states).all(2).argmax(1)]).mean()
     share = train.mean(0)
     alone = (test * np.log(share) + (1 - test) * np.log(1 - share)).sum(1).mean()
-    mixture = me.estimate_evidence(model, test[:500], "exhaustive:order-mixture").log_evidence
-    truth_of_500 = np.log(joint[(test[:500, None] == states).all(2).argmax(1)]).mean()
-    assert mixture > truth_of_500 - 0.1
+    mixture = me.estimate_evidence(model, test[:250], "exhaustive:order-mixture").log_evidence
+    truth_of_250 = np.log(joint[(test[:250, None] == states).all(2).argmax(1)]).mean()
+    assert mixture > truth_of_250 - 0.1
     assert truth > alone + 0.2
     assert mixture > alone + 0.2
 
@@ -570,7 +570,7 @@ def test_a_row_of_missing_cells_gets_the_marginals(network: MaskedNetwork) -> No
 def test_scales_are_those_with_the_highest_held_out_area() -> None:
     """A network without dropout is too sure of itself after 40 rows, on new rows as on the held-out ones."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(1_040, 8)) @ rng.normal(size=(8, 8))
+    x = rng.normal(size=(440, 8)) @ rng.normal(size=(8, 8))
     model = me.models.MaskedNetwork(8, width=64, dropout=0.0)
     model.fit(x[:40], held_out=x[40:80], epochs=100, patience=100)
     areas = {}

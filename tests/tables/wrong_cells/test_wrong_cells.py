@@ -104,7 +104,7 @@ def test_batches_and_other_rows_do_not_matter() -> None:
 def clean_tables() -> list[me.WrongCells]:
     """Many clean tables, each with trusted rows of its own."""
     model = correlated()
-    tables = (model.sample(120, seed) for seed in range(80))
+    tables = (model.sample(120, seed) for seed in range(48))
     return [me.wrong_cells(model, rows[60:], trusted=rows[:60]) for rows in tables]
 
 
@@ -253,7 +253,7 @@ def test_without_trusted_rows_rare_is_not_wrong() -> None:
     assert sum(calls) <= 1
 
 
-def test_a_result_without_calls_says_why() -> None:
+def test_a_result_without_calls_says_why(few_steps: None) -> None:
     model = correlated()
     x = model.sample(330, seed=1)
     x[30, 2], x[31, 0] = 60.0, -60.0

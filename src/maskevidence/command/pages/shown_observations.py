@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.command.command_words import own_file
+from maskevidence.command.options import own_file
 from maskevidence.command.pages.page_layout import Block, Figure, Html, Section, note
 from maskevidence.command.pages.reported_runs import (
     Content,

@@ -12,7 +12,7 @@ from maskevidence.core.kind import kinds, named
 from maskevidence.core.model import HasLogDistributions, as_tokens, rounding
 from maskevidence.core.scores.score_masks import check_tokens
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.threads import seeded
+from maskevidence.core.support.devices import seeded
 
 # A fault makes later checks fail as well, so the most telling check comes first.
 _FIRST = (

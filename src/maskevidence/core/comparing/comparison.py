@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float64, Integer
@@ -14,8 +14,7 @@ from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.conditional_gains import ORDERS_DIFFER
 from maskevidence.core.evidence.curve import Curve, curve_lines
-from maskevidence.core.evidence.data_set import EvidenceOfRows
-from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate
+from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate, EvidenceOfRows
 from maskevidence.core.evidence.standard_errors import (
     Tails,
     df_of_sum,
@@ -324,12 +323,12 @@ class Comparison(Shown):
         best_model = self.estimates[self.names[0]]
         names = best_model.ids if best_model.labels is None else best_model.labels
         decided = filter(None, (decided_by_few(each, names, typeset, noun) for each in self.behind))
-        summary = answer(self, noun)
+        headline, lead = answer(self, noun)
         return Page(
             f"Comparison({best} {self.unit.replace('observation', noun)}; behind it {rest})",
-            summary.headline,
+            headline,
             parts=[
-                summary.words,
+                lead,
                 Table([columns[0], "verdict", *columns[1:]], rows, words=(0, 1)),
                 self._distances(noun),
                 "± of a run's own number is the error of its masks, of a difference that of masks and data. "
@@ -340,7 +339,7 @@ class Comparison(Shown):
 
     def picture(self) -> tuple[ValueRows, str]:
         """The distance of each model from the best one, with its interval."""
-        return self._distances("observation"), answer(self).headline
+        return self._distances("observation"), answer(self)[0]
 
     def _distances(self, noun: str) -> ValueRows:
         values = [Value(self.names[0], 0.0, group="the best model", number=2)]
@@ -625,24 +624,21 @@ def _notes_on_pairing(
     return [f"{first} and {second} have different numbers of masks: {common.in_words}"]
 
 
-class Conclusion(NamedTuple):
-    """The conclusion of a comparison in words."""
-
-    headline: str  # the best model, and the models that cannot be told apart from it
-    words: str  # its lead, with the error
-
-
-def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
+def answer(comparison: Comparison, noun: str = "observation") -> tuple[str, str]:
     """Say which model is best and by how much, or which models cannot be told apart.
+
+    Returns:
+        The best model and those that cannot be told apart from it; its lead, with the error.
 
     Example:
         >>> import maskevidence as me
         >>> x = me.models.PPCA(n_features=6, n_components=2, seed=1).sample(200)
         >>> models = {f"ppca:{k}": me.models.PPCA(n_features=6, n_components=k).fit(x) for k in (1, 2)}
-        >>> result = answer(me.compare({n: me.estimate_evidence(m, x) for n, m in models.items()}), "row")
-        >>> result.headline
+        >>> compared = me.compare({n: me.estimate_evidence(m, x) for n, m in models.items()})
+        >>> headline, words = answer(compared, "row")
+        >>> headline
         'ppca:2 has the highest log evidence; it is better than ppca:1'
-        >>> "nats per row ahead of ppca:1, 95 % interval" in result.words
+        >>> "nats per row ahead of ppca:1, 95 % interval" in words
         True
     """
     best, behind = comparison.names[0], comparison.behind
@@ -662,7 +658,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
     nearest = (unknown or ties or behind)[0]
     digits = digits_for(nearest.standard_error)
     if unknown:
-        return Conclusion(headline, f"{verdict(nearest, digits, typeset, noun)}.")
+        return headline, f"{verdict(nearest, digits, typeset, noun)}."
     by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
@@ -674,7 +670,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> Conclusion:
     words = f"{by} {unit} ahead of {nearest.second}{between}."
     if ties and (rest := len(behind) - len(ties)):
         words += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
-    return Conclusion(headline, words)
+    return headline, words
 
 
 def common_name(estimates: Iterable[EvidenceEstimate]) -> str:

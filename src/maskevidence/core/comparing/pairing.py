@@ -20,8 +20,7 @@ from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.bounds import linear_scores
-from maskevidence.core.evidence.curve import Curve
-from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.evidence.curve import Curve, curve_from_scores
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.evidence.standard_errors import Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey

@@ -12,8 +12,7 @@ from jaxtyping import Float64, Integer
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
-from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_lines
-from maskevidence.core.evidence.curve_points import curve_from_scores
+from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
 from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
@@ -22,7 +21,7 @@ from maskevidence.core.scores.record import Scores, ScoreTable
 from maskevidence.core.show.arviz import log_likelihood_tree
 from maskevidence.core.show.draw import plot
 from maskevidence.core.show.parts import Page, Table
-from maskevidence.core.show.pictures import Lines
+from maskevidence.core.show.pictures import Line, Lines
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
     BOUND,
@@ -545,3 +544,39 @@ def kind_of(
     if conditionals == "exact":
         return "exact" if design.deterministic else "unbiased"
     return "approximate" if conditionals == "approximate" else design.learned_kind
+
+
+@dataclass(frozen=True, repr=False)
+class EvidenceOfRows(EvidenceEstimate):
+    """The log evidence of a whole data set, nats; `per_token` is per row.
+
+    Its picture is the learning curve: the score of a hidden row against the number of visible rows.
+    """
+
+    noun: ClassVar[str] = "data set"
+    token: ClassVar[str] = "row"
+
+    def _lines(self, label: str) -> Lines:
+        """The learning curve."""
+        return learning_curves({label: self})
+
+
+def learning_curves(estimates: Mapping[str, EvidenceOfRows]) -> Lines:
+    """Draw learning curves.
+
+    Example:
+        >>> import maskevidence as me
+        >>> result = me.evidence_of_rows(me.models.DirichletMultinomial([1, 1]), None, [1, 0, 1, 1])
+        >>> learning_curves({"coin": result}).lines[0].x.tolist()
+        [0.0, 1.0, 2.0, 3.0]
+    """
+    drawn = curve_lines({name: each.curve for name, each in estimates.items()})
+    n_rows = [each.n_tokens for each in estimates.values()]
+    lines = [_reversed(line, n) for line, n in zip(drawn.lines, n_rows, strict=True)]
+    return Lines(lines, "visible rows", "score of a hidden row  (nats)")
+
+
+def _reversed(line: Line, n_rows: int) -> Line:
+    """Turn a line over hidden rows into a line over visible rows."""
+    bands = [replace(band, low=band.low[::-1], high=band.high[::-1]) for band in line.bands]
+    return replace(line, x=n_rows - line.x[::-1], y=line.y[::-1], bands=bands)

@@ -74,17 +74,14 @@ def mean_of_scores(
     scores = Scores.of(record)
     curves, n = curves_of(scores, design, key), len(scores.ids)
     shared, per_observation = key.masks == "shared", np.empty(n)
-    largest, variance = (0.0, 0), 0.0
     sums = ErrorSums(design.n_replicates, joint=shared or (design.pooled and curves is None))
     n_units = int(design.n_draws(scores.n_tokens).max()) if design.random_sizes else design.n_replicates
     every, together = math.ceil(scores.n_masks / MASKS_AT_ONCE), Totals(n_units)
-    drops, of_rows = Drops(every), Drops(every)
-    for rows, table in scores:
-        contribution, observation = contributions(table, design, curves), table.observation
-        summation = design.summation(table.n_tokens, table.draw, table.size)
+    drops, of_rows, largest, variance = Drops(every), Drops(every), (0.0, 0), 0.0
+    for rows, table, summation, contribution in _in_parts(scores, design, curves):
+        observation = table.observation
         per_observation[rows] = np.bincount(observation, weights=contribution)
-        unseen = np.zeros_like(contribution) if design.deterministic else summation.unseen
-        sums.add(contribution, observation, summation._replace(unseen=unseen))
+        sums.add(contribution, observation, summation)
         if design.deterministic or design.n_replicates < 2:
             continue
         stratum, unit = drawn_together(summation, design, table.draw)
@@ -113,10 +110,20 @@ def mean_of_scores(
         return MeanOfScores(curves, per_observation, mean, None, note)
     if shared:
         drops.add(*together.table())
-    shown = of_rows.lightness() if shared and of_difference else None
-    mean = mean._replace(tails=drops.tails(shown))
+    mean = mean._replace(tails=drops.tails(of_rows.lightness() if shared and of_difference else None))
     worst = (-largest[1], largest[0] / variance) if variance and math.isfinite(variance) else None
-    return MeanOfScores(curves, per_observation, mean, None if shared else worst, note)
+    return MeanOfScores(curves, per_observation, mean, worst, note)
+
+
+def _in_parts(
+    scores: Scores, design: MaskDesign, curves: SizeCurves | None
+) -> Iterator[tuple[slice, ScoreTable, Summation, Float64[np.ndarray, " n_masks"]]]:
+    """Rows, scores, summation and contributions of some observations at a time."""
+    for rows, table in scores:
+        summation, each = _summation(table, design), contributions(table, design, curves)
+        if design.deterministic:
+            summation = summation._replace(unseen=np.zeros_like(each))
+        yield rows, table, summation, each
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
@@ -126,12 +133,13 @@ def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | 
     if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
         return None
     sample = scores.sample(MAX_MASKS)
-    return fitted_curves(sample, _replicate(sample, design), design.n_replicates)
+    return fitted_curves(sample, _summation(sample, design).replicate, design.n_replicates)
 
 
 def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Prediction:
     """Predict the scores of some observations by control variates."""
-    prediction = predict_by_size(table, _replicate(table, design), design.n_replicates, curves)
+    replicate = _summation(table, design).replicate
+    prediction = predict_by_size(table, replicate, design.n_replicates, curves)
     if table.hidden is None:
         return prediction
     return prediction._replace(token=token_controls(table, prediction))
@@ -141,14 +149,14 @@ def contributions(
     table: ScoreTable, design: MaskDesign, curves: SizeCurves | None
 ) -> Float64[np.ndarray, " n_masks"]:
     """The contribution of each mask to the estimate of its observation, nats."""
-    weight = design.summation(table.n_tokens, table.draw, table.size).weight
+    weight = _summation(table, design).weight
     if curves is None:
         return weight * linear_scores(table, design)
     return predicted(table, design, curves).contributions(table, weight, design.n_draws(table.n_tokens))
 
 
-def _replicate(table: ScoreTable, design: MaskDesign) -> Integer[np.ndarray, " n_masks"]:
-    return design.summation(table.n_tokens, table.draw, table.size).replicate
+def _summation(table: ScoreTable, design: MaskDesign) -> Summation:
+    return design.summation(table.n_tokens, table.draw, table.size)
 
 
 def drawn_together(
@@ -170,9 +178,7 @@ def errors_of_rows(
         known and 0 where all masks were scored, and their degrees of freedom.
     """
     curves = curves_of(scores, design, key)
-    for rows, table in scores:
-        summation = design.summation(table.n_tokens, table.draw, table.size)
-        each = contributions(table, design, curves)
+    for rows, table, summation, each in _in_parts(scores, design, curves):
         yield rows, *errors_of_sums(each, table.observation, summation, design)
 
 

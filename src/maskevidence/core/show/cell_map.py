@@ -55,7 +55,8 @@ def cell_map_svg(picture: CellMap, summary: str) -> str:
     across = max(_LEFT + n_columns * width + right, _LEAST_WIDTH)
     style = f"display:block;width:100%;max-width:{across / 14:.0f}em;height:auto"
     return (
-        f'<svg class="map" viewBox="0 0 {across:.0f} {below + 32:.0f}" style="{style}" role="img" '
+        f'<svg class="map" viewBox="0 0 {across:.0f} {below + 32:.0f}" '
+        f'preserveAspectRatio="xMinYMin" style="{style}" role="img" '
         f'aria-label="{escape(plain(summary))}" fill="currentColor" font-family="sans-serif" '
         f'shape-rendering="crispEdges">{"".join(parts)}</svg>'
     )

@@ -12,15 +12,15 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.devices import seeded
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.provenance import digest
-from maskevidence.core.support.threads import seeded
 from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.checkpoints import FILE, load_checkpoint, parameter_shapes, save_checkpoint
 from maskevidence.core.training.history import Callback, EpochRecord, History

@@ -4,9 +4,8 @@ import numpy as np
 
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, KERNELS, NETWORK, TAKE_WORDS, parse_model
+from maskevidence.tables.by_name import AUTO, KERNELS, NETWORK, TAKE_WORDS, fit_table, parse_model
 from maskevidence.tables.choosing.choosing import ranked_candidates
-from maskevidence.tables.fitting import fit_table
 
 ROWS_OF_NETWORK = 1_000  # a network is a candidate above
 _MOST_ROWS = 2_000  # that decide

@@ -19,7 +19,7 @@ from maskevidence.core.comparing.comparison import (
     held_together,
 )
 from maskevidence.core.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
-from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.masks.design_words import as_design
@@ -35,7 +35,7 @@ from maskevidence.core.model import (
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.folds import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies, varies, with_values
 from maskevidence.core.tokens import Tokens, column_names
@@ -45,6 +45,7 @@ from maskevidence.tables.by_name import (
     LOW_RANK,
     SINGLE,
     TAKE_WORDS,
+    declared,
     fit_each,
     is_network,
     parse_components,
@@ -53,7 +54,6 @@ from maskevidence.tables.by_name import (
 )
 from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
-from maskevidence.tables.fitting import declared
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import (

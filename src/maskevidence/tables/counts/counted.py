@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.support.folds import first_copies
+from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.tables.counts.column_codes import cells_of, codes_of, log_far
 from maskevidence.tables.counts.pair_counts import PRIOR, PairCounts
 from maskevidence.tables.counts.spelling import Near, log_new, neighbours

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from maskevidence.tables.gaussian.maximum_likelihood import (
+from maskevidence.tables.gaussian.family import (
     NOISE_BOUND,
     DataRows,
     LowRankParameters,

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
-from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.support.progress import progress
+from maskevidence.tables.gaussian.family import DataRows
 from maskevidence.tables.gaussian.kernels import MAX_CENTRES, KernelPart, around_rows, check_kernel_table
-from maskevidence.tables.gaussian.maximum_likelihood import DataRows
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk, log_evidence_under
 
 SHRINKAGES = (0.5, 0.25, 0.1, 0.02, 0.002)

@@ -14,7 +14,8 @@ from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.gaussian.full_covariance import Gaussian
+from maskevidence.tables.gaussian.family import LOG_2PI, normal_log_cell, normal_log_density
+from maskevidence.tables.gaussian.full_covariance import Gaussian, unique_rows
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels, seconds_of_fit
 from maskevidence.tables.gaussian.kernel_leave_one_out import log_leave_one_out
 from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
@@ -27,9 +28,7 @@ from maskevidence.tables.gaussian.kernels import (
 )
 from maskevidence.tables.gaussian.precision import DensePrecision
 from maskevidence.tables.gaussian.shrunk_covariance import fit_shrunk
-from maskevidence.tables.gaussian.smaller_block import unique_rows
 from maskevidence.tables.noise import KeyedNoise, row_keys
-from maskevidence.tables.normal import LOG_2PI, normal_log_cell, normal_log_density
 
 _MOST_SECONDS = 300.0  # of a fit that chooses its kernels
 _SAME_ROW = 1e-10  # squared distance, relative to the sum of squares, below which two rows are one

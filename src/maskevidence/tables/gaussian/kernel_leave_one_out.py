@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.gaussian.kernels import MAX_ELEMENTS, KernelPart
 from maskevidence.tables.gaussian.precision import DensePrecision
-from maskevidence.tables.normal import LOG_2PI
 
 
 @torch.no_grad()

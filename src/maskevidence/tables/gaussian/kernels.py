@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from maskevidence.tables.gaussian.maximum_likelihood import DataRows, check_table, refuse_constant
+from maskevidence.tables.gaussian.family import LOG_2PI, DataRows, check_table, refuse_constant
 from maskevidence.tables.gaussian.precision import Precision
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
-from maskevidence.tables.normal import LOG_2PI
 
 MAX_CENTRES = 1000
 MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache

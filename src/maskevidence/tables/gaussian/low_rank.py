@@ -1,7 +1,7 @@
-"""Gaussians whose covariance is low rank plus diagonal, by K×K solves."""
+"""Gaussians of low rank plus diagonal, by K×K solves: probabilistic PCA and factor analysis."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,30 @@ from maskevidence.core.show.shown import Columns, data_frame
 from maskevidence.core.show.words import count, typeset
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.tokens import Tokens
-from maskevidence.tables.gaussian.family import GaussianFamily
-from maskevidence.tables.gaussian.maximum_likelihood import LowRankParameters
-from maskevidence.tables.normal import LOG_2PI, cholesky
+from maskevidence.tables.gaussian.factor_likelihood import fit_factor_analysis
+from maskevidence.tables.gaussian.family import (
+    LOG_2PI,
+    NOISE_BOUND,
+    GaussianFamily,
+    LowRankParameters,
+    Matrix,
+    Vector,
+    check_table,
+    cholesky,
+    principal_axes,
+    refuse_constant,
+)
+from maskevidence.tables.gaussian.missing_values import fit_low_rank
+
+_MAX_ELEMENTS = 2**18  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which fit into the cache
+_MIN_MASKS = 64  # in a chunk: matrix products with fewer rows are slower per row
+TOLERANCE, MAX_ITERATIONS = 1e-7, 2_000  # as in `fit`
+
 
 _MOST_NAMES = 60  # rows that are named
 
-Loadings = Float64[np.ndarray, "D K"]
-_Vector = Float64[np.ndarray, " D"]
 
-
-def unique_loadings(loadings: Loadings, noise: _Vector) -> Loadings:
+def unique_loadings(loadings: Matrix, noise: Vector) -> Matrix:
     """The same covariance W Wᵀ by factors that are unique, the largest one first.
 
     W is known up to a rotation only. The factors returned are those for which Wᵀ Ψ⁻¹ W is diagonal, and
@@ -44,9 +57,7 @@ def unique_loadings(loadings: Loadings, noise: _Vector) -> Loadings:
     return turned * np.where(largest < 0, -1.0, 1.0) + 0.0
 
 
-def loadings_columns(
-    loadings: Loadings, mean: _Vector, noise: _Vector, names: Sequence[str] | None
-) -> Columns:
+def loadings_columns(loadings: Matrix, mean: Vector, noise: Vector, names: Sequence[str] | None) -> Columns:
     """A row for each column of the table: its mean, its noise and its loadings, in its units."""
     turned = unique_loadings(loadings, noise)
     values: dict[str, Any] = {"mean": mean, "noise_sd": np.sqrt(noise)}
@@ -54,9 +65,7 @@ def loadings_columns(
     return Columns(values, names, "column")
 
 
-def loadings_picture(
-    loadings: Loadings, noise: _Vector, names: Sequence[str] | None
-) -> tuple[ColourGrid, str]:
+def loadings_picture(loadings: Matrix, noise: Vector, names: Sequence[str] | None) -> tuple[ColourGrid, str]:
     """The correlation of each column with each factor."""
     n_columns, n_factors = loadings.shape
     signal = (loadings**2).sum(axis=1)
@@ -73,10 +82,6 @@ def loadings_picture(
         "column",
     )
     return picture, f"{count(n_factors, 'factor')} {explained} of a column's variance"
-
-
-_MAX_ELEMENTS = 2**18  # of a chunk's (K, masks, D) intermediates: 2 MiB in float64, which fit into the cache
-_MIN_MASKS = 64  # in a chunk: matrix products with fewer rows are slower per row
 
 
 class LowRankGaussian(GaussianFamily):
@@ -290,3 +295,258 @@ class LowRankGaussian(GaussianFamily):
 def masks_at_once(n_features: int, n_components: int) -> int:
     """The number of masks in a chunk of `score_moments`."""
     return max(_MIN_MASKS, _MAX_ELEMENTS // (n_components * n_features))
+
+
+class PPCA(LowRankGaussian):
+    """x = W z + μ + noise, z ~ N(0, I_K), noise ~ N(0, σ² I_D).
+
+    Args:
+        n_features: D.
+        n_components: K, from 1 to D - 1.
+        seed: of the random initial loadings; μ starts at 0 and σ² at 1.
+        dtype: of the computation.
+
+    Raises:
+        InputError: n_components outside 1..D-1.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = me.models.PPCA(n_features=5, n_components=2, seed=3).sample(200)
+        >>> model = me.models.PPCA(n_features=5, n_components=2).fit(x)
+        >>> bool(abs(model.noise_variance.item() - 1) < 0.2)
+        True
+    """
+
+    def __init__(
+        self, n_features: int, n_components: int, *, seed: int = 0, dtype: torch.dtype = torch.float64
+    ) -> None:
+        super().__init__(n_features, n_components, seed, dtype)
+        self.log_noise_variance = nn.Parameter(torch.zeros((), dtype=dtype))
+
+    @property
+    def noise_variance(self) -> Float[Tensor, ""]:
+        """σ², a scalar."""
+        return torch.exp(self.log_noise_variance)
+
+    @property
+    def noise_variances(self) -> Float[Tensor, " D"]:
+        return self.noise_variance.expand(self.n_features)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        loadings: Float[Tensor, "D K"],
+        noise_variance: float,
+        mean: Float[Tensor, " D"] | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> "PPCA":
+        """A model with known parameters.
+
+        Args:
+            loadings: W, shape (D, K).
+            noise_variance: σ² > 0.
+            mean: μ, shape (D,); by default 0.
+            dtype: of the computation.
+        """
+        if not noise_variance > 0:
+            raise InputError(f"noise_variance={noise_variance}; give a positive variance")
+        model = cls(*loadings.shape, dtype=dtype)
+        with torch.no_grad():
+            model.loadings.copy_(loadings)
+            model.log_noise_variance.copy_(torch.log(torch.tensor(noise_variance, dtype=torch.float64)))
+            if mean is not None:
+                model.mean.copy_(mean)
+        return model
+
+    def fit(
+        self, x: object, *, ddof: int = 0, tolerance: float = 1e-7, max_iterations: int = 2_000
+    ) -> "PPCA":
+        """Maximum likelihood, in place: in closed form, or by quasi-Newton steps if values are missing (NaN).
+
+        σ² is the mean of the D - K smallest eigenvalues of the sample covariance, W its K leading
+        eigenvectors scaled by √(eigenvalue - σ²).
+
+        Args:
+            x: shape (N, D).
+            ddof: the covariance of complete data is divided by N - ddof; 0 is maximum likelihood, 1 agrees
+                with scikit-learn's `PCA`.
+            tolerance: with missing values, the fit ends when 20 iterations change the log evidence (of the
+                data in standard units) by less, relative to its size.
+            max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
+
+        Raises:
+            InputError: a table that cannot be fitted.
+            NumericalError: the components leave no noise.
+
+        Source:
+            Tipping and Bishop (1999), Probabilistic Principal Component Analysis, Eq. 7 and 8.
+        """
+        table = self._table(x)
+        check_table(table, self.n_components, tolerance, max_iterations, self.columns)
+        if np.isnan(table).any():
+            fitted = fit_low_rank(table, self.n_components, tolerance, max_iterations, isotropic=True)
+        else:
+            fitted = principal_axes(table, ddof).of(self.n_components)
+        return self.take(fitted, table)
+
+    def take(self, fitted: LowRankParameters, table: Float64[np.ndarray, "N D"]) -> "PPCA":
+        with torch.no_grad():
+            self.mean.copy_(torch.from_numpy(fitted.mean))
+            self.loadings.copy_(torch.from_numpy(fitted.loadings))
+            self.log_noise_variance.fill_(float(np.log(fitted.noise[0])))
+        self.n_iterations = fitted.n_iterations
+        return self
+
+    def units(
+        self, values: Float64[np.ndarray, "N D"]
+    ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:
+        """Shift and scale as for every Gaussian, but with one scale for all columns.
+
+        PPCA has one noise variance for all columns, so that different scales would give a different model.
+        """
+        shift, spread = super().units(values)
+        return shift, np.full_like(spread, np.sqrt((spread**2).mean()))
+
+    def rescale(self, shift: Float64[np.ndarray, " D"], scale: Float64[np.ndarray, " D"]) -> None:
+        if not (scale == scale[0]).all():
+            raise InputError("PPCA has one noise variance for all columns; give one scale for all of them")
+        super().rescale(shift, scale)
+
+    def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
+        self.loadings.mul_(scale[:, None])
+        self.log_noise_variance.add_(2 * torch.log(scale[0]))
+
+
+class FactorAnalysis(LowRankGaussian):
+    """x = W z + μ + noise, z ~ N(0, I_K), noise ~ N(0, diag(ψ)).
+
+    Args:
+        n_features: D.
+        n_components: K, from 1 to D - 1.
+        seed: of the random initial loadings; μ starts at 0 and ψ at 1.
+        dtype: of the computation.
+
+    Attributes:
+        bounded: after `fit`, the features whose ψ_j is at its lower bound, 10⁻⁴ of the column's variance.
+            Without a bound the likelihood can grow without end; with one, a PPCA with less noise fits better.
+
+    Raises:
+        InputError: n_components outside 1..D-1.
+
+    Example:
+        >>> import maskevidence as me
+        >>> x = me.models.PPCA(n_features=5, n_components=2, seed=3).sample(500)
+        >>> model = me.models.FactorAnalysis(n_features=5, n_components=2).fit(x)
+        >>> model.bounded, model.noise_variances.shape
+        ([], torch.Size([5]))
+    """
+
+    def __init__(
+        self, n_features: int, n_components: int, *, seed: int = 0, dtype: torch.dtype = torch.float64
+    ) -> None:
+        super().__init__(n_features, n_components, seed, dtype)
+        self.log_noise_variances = nn.Parameter(torch.zeros(n_features, dtype=dtype))
+
+    @property
+    def noise_variances(self) -> Float[Tensor, " D"]:
+        return torch.exp(self.log_noise_variances)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        loadings: Float[Tensor, "D K"],
+        noise_variances: Float[Tensor, " D"],
+        mean: Float[Tensor, " D"] | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> "FactorAnalysis":
+        """A model with known parameters.
+
+        Args:
+            loadings: W, shape (D, K).
+            noise_variances: ψ > 0, shape (D,).
+            mean: μ, shape (D,); by default 0.
+            dtype: of the computation.
+        """
+        if noise_variances.shape != loadings.shape[:1] or not bool((noise_variances > 0).all()):
+            raise InputError("noise_variances must be one positive number for each row of the loadings")
+        model = cls(*loadings.shape, dtype=dtype)
+        with torch.no_grad():
+            model.loadings.copy_(loadings)
+            model.log_noise_variances.copy_(torch.log(noise_variances))
+            if mean is not None:
+                model.mean.copy_(mean)
+        return model
+
+    def fit(self, x: object, *, tolerance: float = 1e-7, max_iterations: int = 2_000) -> "FactorAnalysis":
+        """Maximum likelihood under ψ_j >= 10⁻⁴ · variance of column j, in place: by Newton steps from three
+        starts, or by quasi-Newton steps if values are missing (NaN).
+
+        Args:
+            x: shape (N, D), NaN where a value is missing.
+            tolerance: the fit ends when the next step promises a thousandth of it (with missing values, when
+                20 iterations gained less), relative to the log evidence of the data in standard units.
+            max_iterations: their largest number; beyond it, a `ConvergenceWarning` names the last change.
+
+        Raises:
+            InputError: a table that cannot be fitted.
+        """
+        table = self._table(x)
+        check_table(table, self.n_components, tolerance, max_iterations, self.columns)
+        refuse_constant(table, self.columns)
+        if np.isnan(table).any():
+            fitted = fit_low_rank(table, self.n_components, tolerance, max_iterations, isotropic=False)
+        else:
+            fitted = fit_factor_analysis(table, self.n_components, tolerance, max_iterations)
+        return self.take(fitted, table)
+
+    def take(self, fitted: LowRankParameters, table: Float64[np.ndarray, "N D"]) -> "FactorAnalysis":
+        with torch.no_grad():
+            self.mean.copy_(torch.from_numpy(fitted.mean))
+            self.loadings.copy_(torch.from_numpy(fitted.loadings))
+            self.log_noise_variances.copy_(torch.from_numpy(np.log(fitted.noise)))
+        self.n_iterations = fitted.n_iterations
+        variance = np.nanvar(table, axis=0)
+        self.bounded = np.flatnonzero(fitted.noise <= NOISE_BOUND * variance * (1 + 1e-9)).tolist()
+        return self
+
+    def _rescale_covariance(self, scale: Float[Tensor, " D"]) -> None:
+        self.loadings.mul_(scale[:, None])
+        self.log_noise_variances.add_(2 * torch.log(scale))
+
+
+def fit_each_rank(
+    kind: type[PPCA] | type[FactorAnalysis],
+    table: Float64[np.ndarray, "N D"],
+    components: Iterable[int],
+    names: Sequence[str] | None = None,
+) -> Iterator[PPCA | FactorAnalysis]:
+    """A maximum likelihood fit for each number of components, as `fit` gives it.
+
+    PPCA of complete rows has one decomposition for all. Every other fit starts from the last one.
+
+    Example:
+        >>> x = PPCA(n_features=5, n_components=2, seed=3).sample(200)
+        >>> models = list(fit_each_rank(PPCA, x, (1, 2, 4)))
+        >>> [model.n_components for model in models]
+        [1, 2, 4]
+        >>> bool(np.allclose(models[1].score_samples(x), PPCA(5, 2).fit(x).score_samples(x)))
+        True
+    """
+    width, complete = table.shape[1], not np.isnan(table).any()
+    axes = None
+    last: LowRankParameters | None = None
+    for k in components:
+        model = kind(width, k)
+        check_table(table, k, TOLERANCE, MAX_ITERATIONS, names)
+        if isinstance(model, FactorAnalysis):
+            refuse_constant(table, names)
+        if complete and isinstance(model, PPCA):
+            axes = principal_axes(table) if axes is None else axes
+            fitted = axes.of(k)
+        elif complete:
+            fitted = fit_factor_analysis(table, k, TOLERANCE, MAX_ITERATIONS, last)
+        else:
+            isotropic = isinstance(model, PPCA)
+            fitted = fit_low_rank(table, k, TOLERANCE, MAX_ITERATIONS, isotropic=isotropic, like=last)
+        last = fitted
+        yield model.take(fitted, table)

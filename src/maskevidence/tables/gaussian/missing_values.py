@@ -11,7 +11,7 @@ from maskevidence.core.errors import NumericalError
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import spreads
 from maskevidence.core.tokens import called
-from maskevidence.tables.gaussian.maximum_likelihood import (
+from maskevidence.tables.gaussian.family import (
     NOISE_BOUND,
     DataRows,
     LowRankParameters,

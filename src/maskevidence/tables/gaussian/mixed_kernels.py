@@ -14,6 +14,7 @@ from maskevidence.core.model import Conditionals
 from maskevidence.core.table import varies
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.described import DescribedTableModel
+from maskevidence.tables.gaussian.family import normal_log_cell
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.network.cell_coding import picked
 from maskevidence.tables.network.network_columns import (
@@ -25,7 +26,6 @@ from maskevidence.tables.network.network_columns import (
     third_value,
 )
 from maskevidence.tables.noise import KeyedNoise, row_keys
-from maskevidence.tables.normal import normal_log_cell
 
 _MOST_INPUTS = 150  # indicators in all
 _FEWEST_OF_INPUT = 2  # cells that hold the value of an indicator

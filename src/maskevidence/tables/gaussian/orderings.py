@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from maskevidence.tables.normal import LOG_2PI, normal_log_density
+from maskevidence.tables.gaussian.family import LOG_2PI, normal_log_density
 
 _BLOCK = 12  # prefixes per step: more take more work, fewer more steps
 

@@ -9,7 +9,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import NumericalError
 from maskevidence.core.support.progress import progress
-from maskevidence.tables.gaussian.maximum_likelihood import warn_not_converged
+from maskevidence.tables.gaussian.family import warn_not_converged
 
 Point = Float64[np.ndarray, " n"]
 _MEMORY = 20  # pairs of steps and changes of the gradient

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.support.progress import progress
-from maskevidence.tables.gaussian.maximum_likelihood import DataRows, Matrix, Vector
+from maskevidence.tables.gaussian.family import DataRows, Matrix, Vector
 from maskevidence.tables.gaussian.precision import DensePrecision, Precision, ThinPrecision
 
 

@@ -6,6 +6,7 @@ and a masked network has learned to answer without it, since a random half of it
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,21 +19,22 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
 from maskevidence.core.model import HasLogEvidence, HasRefine, as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
-from maskevidence.tables.fitting import declared
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
+from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.information.mixture import Mixture
 from maskevidence.tables.network.masked_network import MaskedNetwork
 
 FOLDS = 5
@@ -42,8 +44,9 @@ _FILLS = 5  # draws of the missing cells of a row
 _FEWEST = 3  # rows of a fold
 _FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
 _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
-_BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 400
-_FEWEST_SHARPENED = 50
+_BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
+_FEWEST_SHARPENED = 20
+_SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
 _Columns = Bool[np.ndarray, " D"]
@@ -248,14 +251,17 @@ def _by_word(
             name = table.columns[int(np.argmin(other))]
             raise InputError(f"column {name!r} has one value or none in all rows of a fit; leave it out")
 
+    sizes = [len(table.levels.get(name, ())) for name in table.columns]
+
     def fit(rows: Int64[np.ndarray, " n"], number: int, values: TableRows) -> Any:
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
         train = values[rows][with_values(values[rows])]
         if isinstance(model, MaskedNetwork):
             model.seed = (folds + 1) * seed + number
             return model.fit(train, seed=model.seed)
-        model.fit(train)
-        return _sharpened(model, train, pairs) if isinstance(model, KernelGaussian) else model
+        if isinstance(model, KernelGaussian | MixedKernelGaussian):
+            return _sharpened(model, train, sizes if halved else None, pairs)
+        return model.fit(train)
 
     made = []
     with progress("fits", folds + 1, parts=True) as advance:
@@ -280,11 +286,16 @@ def n_half(folds: int) -> int:
 def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
     """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
 
+    Equal numbers get ranks at random if many rows share one, since kernels would see an infinite density; the
+    information stays the same, because the number is a function of its rank.
+
     Returns:
         The table, and which columns are ranks.
     """
+    from scipy import special
+
     values, ranked = table.values.copy(), np.zeros(len(table.columns), dtype=bool)
-    levels, names = dict(table.levels), dict[bytes, str]()
+    rng, levels, names = np.random.default_rng(0), dict(table.levels), dict[bytes, str]()
     for j, (name, column) in enumerate(zip(table.columns, values.T, strict=True)):
         seen = ~np.isnan(column)
         each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
@@ -295,8 +306,8 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
                 column[seen], levels[name] = place, tuple(map(str, each.tolist()))
             continue
         ranked[j] = True
-        share = torch.from_numpy((np.cumsum(n_each) - n_each / 2) / seen.sum())
-        column[seen] = torch.special.ndtri(share).numpy()[place]
+        share = (np.cumsum(n_each) - n_each / 2)[place]
+        column[seen] = special.ndtri(share / seen.sum())
         same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
         first = names.get(same, names.get(opposite))
         if first is not None:
@@ -305,30 +316,51 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
                 "information on each other; leave one out"
             )
         names[same] = name
+        if word in (AUTO, KERNELS) and n_each.max() > _SPIKE * seen.sum():
+            order = np.argsort(np.lexsort((rng.random(len(place)), place)))
+            column[seen] = special.ndtri((order + 0.5) / seen.sum())
     return replace(table, values=values, levels=levels), ranked
 
 
-def _sharpened(model: KernelGaussian, train: TableRows, pairs: bool) -> KernelGaussian:
-    """Fit kernels again with the bandwidth of the highest held-out density, not of the smallest error.
+def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs: bool) -> Any:
+    """The density of the highest held-out evidence: kernels of some bandwidth, or a mixture.
 
-    The density is that of all columns, or that of all others given a random one.
+    A mixture of more than one component then gets twice as many: what it overfits cancels in the mean over
+    rows seen and not seen, what it misses does not.
+
+    Args:
+        sizes: the number of words of each column, 0 for numbers; None for kernels alone.
+        pairs: whether the evidence is that of all other columns given a random one.
     """
-    if len(train) < _FEWEST_SHARPENED:
-        return model
-    rng, width = np.random.default_rng(0), train.shape[1]
-    held_out, bandwidths = np.zeros(len(_BANDWIDTHS)), torch.logit(torch.tensor(_BANDWIDTHS).double())
+    kernels = isinstance(model, KernelGaussian)  # others are of words, and have no joint density
+    if len(train) < _FEWEST_SHARPENED or not (kernels or sizes):
+        return model.fit(train)
+    rng, width, held_out, mixtures = np.random.default_rng(0), train.shape[1], list[Any](), list[Any]()
+    shrinkage = model.fit(train, bandwidth=0.5).shrinkage if kernels else None
     for part in folds_of(train, FOLDS, rng)[: -(-_HELD_OUT * FOLDS // len(train))]:
-        model.fit(np.delete(train, part, axis=0), shrinkage=model.shrinkage, bandwidth=0.5)
-        tokens = model.tokens(train[part])
-        masked = tokens.maskable & torch.from_numpy(
-            np.arange(width) != rng.integers(width, size=(len(part), 1))
-        )
-        for k, bandwidth in enumerate(bandwidths):
-            model.bandwidth_logit.data.copy_(bandwidth)
-            with torch.no_grad():
-                asked = model.log_conditionals(tokens, masked) if pairs else model.log_evidence(tokens)
-            held_out[k] += float(asked.sum())
-    return model.fit(train, shrinkage=model.shrinkage, bandwidth=_BANDWIDTHS[int(held_out.argmax())])
+        left, out = np.delete(train, part, axis=0), train[part]
+        if sizes is not None:
+            mixtures.append(Mixture.path(left, sizes, shrinkage, out=out)[1])
+        if kernels:
+            asked = np.arange(width) != rng.integers(width, size=(len(part), 1)) if pairs else None
+            model.fit(left, shrinkage=shrinkage, bandwidth=0.5)
+            held_out.append([_evidence(model, bandwidth, out, asked) for bandwidth in _BANDWIDTHS])
+    n_tried = min(map(len, mixtures), default=0)
+    of_mixture, of_kernels = (np.sum(each, axis=0) for each in ([m[:n_tried] for m in mixtures], held_out))
+    if sizes is not None and (not kernels or of_mixture.max() > of_kernels.max()):
+        best = int(of_mixture.argmax())
+        return Mixture.path(train, sizes, shrinkage, 2 ** (best + (best > 0)))[0]
+    return model.fit(train, shrinkage=shrinkage, bandwidth=_BANDWIDTHS[int(of_kernels.argmax())])
+
+
+def _evidence(model: KernelGaussian, bandwidth: float, rows: TableRows, asked: Any) -> float:
+    """log p of the rows, or of the columns asked, by kernels of another bandwidth."""
+    model.bandwidth_logit.data.fill_(math.log(bandwidth / (1 - bandwidth)))
+    tokens = model.tokens(rows)
+    with torch.no_grad():
+        if asked is None:
+            return float(model.log_evidence(tokens).sum())
+        return float(model.log_conditionals(tokens, tokens.maskable & torch.from_numpy(asked)).sum())
 
 
 def places_of(table: Table, group: Any) -> list[int]:

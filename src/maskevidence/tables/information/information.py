@@ -10,6 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import HasValuesOf
+from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
@@ -22,7 +23,6 @@ from maskevidence.tables.information.information_result import (
     errors_of,
     share_present,
 )
-from maskevidence.tables.normal import LOG_2PI
 
 _NEAREST = 5  # rows, of which one is exchanged
 FEW_ROWS = (
@@ -62,7 +62,8 @@ def information(
     above 0, its upper end from rows seen, or from `with_more_rows` if this is higher.
 
     For a MODEL word, numbers of more than 20 values become normal quantiles of their ranks: no increasing map
-    of a column changes the information. Kernels have the bandwidth of the highest held-out density.
+    of a column changes the information. For kernel-gaussian, a mixture of 1, 2, 4, ... components or kernels
+    of one bandwidth answer, whichever has the highest held-out density; with words, a mixture.
 
     Missing cells of these columns are drawn five times by the model given the rest of the row; such a row
     counts as the share of its cells in the error.

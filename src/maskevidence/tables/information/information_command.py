@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskevidence.command.command_words import Argument, Option, kind_of_model
-from maskevidence.command.options import Result
+from maskevidence.command.options import Argument, Option, Result, kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.tables.table_options import FoldOptions, RowDevice, RowReading
 
@@ -80,7 +79,7 @@ def information_command(
         reading, notes = reading_for(saved, data, reading)
     table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))
     asked = hash_of([data, model, options.target, options.rate, options.folds, options.seed], saved, [table])
-    content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
+    content = finished(folder, lambda: asked, REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:
         found = InformationMatrix.from_dict(content)
         return Result(found.page(), content, folder.finished_before("estimates it again"))

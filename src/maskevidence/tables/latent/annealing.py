@@ -10,10 +10,10 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.progress import Advance, progress
+from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.latent.conditioning import blank_filled
 from maskevidence.tables.latent.latent_model import LatentModel, StandardRows
 from maskevidence.tables.noise import Noise
-from maskevidence.tables.normal import LOG_2PI
 
 _PILOT_CHAINS = 4
 _PILOT_SEED = 2**32  # added to the seed for the pilot run

@@ -16,6 +16,7 @@ from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.gaussian.family import divergence_from_prior
 from maskevidence.tables.latent import posterior_nodes, refined_integral, shared_nodes
 from maskevidence.tables.latent.quadrature import (
     MAX_AXES,
@@ -28,7 +29,6 @@ from maskevidence.tables.latent.quadrature import (
 from maskevidence.tables.latent.refined_integral import MAX_NODES, RefinedIntegral
 from maskevidence.tables.latent.shared_nodes import Decoder
 from maskevidence.tables.noise import KeyedNoise, chosen, row_keys
-from maskevidence.tables.normal import divergence_from_prior
 
 _FINEST = 1e-6  # nats, to which `integrate` goes on grids by default
 _FEWEST = 100  # observations that judge the nodes

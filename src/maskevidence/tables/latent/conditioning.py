@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
+from maskevidence.tables.gaussian.family import log_normals, log_standard_normal
 from maskevidence.tables.latent.latent_model import LatentModel
 from maskevidence.tables.noise import Noise
-from maskevidence.tables.normal import log_normals, log_standard_normal
 
 
 class WeightedDraws(NamedTuple):

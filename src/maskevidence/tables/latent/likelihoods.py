@@ -11,8 +11,8 @@ from torch.nn.functional import logsigmoid
 
 from maskevidence.core.errors import InputError
 from maskevidence.tables.base import keeping_dtype
+from maskevidence.tables.gaussian.family import LOG_2PI, normal_log_cell
 from maskevidence.tables.noise import Noise
-from maskevidence.tables.normal import LOG_2PI, normal_log_cell
 
 _STRETCH = 10.0  # Adam moves all parameters at one pace; log σ² itself would take thousands of steps
 
@@ -88,8 +88,10 @@ class GaussianTokens(nn.Module):
     def log_cell(
         self, x: Float[Tensor, "B 1 D"], decoded: Float[Tensor, "B n D"], step: Float[Tensor, " D"]
     ) -> Float[Tensor, "B n D"]:
-        """The log mass of the data's cell around each standard value, over its width in standard units."""
-        residual = x - decoded
+        """The log mass of the data's cell around each value, over its width in standard units; in float64:
+        networks' float32 would move the end of a half-line.
+        """
+        residual = (x - self.shift) / self.scale - decoded
         return normal_log_cell(residual, torch.exp(self.log_variance).expand_as(residual), step / self.scale)
 
     def draw(self, decoded: Float[Tensor, "B n D"], noise: Noise) -> Float[Tensor, "B n D"]:

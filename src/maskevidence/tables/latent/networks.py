@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import how_to_wrap
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.threads import seeded
+from maskevidence.core.support.devices import seeded
 
 SecondOutput = Literal["log_scale", "log_variance"]  # the encoder's second output
 

@@ -15,9 +15,9 @@ from torch.nn.functional import logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from maskevidence.core.errors import NumericalError
+from maskevidence.tables.gaussian.family import cholesky
 from maskevidence.tables.latent.quadrature import Importance
 from maskevidence.tables.latent.shared_nodes import Decoder
-from maskevidence.tables.normal import cholesky
 
 _MAX_ELEMENTS = 2**19  # of an array over a batch's rows, their nodes and all tokens
 _WIDER = 1.5  # the proposal's standard deviations, relative to the curvature's at the mode

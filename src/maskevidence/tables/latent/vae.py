@@ -19,6 +19,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.objectives import Elbo
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.gaussian.family import divergence_from_prior
 from maskevidence.tables.latent.annealing import Annealing, annealed_log_weights
 from maskevidence.tables.latent.conditioning import (
     Conditioning,
@@ -43,7 +44,6 @@ from maskevidence.tables.latent.networks import (
     width_of,
 )
 from maskevidence.tables.noise import GeneratorNoise, Noise, chosen
-from maskevidence.tables.normal import divergence_from_prior
 
 # Models already warned about conditionals that rest on one draw: one warning per model, not per call.
 _WARNED: WeakSet[nn.Module] = WeakSet()
@@ -184,11 +184,14 @@ class VAE(LatentModel, TableModel):
         if self.training and torch.is_grad_enabled():
             noise = GeneratorNoise(len(rows.values), rows.values)
             rule = _IN_TRAINING if self.conditioning == ImportanceSampling() else self.conditioning
-            answer, _ = self._predict(rows.values, visible, rule, noise, step)
+            cells = None if step is None else (tokens.values.double(), step)
+            answer, _ = self._predict(rows.values, visible, rule, noise, cells)
             return torch.where(masked, answer, 0.0)
-        answers, sizes = [], []
+        answers, sizes, exact = [], [], tokens.values.double()
         for values, seen, keyed in rows.batches(self.conditioning.draws, self.seed):
-            answer, size = self._predict(values, seen, self.conditioning, keyed, step)
+            start, exact = exact[: len(values)], exact[len(values) :]
+            cells = None if step is None else (start, step)
+            answer, size = self._predict(values, seen, self.conditioning, keyed, cells)
             answers.append(answer)
             sizes.append(size)
         if not answers:
@@ -204,12 +207,21 @@ class VAE(LatentModel, TableModel):
         return torch.where(masked, torch.cat(answers), 0.0)
 
     def _predict(
-        self, values: Tensor, visible: Tensor, rule: Conditioning, noise: Noise, step: Tensor | None
+        self,
+        values: Tensor,
+        visible: Tensor,
+        rule: Conditioning,
+        noise: Noise,
+        cells: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
-        """log p(x_j | x_visible) of every token, shape (B, D), and effective sample sizes, shape (B,)."""
+        """log p(x_j | x_visible) of every token, shape (B, D), and effective sample sizes, shape (B,).
+
+        `cells` are the middles of cells in the data's units and their widths, for the masses of cells.
+        """
         decoded, log_likelihood, log_weights = self._posterior_draws(values, visible, rule, noise)
-        if step is not None:
-            log_likelihood = self.tokens_given_latent.log_cell(values[:, None], decoded, step)
+        if cells is not None:
+            middle, step = cells
+            log_likelihood = self.tokens_given_latent.log_cell(middle[:, None], decoded, step)
         answer = torch.logsumexp(log_weights[:, :, None] + log_likelihood, 1)
         return answer - self.tokens_given_latent.log_unit, effective_sample_size(log_weights.detach())
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.support.folds import folds_of
+from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.support.progress import Course
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import COUNTS, parse_model
+from maskevidence.tables.by_name import COUNTS, declared, parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
-from maskevidence.tables.fitting import declared
 from maskevidence.tables.saving import load
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
 from maskevidence.tables.wrong_cells.found_cells import WrongCells
@@ -21,7 +20,7 @@ from maskevidence.tables.wrong_cells.wrong_cells import Search, cells_by_folds
 
 _FOLDS = 5
 MOST_FITTED = 600  # rows of a fit by folds; the last fit takes all
-_AT_ONCE = 100  # rows that are judged in one call
+_AT_ONCE, _PAIRS_AT_ONCE = 100, 10**6  # rows, and pairs of their columns, that are judged in one call
 _HIDDEN_FROM_FITS = 3.0  # nats of suspicion
 
 
@@ -109,9 +108,10 @@ class Folds:
         with course.step("suspect", "looking for wrong cells"):
             judges = [self.judge(models, values, k) for k in range(len(self.parts))]
             orders = [rng.permutation(part) for part in self.parts]
-            for start in range(0, max(map(len, orders)), _AT_ONCE):
+            n = max(1, min(_AT_ONCE, _PAIRS_AT_ONCE // values.shape[1] ** 2))
+            for start in range(0, max(map(len, orders)), n):
                 for judge, order in zip(judges, orders, strict=True):
-                    if len(rows := order[start : start + _AT_ONCE]) and course.spent <= end:
+                    if len(rows := order[start : start + n]) and course.spent <= end:
                         found = judge.search(values[rows]).suspicion
                         suspicious[rows] = np.nan_to_num(found, nan=-np.inf) > _HIDDEN_FROM_FITS
         return self.cleaned(suspicious), bool(suspicious.any())
@@ -129,8 +129,8 @@ class Folds:
         values: Float64[np.ndarray, "N D"],
         course: Course,
         size: tuple[int, Search],
-    ) -> "Searched":
-        """Judge the cells of some rows.
+    ) -> tuple[WrongCells, Float64[np.ndarray, "N D"]]:
+        """Judge the cells of some rows; the wrong ones, and the values without suspicious ones.
 
         Args:
             models: of `fit_all`.
@@ -147,20 +147,7 @@ class Folds:
             found = cells_by_folds(models, self.table.take(judged), parts, known, how)
         suspicious = np.isnan(values) & ~np.isnan(self.table.values)  # in rows that are judged no more
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
-        return Searched(found, self.cleaned(suspicious))
-
-
-@dataclass(frozen=True)
-class Searched:
-    """The wrong cells of a table, judged by models of the other folds.
-
-    Attributes:
-        found: the wrong cells.
-        values: the table's without suspicious ones, which no later fit sees.
-    """
-
-    found: WrongCells
-    values: Float64[np.ndarray, "N D"]
+        return found, self.cleaned(suspicious)
 
 
 def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:

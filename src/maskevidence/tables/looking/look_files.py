@@ -13,7 +13,7 @@ from maskevidence.core.support.checks import join_words
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.tables.filling import filled_cells, with_rows_apart
-from maskevidence.tables.looking.look_page import page_of_look, value_text
+from maskevidence.tables.looking.look_page import page_of_look
 from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.reading.contents import SHEETS
 from maskevidence.tables.reading.dates import DateForm
@@ -101,10 +101,17 @@ def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:
         return names, []
     of, rows = look.modelled, list[list[object]]()
     for j, name in enumerate(of.table.columns):
+        words, form = of.table.levels.get(name), of.table.forms.get(name)
+
+        def write(value: float, words: Any = words, form: Any = form) -> str:
+            if words is not None:
+                return str(words[int(value)])
+            return form.write(value) if isinstance(form, DateForm) else f"{value:.10g}"
+
         for i in np.flatnonzero(of.holes[:, j]).tolist():
             row, mean, deviation = int(of.table.ids[i]), of.means[i, j], f"{of.deviation[i, j]:.4g}"
             line = "" if of.table.lines is None else of.table.lines[row]
-            value = value_text(look, name, of.filled[i, j])
+            value = write(of.filled[i, j])
             of_mean = [f"{mean:.6g}", deviation, ""]
             rows.append([row, line, name, value, *(["", "", deviation] if name in of.likeliest else of_mean)])
     return names, rows
@@ -153,6 +160,8 @@ def _note(look: Looked, name: str) -> str:
     of = look.modelled
     j = of.table.columns.index(name)
     hole = of.holes[:, j]
+    if name in of.simple:
+        return "filled by the mean or commonest value, than which the model is no better"
     if (
         name in of.table.levels
         or not hole.any()

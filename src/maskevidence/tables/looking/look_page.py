@@ -1,8 +1,9 @@
 """The page of a look at a table: decisions, filled holes and suspicious cells."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -12,15 +13,17 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.core.show.parts import Bars, BigNumbers, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
-from maskevidence.core.show.words import MINUS, cell_text, count
+from maskevidence.core.show.words import MINUS, count
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
+from maskevidence.tables.filling import decimals_written
 from maskevidence.tables.looking.looked import Looked, Modelled
 from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.possible_values import decimals_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
+from maskevidence.tables.reading.numbers import NumberForm
 from maskevidence.tables.table_files import names_of
 from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
@@ -28,11 +31,13 @@ from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
 STATES = ("as given", "filled", "left empty", "to look at")
 _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
 _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that looks like a typing error
-_MOST_IN_TERMINAL = 10
+_MOST_IN_TERMINAL, _MOST_TEXTS = 10, 3
+_SHARE = re.compile(r" ([01]\.?[0-9]*)(?=,|$)")  # of a likelier word
+_DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more than six decimals
 
 
 _OTHERWISE = "which stands if it is right; to decide otherwise, give the option and look again."
-_NAMES = {"codes": "a code?", "id": "names of rows", "odd cells": "no numbers", "text": "free text"}
+_NAMES = {"codes": "codes?", "id": "names of rows", "odd cells": "not numbers", "text": "free text"}
 
 
 def page_of_look(look: Looked) -> Page:
@@ -71,7 +76,7 @@ def short_page(look: Looked) -> Page:
     if look.modelled is not None and (table := _table_of_cells(look)).rows:
         parts.append(f"\nCells to look at{_of_all(table.rows)}")
         parts.append(replace(table, rows=table.rows[:_MOST_IN_TERMINAL]))
-    return Page("", _headline(look), "", parts)
+    return Page("", _headline(look), "", parts, look.notes[-1:] if look.modelled is None else [])
 
 
 def _decisions(look: Looked) -> tuple[str, str]:
@@ -131,10 +136,10 @@ def _typical_error(modelled: Modelled) -> float | None:
 
 
 def listed_cells(look: Looked) -> list[WrongCell]:
-    """The cells to look at: text among numbers, and suspicious cells that are not mere spellings."""
+    """Text among numbers, and suspicious cells that are neither names of rows nor mere spellings."""
     if look.modelled is None:
         return []
-    table = look.modelled.table
+    table, named = look.modelled.table, {each.name for each in look.description.columns if each.kind == "id"}
     spelt = {
         (name, table.levels[name][int(code)])
         for name in table.levels
@@ -145,6 +150,7 @@ def listed_cells(look: Looked) -> list[WrongCell]:
         for cell in look.cells
         if cell.suspicion - OF_GRID * (cell.fault == OFF_GRID) > _SUSPICIOUS
         and (cell.column, cell.value) not in spelt
+        and (cell.column not in named or cell.fault == NO_NUMBER)
     ]
 
 
@@ -153,7 +159,7 @@ def _findings(look: Looked) -> Table:
     listed = [each for each in look.description.findings if each.weight >= LOOK]
     rows = [
         [
-            _NAMES.get(each.what, each.what),
+            "missing?" if each.option.startswith("--missing") else _NAMES.get(each.what, each.what),
             each.column or "the file",
             f"{each.n_cells:,}",
             "; ".join(map(str, each.first)),
@@ -226,24 +232,43 @@ def _distribution(look: Looked, name: str) -> tuple[str, str]:
     counts = np.unique(known, return_counts=True)[1]
     if len(counts) > _BINS:
         counts = np.histogram(np.clip(known, low, high), _BINS)[0]
-    shown = [value_text(look, name, end) for end in (known.min(), middle, known.max())]
-    return Bars(counts.tolist()), f"{shown[0]} to {shown[2]}, median {shown[1]}"
+    shown = [*map(writer(look, name), map(float, (known.min(), known.max(), middle)))]
+    return Bars(counts.tolist()), f"{shown[0]} to {shown[1]}; median {shown[2]}"
 
 
-def value_text(look: Looked, name: str, value: float) -> str:
-    """A value of a column as the column writes it."""
-    table = look.table
+def writer(look: Looked, name: str) -> Callable[..., str]:
+    """A function that writes a value as the column does, or with the digits that a width leaves certain."""
+    table, j = look.table, look.table.columns.index(name)
     if name in table.levels:
-        return str(cell_value(value, table.levels[name]))
-    if math.isnan(value):
-        return ""
-    column = table.values[:, table.columns.index(name)]
-    decimals = decimals_of(column[~np.isnan(column)])
-    if (form := table.forms.get(name)) is not None:
-        return str(form.write(float(value) if decimals is None else round(float(value), decimals)))
-    if decimals is None:
-        return cell_text(float(value), 4)
-    return f"{value:.{min(decimals, 4)}f}".replace("-", MINUS)
+        return lambda value: str(cell_value(value, table.levels[name]))
+    form, decimals = table.forms.get(name), decimals_of(table.values[~np.isnan(table.values[:, j]), j])
+    if isinstance(form, DateForm):
+        return lambda value, _=0.0: form.write(value if decimals is None else round(value, decimals))
+    column = look.raw.columns.column(names_of(look.raw).index(name))
+    written = decimals_written(table, j, column) or decimals
+    most = written if written is None else min(written, _SIGNIFICANT)
+    of_column = form or NumberForm()
+
+    def write(value: float, width: float = 0.0) -> str:
+        places = most
+        if 0 < width < math.inf:
+            needed = max(0, _DIGITS - 1 - math.floor(math.log10(width)))
+            places = needed if most is None else min(most, needed)
+        value = float(f"{value:.{_SIGNIFICANT}g}") if places is None else value
+        return replace(of_column, decimals=places).write(value).replace("-", MINUS)
+
+    return write
+
+
+def _plain(value: float) -> str:
+    """Three significant digits, without an exponent.
+
+    Example:
+        >>> _plain(12345.0), _plain(0.01234), _plain(2.0)
+        ('12300', '0.0123', '2.00')
+    """
+    places = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
+    return f"{float(f'{value:.3g}'):.{min(places, 9)}f}"
 
 
 def _as_it_stands(look: Looked, cell: WrongCell) -> str:
@@ -259,22 +284,37 @@ def _cells(look: Looked) -> Group:
         "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; "
         "none was changed."
     )
-    more = len(listed_cells(look)) - _MOST_CELLS
+    more = len(listed_cells(look)) - len(table.rows)
     parts: list[Part] = [words, table]
     if more > 0:
         parts.append(f"{more:,} more are in cells.csv.")
     return Group("Cells to look at", parts if table.rows else [table])
 
 
+def _shown_cells(look: Looked) -> list[WrongCell]:
+    """The most suspicious cells; of text among numbers, which is a finding, the first few of a column."""
+    shown, n = list[WrongCell](), Counter[str]()
+    for cell in listed_cells(look):
+        n[cell.column] += cell.fault == NO_NUMBER
+        if cell.fault != NO_NUMBER or n[cell.column] <= _MOST_TEXTS:
+            shown.append(cell)
+    return shown[:_MOST_CELLS]
+
+
 def _table_of_cells(look: Looked) -> Table:
-    rows = []
-    for cell in listed_cells(look)[:_MOST_CELLS]:
-        likely = cell.likelier
+    rows, write = list[list[str]](), dict[str, Callable[..., str]]()
+    for cell in _shown_cells(look):
+        likely = re.sub(
+            r" ([01]\.?[0-9]*)(?=,|$)", lambda share: f" {100 * float(share[1]):.0f} %", cell.likelier
+        )
         if cell.expected is not None and cell.low is not None and cell.high is not None:
-            ends = [value_text(look, cell.column, each) for each in (cell.expected, cell.low, cell.high)]
+            if cell.column not in write:
+                write[cell.column] = writer(look, cell.column)
+            of_cell = (cell.expected, cell.low, cell.high)
+            ends = [write[cell.column](each, cell.high - cell.low) for each in of_cell]
             likely = f"{ends[0]} ({ends[1]} to {ends[2]})"
         rows.append([cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)])
-    headings = ["row", "column", "stands there", "likely (90 %)", "why"]
+    headings = ["row", "column", "stands there", "likely, with 90 % interval", "why"]
     marked = {(k, 2) for k in range(len(rows))}
     return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True)
 
@@ -298,24 +338,32 @@ def _holes(look: Looked, modelled: Modelled) -> Group:
         if fill.words:
             shown = [f"{100 * share:.0f} % right" for share in (fill.quality, fill.without)]
         else:
-            shown = [f"± {_error_text(look, name, error)}" for error in (fill.quality, fill.without)]
-        rows.append([name, f"{fill.holes:,}", *shown, f"{100 * error_left(fill):.0f} %"])
+            unit = _unit(look.table.forms.get(name))
+            shown = [f"± {_plain(error)}{unit}" for error in (fill.quality, fill.without)]
+        how = "model" if name not in modelled.simple else "commonest" if fill.words else "mean"
+        rows.append([name, f"{fill.holes:,}", how, *shown, f"{100 * error_left(fill):.0f} %"])
     words = (
         "How good filled values are: known values of rows that the model had not seen were hidden and "
         "filled. Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: "
-        "the share filled right, beside filling by the commonest. Values that look wrong do not count."
+        "the share filled right, beside filling by the commonest. Where the model is no better than that, "
+        "the mean or commonest is filled in. Values that look wrong do not count."
     )
-    headings = ["column", "filled", "error", "error of the mean or commonest", "share of that error left"]
-    table = Table(headings, rows, words=(0,), sortable=True)
+    beside = ["by the mean or commonest", "error left of that"]
+    table = Table(["column", "filled", "by", "how good", *beside], rows, words=(0, 2), sortable=True)
     return Group("Holes", [words, table] if rows else [table])
 
 
-def _error_text(look: Looked, name: str, error: float) -> str:
-    return f"{error:.3g}" + (" days" if isinstance(look.table.forms.get(name), DateForm) else "")
+def _unit(form: object) -> str:
+    """The unit of a column's errors, after a blank."""
+    if isinstance(form, DateForm):
+        return " days"
+    return (
+        f" {unit}" if isinstance(form, NumberForm) and (unit := (form.suffix or form.prefix).strip()) else ""
+    )
 
 
 def _link_text(strength: float) -> str:
-    return f"{strength:.2f}" if strength else "0"
+    return f"{strength:.2f}" if strength else "·"
 
 
 def _links(modelled: Modelled) -> Group:
@@ -331,9 +379,9 @@ def _links(modelled: Modelled) -> Group:
         shades |= {(i, j + 2): float(strength[row, column]) for j, column in enumerate(order)}
         rows.append([f"{i + 1}", names[i], *cells])
     words = (
-        "How much one column tells about another, from 0 (nothing beyond chance) to 1 (all): by their mutual "
-        "information, and for two normal columns their correlation without its sign. Measured on rows that "
-        "the model had not seen; it is no cause."
+        "How much one column tells about another, from 0 (·: nothing beyond chance) to 1 (all): by their "
+        "mutual information, and for two normal columns their correlation without its sign. Measured on rows "
+        "that the model had not seen; it is no cause."
     )
     numbers = [f"{i + 1}" for i in range(len(order))]  # names would not stand side by side
     parts: list[Part] = [words, Table(["", "column", *numbers], rows, words=(0, 1), shades=shades)]

@@ -2,27 +2,29 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.support.checks import in_short, join_words, whole_number
+from maskevidence.core.support.checks import in_short, join_words, some_of, whole_number
 from maskevidence.core.support.progress import course
 from maskevidence.core.table import Table
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, error_left
+from maskevidence.tables.filling import Filling, fill_holes, possible_filling
+from maskevidence.tables.gaussian.kernel_choice import seconds_of_fit
 from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
 from maskevidence.tables.looking.copies import with_copies
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
-from maskevidence.tables.looking.pace import Clock
+from maskevidence.tables.looking.pace import ENDS, Clock
 from maskevidence.tables.table_options import ImputeOptions, TableOptions
 
 MINUTES = 2.0
@@ -140,7 +142,6 @@ def look_at(
 
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
     """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
-    from maskevidence.tables.filling import fill_holes, possible_filling
 
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * min(table.values.size, MOST_FITTED * len(table.columns))
@@ -150,12 +151,12 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
     with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
         clock = Clock(plan, budget.seconds)
         folds, models, values, notes = _chosen(folds, clock, budget)
-        searched = folds.search(models, values, plan, clock.search(folds, models, values, budget.seed))
-        values = searched.values
+        size = clock.search(folds, models, values, budget.seed)
+        found, values = folds.search(models, values, plan, size)
         cleaned = replace(table, values=values)
         most = clock.filled("measure", [models], values)
         with plan.step("measure", "filling hidden cells"):
-            fills = _fills(models, cleaned, folds, budget.seed, most)
+            fills = _with_holes(_fills(models, cleaned, folds, budget.seed, most), table)
         n_linked = clock.linked(models, folds)
         with plan.step("links", "how columns hang together"):
             links = links_of(models, cleaned, [part[:n_linked] for part in folds.parts])
@@ -163,16 +164,19 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
             model = folds.fit(values, "fit-all", np.arange(0))
         with plan.step("fill", "filling the holes"):
             holes = table.holes()
-            filling = possible_filling(
-                cleaned, fill_holes(model, cleaned, ImputeOptions()), holes, budget.seed
-            )
+            filling, simple = _simplest(cleaned, fill_holes(model, cleaned, ImputeOptions()), holes, fills)
+            filling = possible_filling(cleaned, filling, holes, budget.seed)
     assert filling.deviation is not None
     filled = np.where(holes, filling.values[0], table.values)
     deviation = np.where(holes, filling.deviation, 0.0)
-    before, fills = filled.copy(), _with_holes(fills, table)
+    before = filled.copy()
     if copies := with_copies(table, filled, deviation):
         listed = ", ".join(f"{name} by {other}" for name, other in copies.items())
         notes.append(f"holes of columns that repeat another are filled by it: {listed}")
+    if simple:
+        notes.append(
+            f"filled by the mean or commonest value, than which {folds.word} is no better: {some_of(simple)}"
+        )
     means = filling.values[0] if filling.means is None else filling.means
     if clock.shortened:
         notes.append(f"the time was short (--minutes): {'; '.join(clock.shortened.values())}")
@@ -184,8 +188,9 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         filled=filled,
         deviation=deviation,
         likeliest=filling.likeliest,
-        fills=fills,
-        found=searched.found,
+        fills=fills | {name: fills[name]._replace(quality=fills[name].without) for name in simple},
+        simple=simple,
+        found=found,
         links=links,
         folds=n,
         notes=(*notes, *(each.replace("a column NAME_mean", "filled_sd.csv") for each in filling.notes)),
@@ -199,9 +204,9 @@ def _chosen(
 
     Wrong cells would be filled badly by every model, and bend the ones that are fitted to them.
     """
-    first, plan, n = replace(folds, word=KERNELS if budget.word == AUTO else budget.word), clock.course, 0
+    first, plan = replace(folds, word=_first_word(folds, budget)), clock.course
     models = first.fit_all(folds.table.values, plan, 1)
-    others = [COUNTS] if budget.word == AUTO and folds.table.levels else []
+    others = [COUNTS] if budget.word == AUTO and folds.table.levels and first.word != COUNTS else []
     clock.forecast(first, models, budget.seed, fewer=bool(others))
     values, suspicious = first.without_suspicious(models, plan, clock.end("suspect"))
     if not suspicious and not others:
@@ -221,6 +226,16 @@ def _chosen(
     return replace(folds, word=word), fitted[word], values, [why]
 
 
+def _first_word(folds: Folds, budget: Budget) -> str:
+    """The given MODEL word; by default kernel-gaussian, or a faster model if its fits take too long."""
+    if budget.word != AUTO:
+        return budget.word
+    some, n = folds.table.values[:MOST_FITTED], len(folds.parts)
+    if (2 * n + 1) * seconds_of_fit(some, chooses=True) <= ENDS["refit"] * budget.seconds:
+        return KERNELS
+    return COUNTS if folds.table.levels else f"factor-analysis:{max(1, min(5, len(some) // 8))}"
+
+
 def _best(
     folds: Folds,
     fitted: dict[str, Models],
@@ -235,7 +250,7 @@ def _best(
     table, left = replace(folds.table, values=values), dict[str, float]()
     for word, models in fitted.items():
         fills = _fills(models, table, folds, seed, most)
-        left[word] = float(np.mean([error_left(fill) for fill in fills.values()]))
+        left[word] = float(np.mean([min(1.0, error_left(fill)) for fill in fills.values()]))
     best = min(left, key=lambda word: left[word])
     shares = ", ".join(f"{word} {100 * share:.0f} %" for word, share in left.items())
     return (
@@ -249,6 +264,24 @@ def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> 
     return held_out_fills(
         models, table, folds.parts, range(len(table.columns)), seed, _pairs(table), most=most
     )
+
+
+def _simplest(
+    table: Table, filling: Filling, holes: Bool[np.ndarray, "N D"], fills: Mapping[str, Fill]
+) -> tuple[Filling, tuple[str, ...]]:
+    """Fill columns by their mean or commonest value where hidden cells say that the model is no better."""
+    assert filling.deviation is not None
+    values, deviation = filling.values.copy(), filling.deviation.copy()
+    names = tuple(name for name, fill in fills.items() if fill.holes and error_left(fill) >= 1)
+    for name in names:
+        j = table.columns.index(name)
+        known, n = np.unique(table.values[~np.isnan(table.values[:, j]), j], return_counts=True)
+        share = n / n.sum()
+        mean = known @ share
+        values[0, holes[:, j], j] = known[n.argmax()] if fills[name].words else mean
+        of_word = name in table.levels or name in filling.likeliest
+        deviation[holes[:, j], j] = share.max() if of_word else np.sqrt((known - mean) ** 2 @ share)
+    return filling._replace(values=values, deviation=deviation), names
 
 
 def _pairs(table: Table) -> list[str]:

@@ -17,7 +17,7 @@ from maskevidence.tables.wrong_cells.wrong_cells import Search
 ENDS = {"suspect": 0.3, "refit": 0.45, "choose": 0.5, "cells": 0.78, "measure": 0.86, "links": 0.92}
 _MOST_FILLED = {"choose": 300, "measure": 1000}  # values of a column
 _MOST_LINKED, _MOST_LINKED_COLUMNS = 120, 150  # rows of a fold
-_FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 50, 100, 100
+_FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 5, 100, 100
 _DRAWS = 100  # of a described cell
 _OF_COUNTS = 4.0  # a choice between two models takes as much longer
 _TRIED, _TRIAL = 64, 0.1  # rows of a trial at most, and seconds at least
@@ -27,12 +27,12 @@ Values = Float64[np.ndarray, "N D"]
 
 def seconds_per(work: Callable[[Values], object], rows: Values) -> float:
     """Seconds that work takes for each of some rows, by a trial with few of them."""
-    n = 4
+    n = 1
     while True:
         start = time.perf_counter()
         work(rows[:n])
         took = time.perf_counter() - start
-        if took > _TRIAL or n >= len(rows):
+        if (took > _TRIAL and n > 1) or took > 10 * _TRIAL or n >= len(rows):
             return max(took, 1e-9) / max(1, len(rows[:n]))
         n *= 4
 

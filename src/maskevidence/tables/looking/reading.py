@@ -13,7 +13,7 @@ from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.table import Table
 from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
 from maskevidence.tables.rows import raw_table, read_described, selection_of
-from maskevidence.tables.table_files import RawTable, described_file, raw_of
+from maskevidence.tables.table_files import RawTable, described_file, names_of, raw_of
 from maskevidence.tables.table_options import TableOptions
 
 _TIMES = 10  # as often as a rare word is the word that it may stand for
@@ -69,7 +69,7 @@ def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
         code = re.fullmatch(r"--missing=(\S+)", each.option)
         if each.what != "codes" or code is None or each.column is None:
             continue
-        column = dict(zip(raw.columns.column_names, raw.columns.columns, strict=True)).get(each.column)
+        column = dict(zip(names_of(raw), raw.columns.columns, strict=True)).get(each.column)
         cells = [] if column is None else _cells_with(column.to_pylist(), code[1], raw.lines)
         changed.append(
             replace(
@@ -114,7 +114,7 @@ def near_words(table: Table, name: str) -> Finding | None:
         return None
     rows = np.flatnonzero(np.isin(codes, list(meant)))
     first = [_at(table, int(row), words[int(codes[row])]) for row in rows[:3]]
-    pairs = some_of([f"{quoted(words[k])} and {quoted(words[c])}" for k, c in meant.items()], 3)
+    pairs = some_of([f"{quoted(words[k])} and {quoted(words[c])}" for k, c in meant.items()], 2)
     is_one, them = ("word is", "it is") if len(meant) == 1 else ("words are", "they are")
     note = f"{len(meant)} rare {is_one} one letter from a common one ({pairs}): kept as {them}"
     return Finding("spellings", name, len(rows), tuple(first), note, "mend them in the file", LOOK)

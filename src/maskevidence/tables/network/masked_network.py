@@ -10,14 +10,13 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.estimate import estimate_evidence
+from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.design import BoolMatrix, Integers, MaskKey, Plan, Positions
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.model import Conditionals
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.folds import first_copies, held_out_first
-from maskevidence.core.support.keyed_random import keyed_bits, keyed_ranks
-from maskevidence.core.support.threads import seeded
+from maskevidence.core.support.devices import seeded
+from maskevidence.core.support.keyed_random import first_copies, held_out_first, keyed_bits, keyed_ranks
 from maskevidence.core.tokens import Tokens
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History

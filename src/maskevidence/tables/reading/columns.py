@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from maskevidence.tables.reading.description import (
     some_texts,
 )
 from maskevidence.tables.reading.numbers import (
+    CODES,
     Cell,
     Choice,
     NumberForm,
@@ -44,44 +45,11 @@ _NUMBERS = 0.9  # share of numbers that makes a column one of numbers
 _MOST_CODES = 3  # repeated words among numbers
 _OFTEN = 3  # fewest cells of a repeated word among numbers
 _SAMPLE = 2000  # cells of a column of plain numbers whose marks are looked at
-# words for "missing" where they stand among numbers or dates, besides `MISSING`
-CODES = {
-    *(
-        "?",
-        "-",
-        "--",
-        "---",
-        ".",
-        "..",
-        "...",
-        "*",
-        "\u2013",
-        "\u2014",
-        "n/a",
-        "na",
-        "n.a.",
-        "n. a.",
-        "none",
-        "nil",
-    ),
-    *(
-        "null",
-        "nan",
-        "missing",
-        "unknown",
-        "<na>",
-        "\\n",
-        "#n/a",
-        "#na",
-        "#null!",
-        "#value!",
-        "#div/0!",
-        "#ref!",
-    ),
-    *("#num!", "#name?", "k.a.", "k. a.", "n.d.", "nd", "not available"),
-}
-_YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "s\u00ed", "on", "1"}
-_NO = {"no", "n", "false", "f", "nein", "non", "off", "0"}
+_TRUTHS = (
+    "yes y true t ja j oui o si sí sì sim on 1 wahr vrai verdadero vero да tak はい",
+    "no n false f nein non não nee off 0 falsch faux falso нет nie いいえ",
+)
+_YES, _NO = ({*words.split(" ")} for words in _TRUTHS)
 NAMED_CODE = re.compile(
     r"(?i)(^|[\s_.-])(id|no|nr|num|number|code|key|index|zip|plz|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
@@ -90,16 +58,29 @@ _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
 
 
 @dataclass(frozen=True)
-class Choices:
-    """The user's options for the columns of a file."""
+class ColumnSelection:
+    """Which columns of a file to use, and how."""
 
-    missing: Sequence[str] = ()
-    words: Collection[str] = ()  # columns that hold words, whatever they hold
-    numbers: Collection[str] = ()  # columns that hold numbers
-    decimal: Choice | None = None
-    thousands: str = ""
-    dates: Order | None = None
-    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of the first
+    columns: Sequence[str] | None = None  # the columns to use, in this order; None for all
+    drop: Sequence[str] = ()  # columns to leave out
+    id_column: str | None = None  # the column with the rows' names; not data
+    one_hot: Sequence[str] = ()  # columns to encode as 0 and 1
+    missing: Sequence[str] = ()  # words and numbers that mark missing values
+    # whether to read columns of text as categories, coded by position among their words
+    words: bool = False
+    categories: Sequence[str] = ()  # columns to read as categories, whatever they hold; with `words`
+    numbers: Sequence[str] = ()  # columns to read as numbers, whatever most of their cells are
+    decimal: Choice | None = None  # the decimal sign of all columns; None to find it
+    thousands: str = ""  # the mark between thousands; "" to find it
+    dates: Order | None = None  # day or month first, where the cells do not say it
+    day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of their first
+    fold_words: bool = False  # whether words that differ by case, blanks or composition are one
+    near_unique: bool = False  # whether to keep near-unique text and names of rows, too; with `words`
+
+    @property
+    def of_words(self) -> set[str]:
+        """Columns that hold words, whatever they hold."""
+        return {*self.categories, *self.one_hot}
 
 
 @dataclass(frozen=True)
@@ -148,7 +129,7 @@ class _Cells(NamedTuple):
 def read_columns(
     columns: Mapping[str, Any],
     lines: Sequence[int] | None,
-    choices: Choices,
+    choices: ColumnSelection,
     delimiter: str = ",",
     decimal: str = "",
 ) -> dict[str, ReadColumn]:
@@ -177,7 +158,7 @@ def read_columns(
         cells = _different(column, lines, choices)
         later[name] = cells
         found = _signs(cells, [cell_of(text) for text in cells.texts])
-        if name not in choices.words:
+        if name not in choices.of_words:
             signs = Signs(signs.point + found.point, signs.comma + found.comma)
     file: Choice | None = choices.decimal
     if file is None and (signs.point == 0) != (signs.comma == 0):
@@ -196,7 +177,7 @@ def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
     return replace(column, values=column.values + days, form=replace(form, origin=day_0))
 
 
-def _typed(name: str, column: Any, choices: Choices) -> ReadColumn:
+def _typed(name: str, column: Any, choices: ColumnSelection) -> ReadColumn:
     """A column that is typed in the file: numbers, dates, truth values."""
     import pyarrow as pa
     from pyarrow import types
@@ -224,7 +205,7 @@ def _empty(name: str, n: int) -> ReadColumn:
     return ReadColumn(described, np.full(n, np.nan))
 
 
-def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
+def _plain(name: str, column: Any, choices: ColumnSelection) -> tuple[ReadColumn | None, int]:
     """Fast path for numbers in Python's format; also count the cells that prove a decimal point."""
     import pyarrow as pa
     from pyarrow import compute
@@ -232,7 +213,7 @@ def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None,
     cells = compute.utf8_trim_whitespace(column)
     absent = compute.is_in(cells, arrow_texts(sorted({*MISSING, *choices.missing}), column.type))
     cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
-    if name in choices.words:
+    if name in choices.of_words:
         return None, 0
     if cells.null_count == len(cells):
         return _empty(name, len(cells)), 0
@@ -250,7 +231,7 @@ def _plain(name: str, column: Any, choices: Choices) -> tuple[ReadColumn | None,
     return None, 0
 
 
-def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | None, int]:
+def _as_points(name: str, cells: Any, choices: ColumnSelection) -> tuple[ReadColumn | None, int]:
     """Read a column if all cells have a decimal point at most; count the first cells that prove it."""
     import pyarrow as pa
     from pyarrow import compute
@@ -265,11 +246,7 @@ def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | No
     if words and not compute.all(compute.match_substring_regex(cells, NUMBER)).as_py():
         return None, 0
     values = floats(numbers)
-    whole = (
-        bool((values[~np.isnan(values)] % 1 == 0).all())
-        if np.isfinite(values[~np.isnan(values)]).all()
-        else False
-    )
+    whole = not np.isinf(values).any() and bool((np.isnan(values) | (np.floor(values) == values)).all())
     first = compute.drop_null(cells.slice(0, _SAMPLE)).to_pylist()
     signs = signs_of(Counter(text.lstrip("+-") for text in first if set(text) <= set("+-.0123456789")))
     if name not in choices.numbers:
@@ -284,7 +261,7 @@ def _as_points(name: str, cells: Any, choices: Choices) -> tuple[ReadColumn | No
     return ReadColumn(_numbers_described(name, "number", values), values), signs.point
 
 
-def _as_commas(name: str, cells: Any, choices: Choices) -> ReadColumn | None:
+def _as_commas(name: str, cells: Any, choices: ColumnSelection) -> ReadColumn | None:
     """Read a column of decimal commas, if one of its first cells proves that they are decimal."""
     import pyarrow as pa
     from pyarrow import compute
@@ -356,7 +333,7 @@ def arrow_texts(words: Sequence[str], kind: Any) -> Any:
     return pa.Array.from_buffers(pa.large_string(), len(words), buffers).cast(kind)
 
 
-def _different(column: Any, lines: Sequence[int] | None, choices: Choices) -> _Cells:
+def _different(column: Any, lines: Sequence[int] | None, choices: ColumnSelection) -> _Cells:
     """The distinct non-empty cells of a column of text, trimmed."""
     from pyarrow import compute
 
@@ -390,7 +367,7 @@ def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
 def _decided(
     name: str,
     cells: _Cells,
-    choices: Choices,
+    choices: ColumnSelection,
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn:
@@ -400,7 +377,7 @@ def _decided(
     base = ColumnDescription(name, "words", "words", n_cells, n_missing, n_different=len(cells.texts))
     if not cells.texts:
         return _empty(name, n_cells)
-    if name not in choices.words:
+    if name not in choices.of_words:
         said = name in choices.numbers
         if (
             not said
@@ -458,7 +435,7 @@ def _others(
 def _as_numbers(
     base: ColumnDescription,
     cells: _Cells,
-    choices: Choices,
+    choices: ColumnSelection,
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn | None:
@@ -474,28 +451,16 @@ def _as_numbers(
         return replace(_refused(base), refusal=_two_readings(cells, taken, signs))
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.array(read.values)
-    for k, text in enumerate(cells.texts):
-        if (
-            np.isnan(values[k])
-            and is_plain(text)
-            and k not in read.other_writing
-            and text.lower().lstrip("+-") != "nan"
-        ):
-            values[k] = float(text)  # inf
     others = _others(cells, (~np.isnan(values)).tolist(), said, read.other_writing)
     if others is None:
         return None
     limits, by_cell = _limits(cells, read, values)
     column = by_cell[cells.codes]
     _mark_missing(column, choices.missing)
-    described = _counted(base, "number", column, cells, others, limits)
-    described = replace(described, writing=read.form.said())
+    as_read = _finished(base, "number", column, cells, others, read.form, limits)
     may_be_fraction = not signs.point and not signs.comma and choices.decimal is None and file is None
-    findings = _findings(described, cells, others) + _on_writing(
-        described, cells, taken, read, may_be_fraction
-    )
-    odd, codes = ({at.row: at.text for at in _at(cells, places)} for places in (others.odd, others.codes))
-    return ReadColumn(described, column, read.form, odd, codes, limits, tuple(findings))
+    on_writing = _on_writing(as_read.described, cells, taken, read, may_be_fraction)
+    return replace(as_read, findings=(*as_read.findings, *on_writing))
 
 
 def _limits(
@@ -523,29 +488,36 @@ def _on_writing(
 ) -> list[Finding]:
     """Findings on limits, units, separators of thousands and decimal commas."""
     found, name, form = list[Finding](), described.name, read.form
+
+    def having(test: Callable[[Cell], object]) -> list[CellAt]:
+        return _at(cells, [k for k, cell in enumerate(taken) if cell is not None and test(cell)])
+
     if read.limits:
         at = _at(cells, [*read.limits])
         verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
         note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from fits"
         found.append(finding("limits", name, at, note, "", LOOK))
     if read.n_units:
-        with_unit = [k for k, cell in enumerate(taken) if cell is not None and (cell.prefix or cell.suffix)]
-        first = Counter((taken[k].prefix or taken[k].suffix).strip() for k in with_unit)  # type: ignore[union-attr]
-        unit = (form.prefix or form.suffix).strip() or first.most_common(1)[0][0]
+        units = Counter((cell.prefix or cell.suffix).strip() for cell in taken if cell is not None)
+        unit = (form.prefix or form.suffix).strip() or next(each for each, _ in units.most_common() if each)
         what = "percent" if unit in "%‰" else "currency" if form.prefix else "unit"
         n, few = described.n_numbers + described.n_limits, read.n_units < described.n_numbers
         note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
-        at, weight = (_at(cells, with_unit), LOOK) if few else ([], RECORD)
+        at, weight = (having(lambda cell: cell.prefix or cell.suffix), LOOK) if few else ([], RECORD)
         found.append(finding(what, name, at, note, "", weight, read.n_units))
-    if form.thousands:
-        at = _at(
-            cells, [k for k, cell in enumerate(taken) if cell is not None and form.thousands in cell.body]
+    if at := having(lambda cell: cell.mark):
+        said = (
+            "have something else beside the number, which" if len(at) > 1 else "has more than a number, which"
         )
+        note = f"{count(len(at), 'cell')} {said} is not read"
+        found.append(finding("marks", name, at, note, f"--categories {typed([name])}", LOOK))
+    if form.thousands:
+        at = having(lambda cell: form.thousands in cell.body)
         hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
         note = f"{form.thousands!r} is taken for the separator of thousands"
         found.append(finding("thousands", name, at, note, hint, LOOK))
     if form.decimal == "." and may_be_fraction:
-        at = _at(cells, [k for k, cell in enumerate(taken) if cell is not None and "." in cell.body])
+        at = having(lambda cell: "." in cell.body)
         note = "the point is taken for the decimal sign, though three digits follow each"
         found += [finding("thousands", name, at, note, "--thousands .", LOOK)] if at else []
     if form.decimal == ",":
@@ -562,7 +534,7 @@ def _without(thousands: str) -> Choice | None:
 def _as_dates(
     base: ColumnDescription,
     cells: _Cells,
-    choices: Choices,
+    choices: ColumnSelection,
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn | None:
@@ -577,28 +549,25 @@ def _as_dates(
     if others is None:
         return None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
-    described = replace(_counted(base, "date", column, cells, others, {}), writing=read.form.said())
-    findings = _findings(described, cells, others)
-    if read.n_either:
-        at = _at(cells, [k for k, value in enumerate(read.values) if value == value][:3])
-        note = f"{quoted(at[0].text)} may have the day or the month first; the day was assumed"
-        findings.append(
-            finding("date order", base.name, at, note, "--dates month-first", DECIDE, read.n_either)
-        )
-    odd = {at.row: at.text for at in _at(cells, others.odd)}
-    codes = {at.row: at.text for at in _at(cells, others.codes)}
-    return ReadColumn(described, column, read.form, odd, codes, {}, tuple(findings))
+    as_read = _finished(base, "date", column, cells, others, read.form, {})
+    if not read.n_either:
+        return as_read
+    at = _at(cells, [k for k, value in enumerate(read.values) if value == value][:3])
+    note = f"{quoted(at[0].text)} may have the day or the month first; the day was assumed"
+    found = finding("date order", base.name, at, note, "--dates month-first", DECIDE, read.n_either)
+    return replace(as_read, findings=(*as_read.findings, found))
 
 
-def _counted(
+def _finished(
     base: ColumnDescription,
     kind: ColumnKind,
     column: Float64[np.ndarray, " N"],
     cells: _Cells,
     others: _Others,
+    form: NumberForm | DateForm,
     limits: Mapping[int, Any],
-) -> ColumnDescription:
-    """Describe a column of numbers or dates, with counts."""
+) -> ReadColumn:
+    """A column of numbers or dates with its counts, and findings on its other cells."""
     odd, n_codes = _at(cells, others.odd), sum(cells.counts[k] for k in others.codes)
     n_numbers = int((~np.isnan(column)).sum())
     at = tuple(map(cells.at, limits))
@@ -606,10 +575,11 @@ def _counted(
     n_full = len(column) - n_missing
     nouns = "numbers" if kind == "number" else "dates"
     why = f"{n_numbers + len(limits):,} of {n_full:,} cells are {nouns}"
-    return replace(
+    described = replace(
         base,
         kind=kind,
         used_as="number",
+        writing=form.said(),
         n_missing=n_missing,
         n_numbers=n_numbers,
         n_limits=len(limits),
@@ -618,6 +588,9 @@ def _counted(
         odd=tuple(odd),
         limits=at,
     )
+    of_codes = {each.row: each.text for each in _at(cells, others.codes)}
+    found = tuple(_findings(described, cells, others))
+    return ReadColumn(described, column, form, {each.row: each.text for each in odd}, of_codes, limits, found)
 
 
 def _findings(described: ColumnDescription, cells: _Cells, others: _Others) -> list[Finding]:
@@ -655,23 +628,23 @@ def _refused(base: ColumnDescription) -> ReadColumn:
 def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
     """Explain the two possible readings of a column, and the options that decide."""
 
-    def first(decimal: str, other: str) -> CellAt | None:
+    def first(mark: str) -> int | None:
+        """The first cell that proves the decimal sign; without any proof the first that may have it."""
         for k, cell in enumerate(taken):
-            if cell is not None and decimal in cell.body:
+            if cell is not None and mark in cell.body:
                 one = signs_of({cell.body: 1})
-                clear = one.comma if decimal == "," else one.point
-                if clear or not (signs.point or signs.comma):
-                    return _at(cells, [k])[0]
+                if (one.comma if mark == "," else one.point) or not (signs.point or signs.comma):
+                    return k
         return None
 
-    comma, point = first(",", "."), first(".", ",")
+    comma, point = first(","), first(".")
     if comma is not None and point is not None:
-        both = f"numbers with a decimal comma ({comma}) and others with a decimal point ({point})"
+        with_comma, with_point = _at(cells, [comma])[0], _at(cells, [point])[0]
+        both = f"numbers with a decimal comma ({with_comma}) and others with a decimal point ({with_point})"
         return f"{both}; write all in one way"
-    cell = comma or point
-    assert cell is not None
-    body = next(one.body for one in taken if one is not None and one.body in cell.text)
-    mark = "," if comma is not None else "."
+    k, mark = (point, ".") if comma is None else (comma, ",")
+    assert k is not None
+    cell, body = _at(cells, [k])[0], taken[k].body
     fraction, whole = body.replace(mark, "."), body.replace(mark, "")
     line = f"row {cell.row} (from 0)" if cell.line is None else f"line {cell.line}"
     options = f"--decimal '{mark}' or --thousands '{mark}'"
@@ -681,7 +654,7 @@ def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
 def _of_words(
     base: ColumnDescription,
     cells: _Cells,
-    choices: Choices,
+    choices: ColumnSelection,
     found: list[Finding],
 ) -> ReadColumn:
     """A column of words: a category, text, names of rows, or yes and no."""
@@ -705,7 +678,7 @@ def _of_words(
         why = f"{n_different:,} different words in {n_full:,} cells"
     elif n_different == 1:
         kind, why = "constant", f"one value, {quoted(cells.texts[0])}"
-    if 0 < n_numbers < n_full and kind == "words" and not found and name not in choices.words:
+    if 0 < n_numbers < n_full and kind == "words" and not found and name not in choices.of_words:
         fewer = 2 * n_numbers < n_full
         rarer = [k for k, number in enumerate(numbers) if number == fewer]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
@@ -719,6 +692,15 @@ def _share(cells: _Cells, pattern: str) -> float:
     """The share of cells in which a pattern is found."""
     found = sum(n for text, n in zip(cells.texts, cells.counts, strict=True) if re.search(pattern, text))
     return found / sum(cells.counts)
+
+
+def left_out(one: ColumnDescription) -> Finding:
+    """The finding on a column that says nothing of others."""
+    name, what = typed([one.name]), {"id": "names of rows", "text": "near-unique text"}.get(one.kind)
+    options = {"empty": "", "constant": f"--drop {name}"}
+    option = options.get(one.kind, f"--id-column {name}, or --categories {name}")
+    note = f"{what} ({one.why}): left out" if what else f"{one.why}: left out"
+    return finding(one.kind, one.name, [], note, option, LOOK, one.n_cells)
 
 
 def names_rows(n_different: int, n_full: int, n_cells: int) -> bool:

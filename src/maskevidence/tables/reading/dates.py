@@ -9,34 +9,38 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-Order = Literal["ymd", "dmy", "mdy", "ym"]
+Order = Literal["ymd", "dmy", "mdy", "ym", "my"]
 DAY = 86_400  # seconds
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+_MONTHS = [  # by language
+    names.split(" ")
+    for names in (
+        "January February March April May June July August September October November December",
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+        "januari februari maart april mei juni juli augustus september oktober november december",
+        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    )
 ]
+_NAME = r"[^\W\d_]{3,10}"
+_WEEKDAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so)[a-z]*\.?,?\s+)?"
 _TIME = (
     r"(?P<between>[ T]\s*)?(?P<hour>[0-9]{1,3}):(?P<minute>[0-9]{2})"
-    r"(?::(?P<second>[0-9]{2})(?P<part>\.[0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?(?P<zone>Z|\s?[+-][0-9]{2}:?[0-9]{2})?"
+    r"(?::(?P<second>[0-9]{2})(?P<part>[.,][0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?"
+    r"(?P<zone>Z|\s?[+-][0-9]{2}:?[0-9]{2})?"
 )
-_NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
+_NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./年])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
-    r"(?:(?P<month_first>[A-Za-z]{3,9})\.?\s+)?(?P<a>[0-9]{1,2})(?:st|nd|rd|th)?[.,]?"
-    r"(?:(?P<sep>[ -])\s*(?P<month>[A-Za-z]{3,9})\.?)?(?P<sep2>[ ,-])\s*(?P<c>[0-9]{4})"
+    rf"(?:(?P<month_first>{_NAME})\.?\s+)?(?P<a>[0-9]{{1,2}})(?:st|nd|rd|th)?,?"
+    rf"(?:(?P<sep>-|\.? )\s*(?P<month>{_NAME})\.?)?(?P<sep2>[ ,-])\s*(?P<c>[0-9]{{4}}|(?<=-)[0-9]{{2}})"
 )
-_MONTH = re.compile(r"(?P<a>[12][0-9]{3})-(?P<b>0[1-9]|1[0-2])")  # of a year
-_CELL = re.compile(rf"(?:{_NUMBERS})?(?:{_TIME})?")
-_NAMED_CELL = re.compile(rf"(?:{_NAMED})(?:{_TIME})?")
+_MONTH = re.compile(  # of a year
+    r"(?P<year>[12][0-9]{3})-(?P<number>0[1-9]|1[0-2])"
+    rf"|(?P<name>{_NAME})\.?(?P<sep>[ -])(?P<of>[0-9]{{4}}|(?<=-)[0-9]{{2}})"
+)
+_CELL = re.compile(rf"{_WEEKDAY}(?:{_NUMBERS})?(?:{_TIME})?", re.I)
+_NAMED_CELL = re.compile(rf"{_WEEKDAY}(?:{_NAMED})(?:{_TIME})?", re.I)
 
 
 class _Date(NamedTuple):
@@ -45,11 +49,12 @@ class _Date(NamedTuple):
     parts: tuple[int, int, int] | None  # None for a time of the day alone
     widths: tuple[int, int, int]
     separator: str
-    name: str  # "", or where the month is named: "dmy" or "mdy"; "ym" for a month of a year
+    name: str  # "", or where the month is named: "dmy" or "mdy"; "ym" or "my" for a month of a year
     seconds: float  # of the day, in UTC where the zone is known
     time: str = ""  # its writing: "", "H:M" or "H:M:S"
     between: str = ""
     zone: str = ""  # such as Z or +02:00
+    month: str = ""  # its name
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class DateForm:
     origin: str = "1970-01-01"  # day 0, at midnight
     padded: bool = True  # whether days and months have two digits
     century: bool = True  # whether years have four digits
-    named: bool = False  # whether months have names
+    months: tuple[str, ...] = ()  # their names, if they have some
     time: str = ""  # "H:M" or "H:M:S"
     between: str = " "
     zone: str = ""  # such as Z or +02:00; days are then those of UTC
@@ -89,19 +94,18 @@ class DateForm:
         year, month, of_month = day.split("-")
         if not self.century:
             year = year[-2:]
-        if self.named:
-            name = _MONTHS[int(month) - 1][:3]
-            of_day = of_month if self.padded else str(int(of_month))
-            text = (
-                f"{name} {of_day}, {year}"
-                if self.order == "mdy"
-                else self.separator.join([of_day, name, year])
-            )
-        else:
-            if not self.padded:
-                month, of_month = str(int(month)), str(int(of_month))
-            part = {"y": year, "m": month, "d": of_month}
-            text = self.separator.join(part[letter] for letter in self.order)
+        if not self.padded:
+            month, of_month = str(int(month)), str(int(of_month))
+        if self.months:
+            month = self.months[int(month) - 1]
+        part = {"y": year, "m": month, "d": of_month}
+        text = self.separator.join(part[letter] for letter in self.order)
+        if self.months and self.order == "mdy":
+            text = f"{month} {of_month}, {year}"
+        elif self.separator == "年":
+            text = f"{year}年{month}月{of_month}日"
+        elif self.separator == ". ":
+            text = f"{of_month}. {month} {year}"
         return f"{text}{self.between}{clock}{self.zone}" if self.time else text
 
     def said(self) -> str:
@@ -151,47 +155,53 @@ def read_dates(
         cell if cell is not None and (cell.name, cell.parts is None) == (name, alone) else None
         for cell in cells
     ]
-    known: Order | None = name or _order(chosen, counts)  # type: ignore[assignment]
-    n_either = 0
+    pairs = [(cell, n) for cell, n in zip(chosen, counts, strict=True) if cell is not None]
     if alone:
         seconds = np.array([np.nan if cell is None else cell.seconds for cell in chosen])
-        form = DateForm(None, time=_commonest(chosen, counts, "time"), long=bool(np.nanmax(seconds) > DAY))
+        form = DateForm(None, time=_commonest(pairs, "time"), long=bool(np.nanmax(seconds) > DAY))
         return Dates(tuple((seconds / DAY).tolist()), form)
+    known: Order | None = name or _order(pairs)  # type: ignore[assignment]
+    n_either = sum(n for _, n in pairs) if known is None and order is None and not said else 0
     if known is None or (said and order is not None and not name):
-        n_either = 0 if said else sum(n for cell, n in zip(chosen, counts, strict=True) if cell is not None)
         known = order or "dmy"
-        n_either = 0 if order is not None else n_either
     seconds = np.array([np.nan if cell is None else _seconds(cell, known) for cell in chosen])
-    if np.isnan(seconds).all():
+    pairs = [(cell, n) for cell, n in pairs if not np.isnan(_seconds(cell, known))]
+    if not pairs:
         return None
-    origin = float(np.floor(np.nanmin(seconds) / DAY)) * DAY
-    one = next(cell for cell in chosen if cell is not None)
-    shortest = [min(cell.widths[k] for cell in chosen if cell) for k in range(3)]
-    place_of_year = known.index("y")
-    form = DateForm(
-        known,
-        _commonest(chosen, counts, "separator"),
-        str(np.datetime64(int(origin), "s")).split("T")[0],
-        padded=min(
-            w
-            for k, w in enumerate(shortest)
-            if k != place_of_year and (name in ("", "ym") or k == 0 or name == "mdy")
-        )
-        >= 2,
-        century=shortest[place_of_year] > 2,
-        named=bool(one.name) and name != "ym",
-        zone=_commonest(chosen, counts, "zone"),
-        time=_commonest(chosen, counts, "time"),
-        between=_commonest(chosen, counts, "between") or " ",
+    if known in ("dmy", "mdy"):  # a year of four digits in front has one reading
+        iso = [np.nan if cell is None or cell.name else _seconds(cell, "ymd") for cell in chosen]
+        seconds = np.where(np.isnan(seconds), iso, seconds)
+    days, origin = days_since_first(seconds)
+    return Dates(tuple(days.tolist()), _form(pairs, known, origin), n_either)
+
+
+def _form(pairs: Sequence[tuple[_Date, int]], order: Order, origin: str) -> DateForm:
+    """The format of a column of dates."""
+    shortest = [min(cell.widths[k] for cell, _ in pairs) for k in range(3)]
+    return DateForm(
+        order,
+        _commonest(pairs, "separator"),
+        origin,
+        padded=min(w for letter, w in zip(f"{order}d", shortest, strict=False) if letter != "y") >= 2,
+        century=shortest[order.index("y")] > 2,
+        months=_months([cell.month for cell, _ in pairs]),
+        zone=_commonest(pairs, "zone"),
+        time=_commonest(pairs, "time"),
+        between=_commonest(pairs, "between") or " ",
     )
-    return Dates(tuple(((seconds - origin) / DAY).tolist()), form, n_either)
 
 
 def _parts(text: str) -> _Date | None:
     """Parse a date or time; return None for other text."""
+    if text.endswith("日"):
+        text = text[:-1].replace("月", "年")
     month = _MONTH.fullmatch(text)
+    if month is not None and month["year"]:
+        return _Date((int(month["year"]), int(month["number"]), 1), (4, 2, 2), "-", "ym", 0.0)
     if month is not None:
-        return _Date((int(month["a"]), int(month["b"]), 1), (4, 2, 2), "-", "ym", 0.0)
+        number, (mark, year, word) = _month(month["name"]), month.group("sep", "of", "name")
+        date = _Date((number, int(year), 1), (2, len(year), 2), mark, "my", 0.0, month=word)
+        return date if number else None
     found = _CELL.fullmatch(text) or _NAMED_CELL.fullmatch(text)
     if found is None or not text:
         return None
@@ -203,7 +213,13 @@ def _parts(text: str) -> _Date | None:
             hour = hour % 12 + (12 if "p" in of["half"].lower() else 0)
         if minute > 59 or second > 60 or (of["a"] is not None and (of["between"] is None or hour > 24)):
             return None
-        seconds = hour * 3600 + minute * 60 + second + float(of["part"] or 0) - _offset(of["zone"] or "")
+        seconds = (
+            hour * 3600
+            + minute * 60
+            + second
+            + float((of["part"] or "0").replace(",", "."))
+            - _offset(of["zone"] or "")
+        )
         time = "H:M" if of["second"] is None else "H:M:S"
     if of["a"] is None:
         return _Date(None, (0, 0, 0), "", "", seconds, time, "") if time and not of["between"] else None
@@ -215,21 +231,38 @@ def _parts(text: str) -> _Date | None:
         )
     if (of["month"] is None) == (of["month_first"] is None):
         return None
-    word = (of["month"] or of["month_first"]).casefold()
-    number = next(
-        (
-            k
-            for k, month in enumerate(_MONTHS, 1)
-            if month.casefold() in (word,) or month[:3].casefold() == word or (word == "sept" and k == 9)
-        ),
-        0,
-    )
+    word = of["month"] or of["month_first"]
+    number, day, year = _month(word), int(of["a"]), int(of["c"])
     if not number:
         return None
-    day, widths = int(of["a"]), (len(of["a"]), 2, 4)
+    of_day, of_year = len(of["a"]), len(of["c"])
+    how = (seconds, time, between, zone, word)
     if of["month"] is not None:
-        return _Date((day, number, int(of["c"])), widths, of["sep"], "dmy", seconds, time, between, zone)
-    return _Date((number, day, int(of["c"])), (2, len(of["a"]), 4), " ", "mdy", seconds, time, between, zone)
+        return _Date((day, number, year), (of_day, 2, of_year), of["sep"], "dmy", *how)
+    return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", *how)
+
+
+def _month(word: str) -> int:
+    """The number of a month by its name, or three letters and more of it; 0 for other words."""
+    word = word.casefold()
+    names = ((k, name) for of in _MONTHS for k, name in enumerate(of, 1))
+    return next((k for k, name in names if len(word) > 2 and name.casefold().startswith(word)), 0)
+
+
+def _months(words: Sequence[str]) -> tuple[str, ...]:
+    """The names of months in the language and length of those seen; () for none."""
+    if not any(words):
+        return ()
+    seen = {word.casefold() for word in words}
+
+    def fit(names: Sequence[str]) -> tuple[int, int]:
+        lower = [name.casefold() for name in names]
+        return len({*lower} & seen), sum(name.startswith(word) for name in lower for word in seen)
+
+    names, (first, *_) = max(_MONTHS, key=fit), sorted(words, key=len, reverse=True)
+    names = names if len(first) > 4 else [name[:3] for name in names]
+    style = str.upper if first.isupper() else str.lower if first.islower() else str.title
+    return tuple(map(style, names))
 
 
 def _offset(zone: str) -> int:
@@ -238,31 +271,27 @@ def _offset(zone: str) -> int:
     return 0 if found is None else int(f"{found[1]}1") * (3600 * int(found[2]) + 60 * int(found[3]))
 
 
-def _order(cells: Sequence[_Date | None], counts: Sequence[int]) -> Order | None:
+def _order(pairs: Sequence[tuple[_Date, int]]) -> Order | None:
     """The order of year, month and day that most unambiguous cells have; None if that is unclear."""
-    valid = Counter[str]()
-    n = 0
-    for cell, times in zip(cells, counts, strict=True):
-        if cell is None or cell.parts is None:
-            continue
-        n += times
-        for order in ("ymd", "dmy", "mdy"):
-            if not np.isnan(_seconds(cell, order)):
-                valid[order] += times
-    if not n:
-        return None
-    (best, most), *_ = valid.most_common(1) or [("dmy", 0)]
-    rivals = [order for order, k in valid.items() if k == most and order != best]
-    if {best, *rivals} >= {"dmy", "mdy"}:
-        return "dmy" if all(cell is None or cell.separator == "." for cell in cells) else None
-    return best  # type: ignore[return-value]
+    valid = Counter[Order]()
+    orders: tuple[Order, ...] = ("ymd", "dmy", "mdy")
+    for cell, n in pairs:
+        for order in orders:
+            if cell.parts is not None and not np.isnan(_seconds(cell, order)):
+                valid[order] += n
+    if not valid:
+        return "dmy"
+    (best, most), *_ = valid.most_common(1)
+    if {order for order, n in valid.items() if n == most} >= {"dmy", "mdy"}:
+        return "dmy" if all(cell.separator == "." for cell, _ in pairs) else None
+    return best
 
 
 def _seconds(cell: _Date, order: Order) -> float:
     """Seconds since 1970, or NaN for a date that does not exist."""
     assert cell.parts is not None
-    part = dict(zip("ymd" if order == "ym" else order, cell.parts, strict=True))
-    width = dict(zip("ymd" if order == "ym" else order, cell.widths, strict=True))
+    letters = f"{order}d"[:3]  # a month of a year is its first day
+    part, width = (dict(zip(letters, each, strict=True)) for each in (cell.parts, cell.widths))
     year, month, day = part["y"], part["m"], part["d"]
     if width["y"] == 2 and order != "ymd":
         year += 2000 if year < 69 else 1900
@@ -277,12 +306,11 @@ def _seconds(cell: _Date, order: Order) -> float:
     return float(date.astype("M8[s]").astype(np.int64)) + cell.seconds
 
 
-def _commonest(cells: Sequence[_Date | None], counts: Sequence[int], what: str) -> str:
+def _commonest(pairs: Sequence[tuple[_Date, int]], what: str) -> str:
     """The most frequent format of a part."""
     seen = Counter[str]()
-    for cell, n in zip(cells, counts, strict=True):
-        if cell is not None:
-            seen[getattr(cell, what)] += n
+    for cell, n in pairs:
+        seen[getattr(cell, what)] += n
     return seen.most_common(1)[0][0]
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.support.checks import MISSING, some_of, typed, word_of
 from maskevidence.core.table import note_on_codes, note_on_copies
-from maskevidence.tables.reading.columns import ENOUGH_ROWS, NAMED_CODE, ReadColumn
+from maskevidence.tables.reading.columns import ENOUGH_ROWS, NAMED_CODE, ReadColumn, left_out
 from maskevidence.tables.reading.description import (
     DECIDE,
     LOOK,
@@ -120,25 +120,12 @@ def _column(
     one, found = read.described, list[Finding]()
     if read.values is None:
         if one.used_as is None and read.refusal:
-            note = f"cannot be read: {read.refusal}"
-            return one, [
-                finding(
-                    "decimals" if "may be" in read.refusal else "type",
-                    one.name,
-                    [],
-                    note,
-                    "",
-                    DECIDE,
-                    one.n_cells,
-                )
-            ]
+            what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
+            return one, [finding(what, one.name, [], note, "", DECIDE, one.n_cells)]
         if first and one.kind == "text" and one.n_different == one.n_cells - one.n_missing:
             one = replace(one, kind="id", why=f"{one.why}, in the first column")
         if one.used_as is None:
-            note = f"{'names of rows' if one.kind == 'id' else 'near-unique text'} ({one.why}): left out"
-            found.append(
-                finding(one.kind, one.name, [], note, f"--id-column {typed([one.name])}", LOOK, one.n_cells)
-            )
+            found.append(left_out(one))
         if one.kind in ("words", "yes/no"):
             found += _spellings(one.name, cells, lines)
         return one, found
@@ -146,7 +133,7 @@ def _column(
     different = np.unique(values)
     one = replace(one, n_different=len(different) or one.n_different, decimals=_decimals(different))
     if one.kind == "empty":
-        return one, [finding("empty", one.name, [], "no cell has a value: left out", "", LOOK, one.n_cells)]
+        return one, [left_out(one)]
     if len(different) == 1 and one.kind != "date":
         one = replace(one, kind="constant", why=f"one value, {different[0]:g}")
     elif one.kind == "number":
@@ -171,11 +158,13 @@ def _whole_numbers(
         return replace(one, kind="yes/no", why="0 and 1"), found
     if not whole:
         return one, found
-    counts_rows = len(column) >= ENOUGH_ROWS and bool((np.diff(column) == 1).all())
+    of_years = different[0] >= 1500 and different[-1] <= 2100
+    counts_rows = len(column) >= ENOUGH_ROWS and bool((np.diff(column) == 1).all()) and not of_years
     all_differ = len(different) == len(values) >= ENOUGH_ROWS
     named = NAMED_CODE.search(name) is not None
     options = f"--id-column {typed([name])}, or --drop {typed([name])}"
-    if counts_rows or (named and (all_differ or different[-1] >= 1e8)):
+    most_differ = 2 * len(different) > len(values)
+    if counts_rows or (named and (all_differ or (most_differ and different[-1] >= 1e8))):
         note = "counts the rows" if counts_rows else "names something by a number"
         found.append(finding("id", name, [], f"{note}: read as numbers", options, LOOK, len(values)))
         return replace(one, kind="id", why=note), found
@@ -183,17 +172,8 @@ def _whole_numbers(
     if named or few:
         listed = some_of([f"{value:g}" for value in different])
         note = f"whole numbers that may be codes ({listed}): read as numbers"
-        found.append(
-            finding(
-                "codes",
-                name,
-                [],
-                note,
-                f"--categories {typed([name])}",
-                LOOK if named else RECORD,
-                len(values),
-            )
-        )
+        hint, weight = f"--categories {typed([name])}", LOOK if named else RECORD
+        found.append(finding("codes", name, [], note, hint, weight, len(values)))
     return one, found
 
 
@@ -210,8 +190,7 @@ def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Findi
     words = Counter(text for text in map(word_of, cells.to_pylist()) if text not in MISSING)
     groups: dict[str, list[str]] = {}
     for word, _ in words.most_common():
-        key = unicodedata.normalize("NFC", re.sub(r"\s+", " ", word)).casefold()
-        groups.setdefault(key, []).append(word)
+        groups.setdefault(folded(word), []).append(word)
     rare = [word for group in groups.values() for word in group[1:]]
     if not rare:
         return []
@@ -224,6 +203,11 @@ def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Findi
     pairs = [f"{quoted(group[0])} and {quoted(group[1])}" for group in groups.values() if len(group) > 1]
     note = f"{some_of(pairs, 2)} differ by case, blanks or composition: kept apart"
     return [finding("spellings", name, at, note, "--fold-words", DECIDE)]
+
+
+def folded(word: str) -> str:
+    """A word with case, blanks and Unicode composition normalised."""
+    return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
 
 
 def _codes(column: Any) -> Float64[np.ndarray, " N"]:

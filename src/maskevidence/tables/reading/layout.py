@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,14 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import MISSING, is_number
 from maskevidence.core.support.sources import long_cells
 from maskevidence.tables.reading.description import LOOK, RECORD, CellAt, Finding, finding
-from maskevidence.tables.reading.numbers import cell_of
+from maskevidence.tables.reading.numbers import CODES, cell_of
 
 _HEAD_LINES, _HEAD_CHARACTERS = 60, 2**18
 _MOST_ABOVE = 20  # lines above the names of the columns
 _ENOUGH = 3  # fewest rows of data to tell other rows from
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_NUMBERS = 0.75  # share of numbers in a column below a row of units
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_RULER = re.compile(r"^[ \t|:+=]*-{3,}[ \t|:+=-]*[\r\n]*$", re.M)  # of a table as text
 _TOTAL = re.compile(
     r"(?i)((grand|sub|over-?all)[ -]?)?"
     r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
@@ -78,10 +80,11 @@ def lay_out(
     """
     if header is None and comment is None and not skip and not _is_unusual(text, guess):
         return Layout(text, range(1, len(text) + 2))
-    every = [line[0] for line in re.finditer(_LINE, text)]
+    every = [line[0] for line in re.finditer(LINE, text)]
     if header is not None and not 1 <= header <= len(every):
         raise InputError(f"--header {header}: {name!r} has {count(len(every), 'line')}; give one of them")
-    left_out = {k for part in skip for k in part}
+    rulers = {k for k, line in enumerate(every[:_HEAD_LINES], 1) if _RULER.fullmatch(line)}
+    left_out = {k for part in skip for k in part} | rulers
     marked = [k for k, line in enumerate(every, 1) if comment and line.startswith(comment)]
     kept = [k for k in range(1, len(every) + 1) if k not in left_out and k not in {*marked}]
     findings, start = list[Finding](), header
@@ -101,24 +104,35 @@ def lay_out(
     return Layout("".join(body), [start, *(k for k in lines if k > start)], above, tuple(findings))
 
 
+def numbered_rows(
+    lines: Iterable[str], delimiter: str, escape: str | None = None, strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV text, each with its first line, from 1."""
+    before = 1
+    with long_cells():
+        reader = csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=strict)
+        for row in reader:
+            yield before, row
+            before = reader.line_num + 1
+
+
+def is_blank(row: Sequence[str]) -> bool:
+    """Whether a row is a blank line."""
+    return len(row) < 2 and not "".join(row).strip()
+
+
 def _first_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
     """The first rows with their lines."""
     head = text[:_HEAD_CHARACTERS]
-    lines = [line[0] for line in re.finditer(_LINE, head)][:_HEAD_LINES]
+    lines = [line[0] for line in re.finditer(LINE, head)][:_HEAD_LINES]
     if len(head) < len(text) and len(lines) < _HEAD_LINES:
         lines = lines[:-1]
-    rows, before = [], 1
-    with long_cells():
-        reader = csv.reader(lines, delimiter=delimiter)
-        for row in reader:
-            rows.append((before, row))
-            before = reader.line_num + 1
-    return rows
+    return list(numbered_rows(lines, delimiter))
 
 
 def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
     """Whether there are lines above the header."""
-    if text.lstrip().startswith("#"):
+    if text.lstrip().startswith("#") or _RULER.search(text, 0, _HEAD_CHARACTERS):
         return True
     rows = [(line, row) for line, row in _first_rows(text, guess(text)) if "".join(row).strip()]
     return _place_of_names([row for _, row in rows]) > 0
@@ -152,9 +166,10 @@ def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """The columns with nothing but numbers in these rows."""
     found = []
     for j in range(width):
-        cells = [row[j].strip() for row in rows if j < len(row) and row[j].strip() not in MISSING]
+        cells = [row[j].strip() for row in rows if j < len(row)]
+        cells = [cell for cell in cells if cell not in MISSING and cell.casefold() not in CODES]
         n = sum(cell_of(cell) is not None for cell in cells)
-        if n and n >= 0.9 * len(cells):
+        if n and n >= _NUMBERS * len(cells):
             found.append(j)
     return found
 
@@ -253,8 +268,14 @@ def _is_of_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         return False
     if len(cells) == 1 and len(of_numbers) == 1:
         (cell,) = cells.values()
-        others = [cell for j, cell in enumerate(row) if j not in of_numbers and cell.strip()]
-        return not others and len(cell) <= 20
+        others = {j: cell.strip() for j, cell in enumerate(row) if j not in of_numbers and cell.strip()}
+        if not others:
+            return len(cell) <= 20
+        # a row of questions: no cell of it comes again, though others do
+        words = {j: [other[j].strip() for other in below] for j in others}
+        again = any(2 * len({*each}) < len(each) for each in words.values())
+        new = all(cell not in words[j] for j, cell in others.items())
+        return again and new and len(cell.split()) > 1 and cell.casefold() not in CODES
     return 2 * len(cells) >= len(of_numbers) and len(cells) > 1
 
 
@@ -305,16 +326,8 @@ def mended(
     """
 
     def read(escape: str | None) -> list[tuple[int, list[str]]]:
-        rows, before = [], 1
-        with long_cells():
-            reader = csv.reader(
-                io.StringIO(text, newline=""), delimiter=delimiter, escapechar=escape, strict=True
-            )
-            for row in reader:
-                if len(row) > 1 or "".join(row).strip():
-                    rows.append((before, row))
-                before = reader.line_num + 1
-        return rows
+        rows = numbered_rows(io.StringIO(text, newline=""), delimiter, escape, strict=True)
+        return [(line, row) for line, row in rows if not is_blank(row)]
 
     try:
         rows, notes = read(None), list[str]()
@@ -341,9 +354,3 @@ def _is_note(row: Sequence[str]) -> bool:
     """Whether a short last row is a footnote: only its first cell holds words."""
     text = row[0].strip()
     return not any(cell.strip() for cell in row[1:]) and (len(text.split()) > 1 or text.startswith("*"))
-
-
-def empty_rows(n: int, n_all: int, at: Sequence[CellAt]) -> Finding:
-    """The finding on rows without any value."""
-    note = f"{n:,} of {n_all:,} rows have no value: left empty"
-    return finding("empty rows", None, at, note, "", LOOK, n)

@@ -16,13 +16,22 @@ _CURRENCY = (
     r"[A-Z]{0,2}\$|[€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|SEK|NOK|DKK|PLN|INR|CNY)\b|(?:Fr|Rs|kr)\.?(?=\s|\d)"
 )
 _LETTER = r"[^\W\d_]"
+# what may stand before and behind a number, and says something else: about, an error, a footnote
+_BEFORE = r"(?:[A-Za-z]{1,3}\s*=|[~≈∼]|(?:ca|approx)\b\.?)\s*"
+_BEHIND = r"\s*(?:(?:±|\+/-)\s*[0-9.,]+|\[[^\[\]]{1,12}\]|\s\([^()]{1,20}\)|\*{1,3}|[†‡§])"
 _CELL = re.compile(
-    rf"(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*(?P<prefix>{_CURRENCY})?\s*"
-    rf"(?P<after>[{_MINUS}])?(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
-    rf"(?P<exponent>[eE][+{_MINUS}]?[0-9]+)?"
+    rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*"
+    rf"(?P<prefix>{_CURRENCY})?\s*(?P<after>[{_MINUS}]|\((?=.*\)$))?"
+    rf"(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
+    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}])\^?)[+{_MINUS}]?[0-9]+)?(?P<behind>{_BEHIND})?"
     rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
-    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?"
+    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
 )
+# digits and marks of other scripts
+_NARROW = {
+    **{zero + k: str(k) for zero in (0xFF10, 0x0660, 0x06F0, 0x0966) for k in range(10)},
+    **dict(zip(map(ord, "．，－＋％\u066b\u066c"), ".,-+%.,", strict=True)),
+}
 _NO_GROUPS = re.compile(r"([.,])[0-9]*\1(?![0-9]{2,3}(?![0-9]))|([.,])(?![0-9]{2,3}(?![0-9]))[0-9]+\2")
 _MOST_UNIT = 24  # characters of a unit
 _SCALES = {"%", "‰", "k", "m", "b", "bn", "mn", "mio", "mrd", "tsd", "t", "million", "billion", "thousand"}
@@ -37,6 +46,13 @@ _KNOWN = frozenset(_USUAL.split(" "))  # units that may be glued to a few number
 _GLUED = 0.05  # share of cells that makes letters behind a number a unit
 _MIXED_SHARE = 0.1  # cells of the rarer of two writings, at most
 
+# words for "missing" where they stand among numbers or dates, besides `MISSING`
+_CODES = (
+    "?|-|--|---|.|..|...|*|–|—|n/a|na|n.a.|n. a.|none|nil|null|nan|missing|unknown|<na>|\\n|#n/a|#na|#null!|"
+    "#value!|#div/0!|#ref!|#num!|#name?|k.a.|k. a.|n.d.|nd|not available"
+)
+CODES = {*_CODES.split("|")}
+
 Choice = Literal[".", ","]
 
 
@@ -49,6 +65,7 @@ class Cell(NamedTuple):
     prefix: str
     suffix: str
     limit: str  # "", "<" or ">"
+    mark: str = ""  # what else stands there, such as ± 0.2 or [1]
 
     @property
     def unit(self) -> str:
@@ -136,10 +153,11 @@ def cell_of(text: str) -> Cell | None:
 
     Example:
         >>> cell_of("<\u22121.417,5 kg"), cell_of("17o.2"), cell_of("4th of 5")
-        (Cell(body='1.417,5', exponent='', negative='−', prefix='', suffix=' kg', limit='<'), None, None)
+        (Cell(body='1.417,5', exponent='', negative='−', ..., suffix=' kg', limit='<', mark=''), None, None)
     """
+    text = text if text.isascii() else text.translate(_NARROW)
     found = _CELL.fullmatch(text)
-    if found is None or (found["bracket"] is None) != (found["close"] is None):
+    if found is None or ("(" in (found["bracket"], found["after"])) != bool(found["close"]):
         return None
     if _NO_GROUPS.search(found["body"]):
         return None  # a version such as 1.10.1
@@ -150,7 +168,7 @@ def cell_of(text: str) -> Cell | None:
         return None
     negative = (
         "()"
-        if found["bracket"]
+        if found["close"]
         else "trailing"
         if trailing
         else sign.replace("+", "").replace("\u2013", "\u2212")
@@ -160,10 +178,14 @@ def cell_of(text: str) -> Cell | None:
     prefix = found["prefix"] or ""
     if prefix and not found["after"]:
         prefix = text[found.start("prefix") : start]  # with the blank behind it
-    exponent = (found["exponent"] or "").replace("\u2212", "-").replace("\u2013", "-")
-    behind = text[found.end("exponent") if found["exponent"] else end : found.end("suffix")] if suffix else ""
+    exponent = re.sub(r"\s*[x×·]\s*10\^?", "e", found["exponent"] or "")
+    exponent = exponent.replace("\u2212", "-").replace("\u2013", "-")
+    end = max(end, found.end("exponent"), found.end("behind"))
+    behind = text[end : found.end("suffix")] if suffix else ""  # with the blank before it
     limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
-    return Cell(body, exponent, negative, prefix, behind.removesuffix("-") if trailing else behind, limit)
+    mark = "".join((found[part] or "").strip() for part in ("before", "behind", "mark"))
+    suffix = behind.removesuffix("-") if trailing else behind
+    return Cell(body, exponent, negative, prefix, suffix, limit, mark)
 
 
 def signs_of(cells: Mapping[str, int]) -> Signs:
@@ -246,7 +268,8 @@ def number_of(cell: Cell, decimal: str, thousands: str = "") -> float | None:
         return None
     if between:
         first, *groups = whole.split(between.pop())
-        if not re.fullmatch("[1-9][0-9]{0,2}", first) or any(len(group) != 3 for group in groups):
+        lengths = {len(group) for group in groups[:-1]} or {3}  # 3, or 2 of lakhs
+        if not re.fullmatch("[1-9][0-9]{0,2}", first) or len(groups[-1]) != 3 or lengths not in ({2}, {3}):
             return None
     digits = re.sub("[^0-9]", "", whole)
     value = float(f"{digits or '0'}.{behind or '0'}{cell.exponent}")
@@ -266,26 +289,23 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
         ((142.1, 7.0, nan), {3: -1}, ' m²', frozenset({4}))
     """
     cells = [cell_of(text) for text in texts]
+    taken = [(each, n) for each, n in zip(cells, counts, strict=True) if each is not None]
     units = Counter[str]()
-    for cell, n in zip(cells, counts, strict=True):
-        if cell is not None:
-            units[cell.unit] += n
-    unit = _unit(units)
-    glued = sum(
-        n
-        for cell, n in zip(cells, counts, strict=True)
-        if cell and cell.suffix[:1].isalpha() and cell.unit == unit
-    )
+    for each, n in taken:
+        units[each.unit] += n
+    unit = max(((n, unit) for unit, n in units.items() if unit), default=(0, ""))[1]
+    glued = sum(n for cell, n in taken if cell.suffix[:1].isalpha() and cell.unit == unit)
     if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
         unit = ""  # 334793870x is not a number of x
     with_others = _may_stand_beside_none(unit)
     values, limits, others, form_of = [], {}, set(), Counter[tuple[str, str, str, str]]()
     most_common = with_others or units[unit] >= units[""]
-    trailing = sum(n for cell, n in zip(cells, counts, strict=True) if cell and cell.negative == "trailing")
+    trailing = sum(n for cell, n in taken if cell.negative == "trailing")
     for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
         value = None if cell is None else number_of(cell, decimal, thousands)
         if cell is None or (cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()):
-            values.append(math.nan)
+            infinite = cell is None and is_plain(texts[place])
+            values.append(float(texts[place]) if infinite else math.nan)
             continue
         fits = cell.unit in (({unit, ""} if with_others else {unit}) if most_common else {""})
         if value is None or not fits:
@@ -297,7 +317,10 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
             limits[place] = -1 if cell.limit == "<" else 1
         mark = next((mark for mark in cell.body.partition(decimal)[0] if not mark.isdigit()), "")
         form_of[cell.prefix, cell.suffix, mark, cell.negative] += n
-    form = _form(form_of, decimal)
+    fit = [cell for cell, value in zip(cells, values, strict=True) if cell and value == value]
+    of_digits = {-1 if cell.exponent else len(cell.body.partition(decimal)[2]) for cell in fit}
+    decimals = max(of_digits) if len(of_digits) == 1 and max(of_digits) > 0 else None
+    form = replace(_form(form_of, decimal), decimals=decimals)
     n_units = units[unit] if unit and most_common else 0
     return Numbers(tuple(values), limits, form, n_units, frozenset(others))
 
@@ -305,12 +328,6 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
 def is_plain(text: str) -> bool:
     """Whether a cell is a number in Python's format."""
     return re.match(NUMBER, text) is not None
-
-
-def _unit(units: Counter[str]) -> str:
-    """The most frequent unit; "" if there is none."""
-    named = [(n, unit) for unit, n in units.items() if unit]
-    return max(named)[1] if named else ""
 
 
 def _may_stand_beside_none(unit: str) -> bool:

@@ -10,21 +10,19 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.fingerprints import share_fitted
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.folds import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies, folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
-from maskevidence.core.tokens import Tokens, column_names
+from maskevidence.core.tokens import Tokens, column_names, share_fitted
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, TAKE_WORDS, parse_model
+from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import WordJudge, judge_of
-from maskevidence.tables.fitting import declared
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
@@ -329,7 +327,7 @@ def _most_suspicious(judge: CellJudge, file: RowGroups) -> tuple[Table, _Kept, l
     kept: tuple[Table, Judged] | None = None
     seen, n_left_out = np.zeros(width, dtype=np.int64), 0
     with progress("judging cells", file.n_rows * width) as advance:
-        for piece in file.tables():
+        for piece, _ in file.checked_tables():
             n_cells = (~np.isnan(piece.values)).sum(0)
             judged, seen = judge.search(piece.values, advance), seen + n_cells
             advance(piece.values.size - int(n_cells.sum()))
@@ -377,16 +375,20 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
     return _Task(rows, coded, [_Sitting(judge, np.arange(len(rows)), clean)], notes, kept)
 
 
-def _by_word(
-    build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
-) -> _Task:
-    """The same with new models: no row is judged by a model that was fitted to it."""
-    (folds, seed), base = folding, table if trusted is None else trusted
+def _check_columns(base: Table, table: Table) -> None:
     if sorted(base.columns) != sorted(table.columns):
         raise InputError(
             f"the trusted rows have the columns {', '.join(base.columns)}, the table has "
             f"{', '.join(table.columns)}; give rows with the same columns, or drop the others"
         )
+
+
+def _by_word(
+    build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
+) -> _Task:
+    """The same with new models: no row is judged by a model that was fitted to it."""
+    (folds, seed), base = folding, table if trusted is None else trusted
+    _check_columns(base, table)
     example = build(len(base.columns)).for_table(base)
     if base.levels and not example.takes_words:
         raise InputError(
