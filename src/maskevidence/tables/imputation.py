@@ -14,7 +14,7 @@ from maskevidence.core.model import as_tokens
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Strip, Strips
 from maskevidence.core.show.shown import Shown
-from maskevidence.core.show.words import MINUS, count, typeset
+from maskevidence.core.show.words import count, figures, typeset
 from maskevidence.core.support.checks import word_of
 from maskevidence.core.table import spreads
 from maskevidence.core.tokens import columns_among
@@ -59,11 +59,11 @@ class Imputation(Shown):
             cells.append([f"{row}"])
             for column in columns:
                 code, words = self.values[row, column], self._words(column, self.given)
-                value = f"{code:.4g}".replace("-", MINUS)
+                value = figures(code)
                 if words is not None:
                     value = words[int(code)] if code < len(words) else "another word"
                 if missing[row, column]:
-                    value += "" if words else f" ± {np.sqrt(self.variance[row, column]):.2g}"
+                    value += "" if words else f" ± {figures(np.sqrt(self.variance[row, column]), 2)}"
                     bold.add((k, len(cells[-1])))
                 cells[-1].append(value)
         words = "Filled values are bold, with one standard deviation of the conditional distribution."

@@ -79,7 +79,7 @@ def _decided(pairs: TextPairs, scoring: Scoring, scored: Callable[[Scoring], Tex
         notes = (
             f"{4 * design.draws} random sizes per text instead of {getattr(first, 'draws', 0)}, with which "
             f"{_n_open(before):,} of {count(len(pairs.call), 'pair')} were ties within the masks' error, and "
-            f"{_n_open(pairs):,} are left; --design {DesignWord(first)} stops there",
+            f"{_n_open(pairs):,} still are; --design {DesignWord(first)} stops there",
         )
     return replace(pairs, notes=notes)
 

@@ -26,8 +26,8 @@ from maskevidence.core.evidence.standard_errors import (
 )
 from maskevidence.core.masks.design import Summation
 from maskevidence.core.scores.record import Scores, ScoreTable
-from maskevidence.core.show.parts import Page, Part, Table
-from maskevidence.core.show.pictures import Histogram, Strip, Strips
+from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
+from maskevidence.core.show.pictures import Histogram
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
     beginning,
@@ -171,18 +171,13 @@ class TextPairs(Shown):
         title = f"how often {self.names[0]} is more probable, a tie counts half"
         return Table(["group", "accuracy", "95 % over pairs", "pairs", "ties"], rows, title, words=(0,))
 
-    def _picture_of_groups(self) -> Strips:
-        strips = [
-            Strip(
-                each["group"],
-                np.array([100 * each["accuracy"]]),
-                np.zeros(1),
-                *(100 * end for end in each["interval_95"]),
-            )
+    def _picture_of_groups(self) -> ValueRows:
+        values = [
+            Value(each["group"], 100 * each["accuracy"], tuple(100 * end for end in each["interval_95"]))
             for each in self.by_group()
         ]
         label = f"{self.names[0]} more probable  (% of pairs)"
-        return Strips(strips, "group of pairs", label, "accuracy", "95 % over pairs")
+        return ValueRows(values, label, words="Bars are 95 % intervals, over pairs.")
 
     def picture(self) -> tuple[Histogram, str]:
         """A histogram of the differences."""

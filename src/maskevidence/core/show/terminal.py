@@ -18,7 +18,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from maskevidence.core.show.parts import BigNumbers, Group, Page, Part, Table, ValueRows
-from maskevidence.core.show.words import plain
+from maskevidence.core.show.words import figures, plain
 
 _MIN_NAME = 12  # least width to which the first column is folded
 _PADDING = 2  # padding of a column in the second form, with the gap between columns
@@ -243,6 +243,6 @@ def _bars(drawn: ValueRows, room: int) -> Iterator[RenderableType]:
         if len(name) > left:  # the name gets lines of its own
             yield Text(f"  {name}", overflow="fold")
         yield Text(f"  {name if len(name) <= left else '':<{left}} {''.join(cells).rstrip()}")
-    scale = f"{low:.4g}".ljust(width - len(f"{high:.4g}")) + f"{high:.4g}"
-    yield Text(f"  {'':<{left}} {scale}".replace("-", "\N{MINUS SIGN}"))
+    scale = figures(low).ljust(width - len(figures(high))) + figures(high)
+    yield Text(f"  {'':<{left}} {scale}")
     yield Text(f"  {'':<{left}} {' '.join(drawn.x_label.split())}. {drawn.words}", overflow="fold")

@@ -6,6 +6,7 @@ Functions that write numbers take ``write``: `number` for the terminal, `typeset
 import math
 import unicodedata
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
@@ -195,7 +196,30 @@ def cell_text(value: float | str, digits: int = 6) -> str:
     """
     if isinstance(value, str):
         return value
-    return "missing" if math.isnan(value) else f"{value:.{digits}g}".replace("-", MINUS)
+    return "missing" if math.isnan(value) else figures(value, digits)
+
+
+def figures(value: float, digits: int = 4) -> str:
+    """Format a number by its significant figures, whole numbers in full: a power of ten only beyond 1e±15.
+
+    Example:
+        >>> figures(0.50312), figures(64712.3, 3), figures(-0.0000123, 2)
+        ('0.5031', '64712', '−0.000012')
+    """
+    short = f"{value:.{digits}g}"
+    if "e" in short and 1e-15 < abs(value) < 1e15:
+        short = f"{value:.0f}" if abs(value) >= 1 else f"{Decimal(short):f}"
+    return short.replace("-", MINUS)
+
+
+def p_text(p: float) -> str:
+    """Format a p-value, with four decimals in every row of a column.
+
+    Example:
+        >>> p_text(0.003), p_text(2e-35)
+        ('0.0030', '< 0.0001')
+    """
+    return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
 def count(n: int, noun: str) -> str:

@@ -16,6 +16,7 @@ from maskevidence.core.show.words import (
     count,
     digits_for,
     evidence_name,
+    figures,
     number,
     plus_minus,
     sentence,
@@ -246,7 +247,7 @@ def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
     rows = []
     for name, fill in fills.items():
         of_each = (
-            f"{100 * x:.0f} % right" if fill["words"] else f"{x:.3g}"
+            f"{100 * x:.0f} % right" if fill["words"] else figures(x, 3)
             for x in (fill["quality"], fill["without"])
         )
         rows.append([name, f"{fill['holes']:,}", *of_each])

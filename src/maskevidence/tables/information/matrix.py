@@ -15,7 +15,7 @@ from maskevidence.core.scores.ask import Asker, MaskedRows
 from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import count, digits_for, typeset
+from maskevidence.core.show.words import count, digits_for, p_text, typeset
 from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
@@ -91,7 +91,7 @@ class InformationMatrix(Shown):
             others = count(len(self.names) - 1, "column")
             headline = f"{alone} of {others} tell about {self.target}, and {given} given all others"
         lines = [
-            [column, other, f"{typeset(nats, digits)} ± {error:.{digits}f}", f"{p:.2g}"]
+            [column, other, f"{typeset(nats, digits)} ± {error:.{digits}f}", p_text(p)]
             for column, other, nats, error, p, found in zip(*table.values(), strict=True)
             if found
         ]

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import MINUS, cell_text, count
+from maskevidence.core.show.words import cell_text, count, figures, p_text
 from maskevidence.core.table import Table as Data
 from maskevidence.core.table import cell_value
 
@@ -118,11 +118,11 @@ class WrongCells(Shown):
         for cell in shown:
             expected = cell.likelier
             if cell.expected is not None:
-                expected = f"{cell.expected:.4g} ({cell.low:.4g} to {cell.high:.4g})".replace("-", MINUS)
+                expected = f"{figures(cell.expected)} ({figures(cell.low)} to {figures(cell.high)})"
             said = "wrong" if cell.called else cell.one_of and f"one of {cell.one_of} is wrong"
             remarks = "; ".join(filter(None, [said, cell.fault, cell.suggestion]))
             value = cell_text(cell.value)
-            rows.append([cell.label, cell.column, value, expected, remarks, f"{cell.p_value:.2g}"])
+            rows.append([cell.label, cell.column, value, expected, remarks, p_text(cell.p_value)])
         title = f"The {count(len(rows), 'most suspicious cell')}"
         bold = {(k, 2) for k, cell in enumerate(shown) if cell.called or cell.one_of}
         headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
