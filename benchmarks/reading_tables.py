@@ -6,10 +6,6 @@
 The tables are those of messy and dirty in the folder of MASKEVIDENCE_DATA, where it has them; their READMEs
 say what is right. `commands` runs score, impute, cells and select on each without an option. The time of the
 reader is beside that of pandas.read_csv for the same file.
-
-A revision without `describe` reads the columns one by one, which counts as right where it refuses names of
-rows, text and empty columns: git worktree add ../before 7a33782a; PYTHONPATH=../before/src python
-benchmarks/reading_tables.py.
 """
 
 import os
@@ -29,9 +25,8 @@ import numpy as np
 import pandas as pd
 
 import maskevidence as me
-from maskevidence.data import read_table
+from maskevidence.data import describe, read_table
 
-describe = getattr(me.data, "describe", None)
 # Kinds by column, from the READMEs; columns that are not named are numbers. Several kinds may be right.
 TRUTH: dict[str, dict[str, str]] = {
     "bikes": {
@@ -166,11 +161,6 @@ def kinds(folder: Path) -> dict[str, float]:
     rows, right, n, silent = [], 0, 0, 0
     for name, truth in TRUTH.items():
         path = path_of(folder, name)
-        if describe is None:
-            wanted, wrong = before(path, name, truth)
-            n, right = n + len(wanted), right + len(wanted) - len(wrong)
-            rows.append((name, str(len(wanted)), str(len(wanted) - len(wrong)), ", ".join(wrong) or "none"))
-            continue
         description = describe(path)
         wanted = dict.fromkeys([column.name for column in description.columns], "number") | truth
         if name == "imdb":
@@ -190,7 +180,7 @@ def kinds(folder: Path) -> dict[str, float]:
         n, right = n + len(wanted), right + len(wanted) - len(wrong)
         rows.append((name, str(len(wanted)), str(len(wanted) - len(wrong)), ", ".join(wrong) or "none"))
     try:
-        (describe or read_table)(path_of(folder, REFUSED))
+        describe(path_of(folder, REFUSED))
         refused = "read"
     except me.InputError as error:
         refused = str(error).partition(" is ")[2][:60]
@@ -198,31 +188,6 @@ def kinds(folder: Path) -> dict[str, float]:
     rows.append(("together", str(n), str(right), f"{silent} wrong in silence"))
     show("Kinds of columns", ("table", "columns", "right", "wrong"), rows)
     return {"columns": n, "right": right, "silent": silent}
-
-
-def before(path: Path, name: str, truth: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The kinds wanted, and the columns that a reader without descriptions takes for something else."""
-    try:
-        names = pd.read_csv(path, nrows=0, sep=None, engine="python").columns
-    except UnicodeDecodeError:
-        names = pd.read_csv(path, nrows=0, sep=None, engine="python", encoding="latin-1").columns
-    names = [f"c{k}" if each.startswith("Unnamed: ") else each for k, each in enumerate(names)]
-    wanted, wrong = dict.fromkeys(names, "number") | truth, list[str]()
-    if name == "imdb":
-        wanted |= dict.fromkeys(names[GENRES], "yes/no constant")
-    for each in wanted:
-        try:
-            table = read_table(path, columns=[each], words=True)
-            n_different = len(np.unique(table.values[~np.isnan(table.values)]))
-            kind = "words" if table.levels else "yes/no" if n_different == 2 else "number"
-            kind = "constant" if n_different == 1 else kind
-        except me.InputError:
-            kind = "refused"
-        fits = wanted[each].split()
-        fits += ["refused"] * bool({"id", "text", "empty"} & {*fits})
-        if kind not in fits and not (wanted[each] == "number" and kind == "constant"):
-            wrong.append(f"{each}: {kind}")
-    return wanted, wrong
 
 
 def seconds() -> dict[str, float]:

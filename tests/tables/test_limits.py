@@ -120,3 +120,17 @@ def test_the_commands_score_and_judge_limits(lab: Path, run: CommandLine) -> Non
     selection = me.select(me.data.read_table("lab.csv"), ["gaussian", "ppca:1"], folds=3)
     assert "limits such as <0.5 are scored by the probability of their half-line, by masks" in selection.notes
     assert selection.design is not None
+
+
+def test_every_command_says_that_fits_hide_limits(lab: Path, run: CommandLine) -> None:
+    for words in (
+        ("score", "gaussian"),
+        ("train", "gaussian", "--epochs", 1, "--out", "model"),
+        ("select", "gaussian,ppca:1", "--folds", 3),
+        ("impute", "gaussian", "--out", "filled.csv"),
+        ("cells", "gaussian"),
+    ):
+        command, model, *options = words
+        said = run(command, model, "lab.csv", *options)
+        assert said.code == 0, said.err
+        assert "are limits, intervals: filled within, hidden from fits" in " ".join(said.out.split()), command

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -15,6 +16,7 @@ from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.packed_tokens import StoredTokens
 from maskevidence.runs.blocks import rows_per_block
 from maskevidence.tables import row_groups
+from maskevidence.tables.table_files import ColumnSelection
 
 NAMES = list("abcd")
 SCORE = ("score", "model", "t.parquet", "--design", "random-size:4", "--out")
@@ -100,6 +102,21 @@ def test_what_cannot_be_scored_by_row_groups(folder: Path, run: CommandLine) -> 
 CELLS = ("cells", "model", "t.parquet", "--trusted", "trusted.csv", "--out")
 
 
+def test_without_trusted_rows_all_are_read_at_once_which_is_said_first(
+    folder: Path, run: CommandLine, too_large: None
+) -> None:
+    result = run("cells", "model", "t.parquet", "--out", "alone")
+    assert result.code == 0, result.err
+    n_rows = pq.ParquetFile("t.parquet").metadata.num_rows
+    assert f"note: without --trusted, all {n_rows:,} rows are read at once" in result.err
+
+
+def test_other_readers_keep_their_memory_pool(folder: Path) -> None:
+    before = pa.default_memory_pool().backend_name
+    row_groups.RowGroups(me.models.load("model"), "t.parquet", ColumnSelection())
+    assert pa.default_memory_pool().backend_name == before
+
+
 @pytest.mark.parametrize("most", [None, 18])
 def test_the_cells_of_row_groups_are_those_of_the_whole_file(
     folder: Path,
@@ -117,8 +134,13 @@ def test_the_cells_of_row_groups_are_those_of_the_whole_file(
     request.getfixturevalue("too_large")
     if most is not None:
         monkeypatch.setattr("maskevidence.tables.wrong_cells.wrong_cells._MOST_KEPT", most)
+    read, piece = list[int](), row_groups.RowGroups._table
+    monkeypatch.setattr(
+        row_groups.RowGroups, "_table", lambda self, x, first: read.append(first) or piece(self, x, first)
+    )
     result = run(*CELLS, "groups")
     assert result.code == 0, result.err
+    assert read == [0, *range(0, 120, 23)]  # the first piece tells the columns, then each is read once
     whole, groups = (json.loads((folder / name / "cells.json").read_text()) for name in ("whole", "groups"))
     counts = ("n_rows", "n_cells", "n_called", "n_calls", "n_trusted")
     assert [groups[name] for name in counts] == [whole[name] for name in counts]

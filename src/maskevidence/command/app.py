@@ -61,6 +61,7 @@ from maskevidence.core.kind import Kind, kinds, named
 from maskevidence.core.show.terminal import print_page, write_readably
 from maskevidence.core.show.words import plain
 from maskevidence.core.support import files
+from maskevidence.core.support.checks import address_limit
 from maskevidence.core.support.files import check_place
 
 _MAX_WHOLE = 2**63 - 1
@@ -492,6 +493,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         write_readably(stream)
     warnings.showwarning = _with_notes(warnings.showwarning)
+    if address_limit() is not None:  # Arrow's own allocator reserves a gigabyte of addresses
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # options of the app precede the command
     try:
         if _broken is not None:

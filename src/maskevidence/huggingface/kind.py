@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.huggingface.training_options import TextTraining
-
-MASKED_LM = TextTraining.kind
+from maskevidence.huggingface.training_options import MASKED_LM, TextTraining
 
 
 class MaskedLMTraining(Kind):

@@ -37,7 +37,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.huggingface.processes import is_main_process, main_process_first, training_device
 from maskevidence.huggingface.recipe import Recipe, Trained
 from maskevidence.huggingface.training import train_masked_lm as train_in_place
-from maskevidence.huggingface.training_options import TextTraining
+from maskevidence.huggingface.training_options import MASKED_LM, TextTraining
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.texts.call_sizes import default_tokens
@@ -50,7 +50,6 @@ from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.text_files import Texts, read_texts
 from maskevidence.texts.vocabulary import letter_tokenizer
 
-MASKED_LM = TextTraining.kind
 TEXT_TEST_FRACTION = 0.1
 CHECKPOINT_EVERY = 200
 _TOKENIZER = "tokenizer.json"

@@ -45,6 +45,9 @@ class Recipe:
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name}={getattr(self, name):g}; give a number above 0")
+        whole_number("warmup", self.warmup, 0)
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(f"weight_decay={self.weight_decay:g}; give a number of 0 or more")
         whole_number("seed", self.seed, 0, 2**32 - 1)
 
 

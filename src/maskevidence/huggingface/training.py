@@ -84,6 +84,8 @@ def train_masked_lm(
     recipe = Recipe() if recipe is None else recipe
     if model.tokenizer is None or not hasattr(model.network, "save_pretrained"):
         raise InputError("training needs a transformers model and its tokenizer; give MaskedLM both")
+    if not len(tokens):
+        raise InputError("there are no texts to train on; give one or more")
     collator = MaskSizeCollator(model.tokenizer, design, seed=recipe.seed)
 
     def make(arguments: Any) -> Any:

@@ -14,13 +14,15 @@ from maskevidence.texts.text_options import (
     Upper,
 )
 
+MASKED_LM = "masked-lm"  # the word of `maskevidence train`
+
 
 @dataclass(frozen=True)
 class TextTraining(Training):
     """Options to train masked-lm, with its texts and tokenizer."""
 
     panel: ClassVar[str] = "Texts"
-    kind: ClassVar[str] = "masked-lm"
+    kind: ClassVar[str] = MASKED_LM
 
     config: Annotated[
         str | None,

@@ -283,7 +283,8 @@ def read_part(part: SavedPart) -> tuple[ScoreTable, int]:
             f"{str(part.path)!r} is damaged; run the command in run.json again, which scores only this part "
             "again"
         )
-    content = parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=False)  # a thread takes 70 MB of addresses
+    file = parquet.ParquetFile(pa.BufferReader(data))
+    content = file.read(use_threads=False)  # each thread takes 70 MB of addresses
     column = {name: content.column(name) for name in content.column_names}
     names = ("id", "draw", "size", "n_tokens", "score", "log_mixture")
     values = {name: column[name].to_numpy() for name in names if name in column}

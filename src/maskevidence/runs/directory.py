@@ -144,7 +144,7 @@ def _read(file: Path, manifest: Manifest, name: str) -> tuple[Any, Any] | None:
         if not file.exists():
             return None
         try:
-            content = parquet.read_table(pa.BufferReader(file.read_bytes()))
+            content = parquet.ParquetFile(pa.BufferReader(file.read_bytes())).read(use_threads=False)
             columns = content.column("id"), content.column(name)
             of_data = (content.schema.metadata or {}).get(OF_DATA)
         except (ArrowException, KeyError) as error:

@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from maskevidence.command.failures import say
 from maskevidence.command.options import Argument, Result, kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.tables.table_options import CellOptions, RowDevice, RowReading
@@ -76,14 +77,20 @@ def cells(
     if build is None:
         reading, notes = reading_for(saved, data, reading)
     words, trusted, known, file = takes_words(model, saved), options.trusted, None, None
-    if trusted is not None and options.limit is None:
+    if options.limit is None:
         file = by_row_groups(saved, data, selection_of(reading.table, words=words), times=_COPIES)
+    if file is not None and trusted is None:
+        say(f"note: without --trusted, all {file.n_rows:,} rows are read at once: more than memory may hold")
+        file = None
     table = next(file.tables()) if file else read_rows(data, reading, limit=options.limit, words=words)
     if trusted is not None:
         known = replace(read_rows(trusted, reading_like(reading, table), words=words), kinds=table.kinds)
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
-    of_file = [] if file is None else [file.checked()[0]]
-    asked = hash_of([*settings, *of_file], saved, [table if file is None else None, known])
+
+    def asked() -> str:
+        of_data = hash_of([*settings, file.fingerprint], saved, [known]) if file else None
+        return of_data or hash_of(settings, saved, [table, known])
+
     content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:  # the last run was killed after the last file, or ended
         page, lines = _page_of(content), folder.finished_before("finds the cells again")
@@ -98,7 +105,7 @@ def cells(
         seed=options.seed,
     )
     found = replace(found, notes=(*table.notes, *notes, *found.notes))
-    content = {"model": model, "data": data, "trusted": trusted, ASKED: asked}
+    content = {"model": model, "data": data, "trusted": trusted, ASKED: asked()}
     content |= found.to_dict() | origin()
     return Result(found.page(), content, [] if folder is None else _write(found, content, folder))
 

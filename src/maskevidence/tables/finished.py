@@ -1,6 +1,6 @@
 """Check whether a folder already holds the result of the same command."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from maskevidence import __version__
@@ -21,8 +21,11 @@ def hash_of(settings: Sequence[Any], saved: Any, tables: Sequence[Table | None])
     return seal([*settings, None if saved is None else fingerprint(saved), of_tables, __version__])
 
 
-def finished(folder: ResultFolder | None, asked: str, remedy: str, *, overwrite: bool) -> Any:
+def finished(folder: ResultFolder | None, asked: Callable[[], str], remedy: str, *, overwrite: bool) -> Any:
     """The content of a folder whose result was asked in the same way; None to compute it.
+
+    Args:
+        asked: gives `hash_of` what is asked, which may have to read a long file; called if there is a result.
 
     Raises:
         InputError: another result, without `overwrite`.
@@ -30,6 +33,6 @@ def finished(folder: ResultFolder | None, asked: str, remedy: str, *, overwrite:
     if folder is None or overwrite or not (folder.path / folder.files[-1]).exists():
         return None
     content = read_sealed(folder.path / folder.files[-1], remedy)
-    if content.get(ASKED) != asked:
+    if content.get(ASKED) != asked():
         folder.refuse(overwrite=False)
     return content

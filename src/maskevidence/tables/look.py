@@ -57,7 +57,7 @@ def look_command(
     folder = ResultFolder(path, "look at a table", FILES, (*FILES, UNFINISHED))
     folder.refuse_unrelated()
     asked = _asked(data, options)
-    content = finished(folder, asked, _REMEDY, overwrite=options.overwrite)
+    content = finished(folder, lambda: asked, _REMEDY, overwrite=options.overwrite)
     if content is not None:
         return Result(_headline_of(content), content, folder.finished_before("looks again"))
     kept = Kept(path / UNFINISHED)

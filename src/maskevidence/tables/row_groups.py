@@ -1,6 +1,8 @@
 """Rows of a Parquet file for a saved model, read by row groups where memory is too small for all."""
 
+import hashlib
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,6 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import HasNotesOn, HasRefine
 from maskevidence.core.packed_tokens import StoredTokens
 from maskevidence.core.support.checks import free_memory
-from maskevidence.core.support.provenance import digest
 from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
@@ -50,6 +51,7 @@ class RowGroups:
         self.n_at_once = max(1, _CELLS_AT_ONCE // max(1, len(self.columns)))
         self.rest: Iterator[Table] = iter(())  # of the group that is being read
         self.last: Table | None = None
+        self._fingerprint: str | None = None
 
     @property
     def n_rows(self) -> int:
@@ -119,21 +121,31 @@ class RowGroups:
         self.rest, self.last = iter(()), None
         self.pool.release_unused()
 
+    def checked_tables(self) -> Iterator[tuple[Table, Tokens]]:
+        """The pieces of the file, checked when it is asked for; after the last, `fingerprint` is known."""
+        ids, sha = np.arange(self.n_rows), hashlib.sha256()
+        sha.update("\x1f".join(self.columns).encode(errors="surrogatepass"))
+        sha.update(ids.tobytes())
+        for table in self.tables():
+            tokens = table.tokens()
+            self.model.refuse_strange_cells(tokens, place="row {} (from 0)".format)
+            sha.update(table.values.tobytes())
+            yield table, tokens
+        self._fingerprint = sha.hexdigest()
+        self._release()
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the table that a reader of the whole file makes; reads the file if it was not read."""
+        if self._fingerprint is None:
+            deque(self.checked_tables(), maxlen=0)
+        assert self._fingerprint is not None
+        return self._fingerprint
+
     def checked(self) -> tuple[str, Int64[np.ndarray, " N"]]:
         """Check all rows; their fingerprint, and how many cells each has."""
-        counts = list[np.ndarray]()
-
-        def values() -> Iterator[np.ndarray]:
-            for table in self.tables():
-                tokens = table.tokens()
-                self.model.refuse_strange_cells(tokens, place="row {} (from 0)".format)
-                counts.append(tokens.n_tokens.numpy())
-                yield table.values
-
-        ids = np.arange(self.n_rows)
-        fingerprint = digest("\x1f".join(self.columns), ids, values(), iter(()))
-        self._release()
-        return fingerprint, np.concatenate(counts)
+        counts = [tokens.n_tokens.numpy() for _, tokens in self.checked_tables()]
+        return self.fingerprint, np.concatenate(counts)
 
     @property
     def note(self) -> str:

@@ -198,6 +198,15 @@ def test_a_loss_that_is_not_finite_ends_training() -> None:
         train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE)
 
 
+def test_settings_and_texts_that_cannot_be_trained_with() -> None:
+    for name, value in (("steps", 0), ("warmup", -1), ("weight_decay", float("nan")), ("learning_rate", 0.0)):
+        with pytest.raises(me.InputError, match=name):
+            Recipe(**{name: value})
+    model = new_model()
+    with pytest.raises(me.InputError, match="no texts to train on"):
+        train_masked_lm(model, model.tokens(SENTENCES)[:0], recipe=RECIPE)
+
+
 @pytest.mark.slow
 def test_a_vocabulary_is_the_same_in_each_process(tmp_path: Path) -> None:
     texts = [

@@ -194,3 +194,11 @@ def test_empty_columns_without_names_stay(tmp_path: Path) -> None:
     lines = filled.read_text().splitlines()
     assert lines[0].startswith("a,b,,")
     assert lines[2].startswith("0,0,,")
+
+
+def test_codes_that_repeat_name_no_rows(tmp_path: Path) -> None:
+    """Telephone numbers of 20 clinics in 100 rows, and post codes of which four of five differ."""
+    rows = [f"{2050000000 + k % 20},0{1000 + (k % 80)},{k % 7}" for k in range(100)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["phone,zip,n", *rows]))
+    assert [describe(path)[name].kind for name in ("phone", "zip")] == ["number", "text"]

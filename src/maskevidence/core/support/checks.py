@@ -32,13 +32,20 @@ def free_memory() -> int | None:
             if controllers in ("", "memory"):
                 root = "sys/fs/cgroup/memory" if controllers else "sys/fs/cgroup"
                 rooms += _left_within(_ROOT / root, Path(path.lstrip("/")), *_LIMITS[root])
+    if (most := address_limit()) is not None:
+        with suppress(*_UNKNOWN):
+            rooms.append(most - 1024 * _number_after("VmSize:", _ROOT / "proc/self/status"))
+    return max(0, min(rooms)) if rooms else None
+
+
+def address_limit() -> int | None:
+    """Bytes of addresses that this process may have (`ulimit -v`); None without a limit."""
     with suppress(*_UNKNOWN, ImportError):
         import resource
 
-        most = resource.getrlimit(resource.RLIMIT_AS)[0]  # ulimit -v
-        if most != resource.RLIM_INFINITY:
-            rooms.append(most - 1024 * _number_after("VmSize:", _ROOT / "proc/self/status"))
-    return max(0, min(rooms)) if rooms else None
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        return None if most == resource.RLIM_INFINITY else most
+    return None
 
 
 def _left_within(root: Path, own: Path, limit: str, used: str, dropped: str) -> list[int]:

@@ -79,7 +79,7 @@ def information_command(
         reading, notes = reading_for(saved, data, reading)
     table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))
     asked = hash_of([data, model, options.target, options.rate, options.folds, options.seed], saved, [table])
-    content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
+    content = finished(folder, lambda: asked, REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:
         found = InformationMatrix.from_dict(content)
         return Result(found.page(), content, folder.finished_before("estimates it again"))

@@ -14,7 +14,7 @@ from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.tables.filling import filled_cells, with_rows_apart
 from maskevidence.tables.looking.look_page import page_of_look
-from maskevidence.tables.looking.look_result import Look
+from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.reading.contents import SHEETS
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.table_files import is_text, names_of, write_table
@@ -44,14 +44,14 @@ _COLUMNS = (
 )
 
 
-def name_of_filled(look: Look) -> str:
+def name_of_filled(look: Looked) -> str:
     """The name of the filled table, in the format of the given one."""
     suffix = Path(look.raw.name).suffix.lower()
     kept = (".parquet", ".feather", ".tsv", *(SHEETS if Path(look.raw.name).is_file() else ()))
     return f"filled{suffix}" if suffix in kept else "filled.csv"
 
 
-def write_look(look: Look, folder: Path) -> None:
+def write_look(look: Looked, folder: Path) -> None:
     """Write the filled table, its errors, the cells, the columns, the model and the page."""
     from maskevidence.command.pages.page import write_report
 
@@ -73,7 +73,7 @@ def write_look(look: Look, folder: Path) -> None:
     write_report(page_of_look(look), folder / PAGE)
 
 
-def _write_sheet(look: Look, target: Path) -> None:
+def _write_sheet(look: Looked, target: Path) -> None:
     """Write the given spreadsheet with the holes of its first sheet filled, and all else as it stands."""
     import openpyxl  # type: ignore[import-untyped]
 
@@ -94,7 +94,7 @@ def _write_sheet(look: Look, target: Path) -> None:
     write_atomic(target, content.getvalue())
 
 
-def _errors(look: Look) -> tuple[list[str], list[list[object]]]:
+def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:
     """One line per filled cell: its mean, and its standard deviation or probability."""
     names = ["row", "line", "column", "filled", "mean", "sd", "probability"]
     if look.modelled is None:
@@ -117,7 +117,7 @@ def _errors(look: Look) -> tuple[list[str], list[list[object]]]:
     return names, rows
 
 
-def _filled(look: Look, *, as_text: bool) -> Any:
+def _filled(look: Looked, *, as_text: bool) -> Any:
     """The file's columns with their holes filled."""
     if (of := look.modelled) is None:
         return look.raw.columns
@@ -125,13 +125,13 @@ def _filled(look: Look, *, as_text: bool) -> Any:
     return filled_cells(look.raw, of.table, of.filled, of.holes, as_text, pairs)
 
 
-def _cells(look: Look) -> tuple[list[str], list[tuple[object, ...]]]:
+def _cells(look: Looked) -> tuple[list[str], list[tuple[object, ...]]]:
     """The cells to look at, the most suspicious first."""
     names = [field.name for field in fields(WrongCell)]
     return names, [tuple(getattr(cell, name) for name in names) for cell in look.cells]
 
 
-def lines_of_columns(look: Look) -> tuple[list[str], list[list[object]]]:
+def lines_of_columns(look: Looked) -> tuple[list[str], list[list[object]]]:
     """The columns of the table with their kinds, holes and errors."""
     rows = list[list[object]]()
     for each in look.description.columns:
@@ -154,7 +154,7 @@ def lines_of_columns(look: Look) -> tuple[list[str], list[list[object]]]:
     return list(_COLUMNS), rows
 
 
-def _note(look: Look, name: str) -> str:
+def _note(look: Looked, name: str) -> str:
     """The written form of filled values that differ from the means."""
     assert look.modelled is not None
     of = look.modelled
@@ -171,7 +171,7 @@ def _note(look: Look, name: str) -> str:
     return f"filled as the column is written; the means are in {SD}"
 
 
-def content_of_look(look: Look) -> dict[str, Any]:
+def content_of_look(look: Looked) -> dict[str, Any]:
     """The content of table.json."""
     described = look.description.to_dict()
     options = {name: value for name, value in vars(look.options).items() if value is not None}

@@ -18,8 +18,7 @@ from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
 from maskevidence.tables.filling import decimals_written
-from maskevidence.tables.looking.look_result import Look
-from maskevidence.tables.looking.looked import Modelled
+from maskevidence.tables.looking.looked import Looked, Modelled
 from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.possible_values import decimals_of
 from maskevidence.tables.reading.dates import DateForm
@@ -41,7 +40,7 @@ _OTHERWISE = "which stands if it is right; to decide otherwise, give the option 
 _NAMES = {"codes": "codes?", "id": "names of rows", "odd cells": "not numbers", "text": "free text"}
 
 
-def page_of_look(look: Look) -> Page:
+def page_of_look(look: Looked) -> Page:
     """The whole page."""
     heading, sentence = _decisions(look)
     groups = [
@@ -65,7 +64,7 @@ def page_of_look(look: Look) -> Page:
     return Page(line, _headline(look), "", parts, notes, made, about)
 
 
-def short_page(look: Look) -> Page:
+def short_page(look: Looked) -> Page:
     """The page for a terminal: results, open decisions and the first suspicious cells."""
     parts: list[Part] = [BigNumbers(_answers(look))]
     findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
@@ -80,7 +79,7 @@ def short_page(look: Look) -> Page:
     return Page("", _headline(look), "", parts, look.notes[-1:] if look.modelled is None else [])
 
 
-def _decisions(look: Look) -> tuple[str, str]:
+def _decisions(look: Looked) -> tuple[str, str]:
     """The heading of the findings, and a sentence on them."""
     if any(each.weight >= DECIDE for each in look.description.findings):
         return "Decisions", f"Bold findings need a decision. The others say what was assumed, {_OTHERWISE}"
@@ -92,12 +91,12 @@ def _of_all(listed: Sequence[object]) -> str:
     return f" (the page has {more:,} more)" if more > 0 else ""
 
 
-def _headline(look: Look) -> str:
+def _headline(look: Looked) -> str:
     n_rows, n_columns = look.description.n_rows, len(look.description.columns)
     return f"{count(n_rows, 'row')}, {count(n_columns, 'column')}"
 
 
-def _answers(look: Look) -> list[tuple[str, str, str]]:
+def _answers(look: Looked) -> list[tuple[str, str, str]]:
     """The numbers of the first screen."""
     decide = {each.column for each in look.description.findings if each.weight >= DECIDE}
     n_empty = int(sum(each.n_missing for each in look.description.columns)) - look.n_filled
@@ -136,11 +135,11 @@ def _typical_error(modelled: Modelled) -> float | None:
     return float(values[np.searchsorted(np.cumsum(holes), holes.sum() / 2)])
 
 
-def listed_cells(look: Look) -> list[WrongCell]:
-    """The cells to look at: text among numbers, and suspicious cells that are not mere spellings."""
+def listed_cells(look: Looked) -> list[WrongCell]:
+    """Text among numbers, and suspicious cells that are neither names of rows nor mere spellings."""
     if look.modelled is None:
         return []
-    table = look.modelled.table
+    table, named = look.modelled.table, {each.name for each in look.description.columns if each.kind == "id"}
     spelt = {
         (name, table.levels[name][int(code)])
         for name in table.levels
@@ -151,10 +150,11 @@ def listed_cells(look: Look) -> list[WrongCell]:
         for cell in look.cells
         if cell.suspicion - OF_GRID * (cell.fault == OFF_GRID) > _SUSPICIOUS
         and (cell.column, cell.value) not in spelt
+        and (cell.column not in named or cell.fault == NO_NUMBER)
     ]
 
 
-def _findings(look: Look) -> Table:
+def _findings(look: Looked) -> Table:
     """The findings that the user may override, most serious first."""
     listed = [each for each in look.description.findings if each.weight >= LOOK]
     rows = [
@@ -173,7 +173,7 @@ def _findings(look: Look) -> Table:
     return Table(headings, rows, words=(0, 1, 3, 4, 5), bold=bold, marked=bold, sortable=True)
 
 
-def map_of_cells(look: Look) -> CellMap:
+def map_of_cells(look: Looked) -> CellMap:
     """The state of every cell."""
     names = names_of(look.raw)
     states = np.zeros((look.raw.columns.num_rows, len(names)), dtype=np.int8)
@@ -198,7 +198,7 @@ def _blank(column: Any) -> Bool[np.ndarray, " N"]:
     return np.array([cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells])
 
 
-def _columns(look: Look) -> Table:
+def _columns(look: Looked) -> Table:
     rows = []
     for each in look.description.columns:
         bars, values = _distribution(look, each.name)
@@ -216,7 +216,7 @@ def _columns(look: Look) -> Table:
     return Table(headings, rows, words=(0, 1, 2, 3, 5), sortable=True)
 
 
-def _distribution(look: Look, name: str) -> tuple[str, str]:
+def _distribution(look: Looked, name: str) -> tuple[str, str]:
     """A small histogram of a column and its range, or its commonest words."""
     if name not in look.table.columns:
         return "", ""
@@ -236,7 +236,7 @@ def _distribution(look: Look, name: str) -> tuple[str, str]:
     return Bars(counts.tolist()), f"{shown[0]} to {shown[1]}; median {shown[2]}"
 
 
-def writer(look: Look, name: str) -> Callable[..., str]:
+def writer(look: Looked, name: str) -> Callable[..., str]:
     """A function that writes a value as the column does, or with the digits that a width leaves certain."""
     table, j = look.table, look.table.columns.index(name)
     if name in table.levels:
@@ -245,7 +245,8 @@ def writer(look: Look, name: str) -> Callable[..., str]:
     if isinstance(form, DateForm):
         return lambda value, _=0.0: form.write(value if decimals is None else round(value, decimals))
     column = look.raw.columns.column(names_of(look.raw).index(name))
-    most = decimals_written(table, j, column) or decimals
+    written = decimals_written(table, j, column) or decimals
+    most = written if written is None else min(written, _SIGNIFICANT)
     of_column = form or NumberForm()
 
     def write(value: float, width: float = 0.0) -> str:
@@ -270,13 +271,13 @@ def _plain(value: float) -> str:
     return f"{float(f'{value:.3g}'):.{min(places, 9)}f}"
 
 
-def _as_it_stands(look: Look, cell: WrongCell) -> str:
+def _as_it_stands(look: Looked, cell: WrongCell) -> str:
     """The text of a cell in the file."""
     column = look.raw.columns.column(names_of(look.raw).index(cell.column))
     return str(column[cell.row].as_py())
 
 
-def _cells(look: Look) -> Group:
+def _cells(look: Looked) -> Group:
     assert look.modelled is not None
     table = _table_of_cells(look)
     words = (
@@ -290,7 +291,7 @@ def _cells(look: Look) -> Group:
     return Group("Cells to look at", parts if table.rows else [table])
 
 
-def _shown_cells(look: Look) -> list[WrongCell]:
+def _shown_cells(look: Looked) -> list[WrongCell]:
     """The most suspicious cells; of text among numbers, which is a finding, the first few of a column."""
     shown, n = list[WrongCell](), Counter[str]()
     for cell in listed_cells(look):
@@ -300,7 +301,7 @@ def _shown_cells(look: Look) -> list[WrongCell]:
     return shown[:_MOST_CELLS]
 
 
-def _table_of_cells(look: Look) -> Table:
+def _table_of_cells(look: Looked) -> Table:
     rows, write = list[list[str]](), dict[str, Callable[..., str]]()
     for cell in _shown_cells(look):
         likely = re.sub(
@@ -329,7 +330,7 @@ def _why(cell: WrongCell) -> str:
     )
 
 
-def _holes(look: Look, modelled: Modelled) -> Group:
+def _holes(look: Looked, modelled: Modelled) -> Group:
     rows = []
     for name, fill in modelled.fills.items():
         if not fill.holes:

@@ -7,18 +7,14 @@ import numpy as np
 
 from maskevidence.core.show.parts import Page, Picture
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.table import Table
 from maskevidence.tables.imputation import filled_column
-from maskevidence.tables.looking.looked import Modelled
+from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.reading.dates import DateForm
-from maskevidence.tables.reading.description import TableDescription
-from maskevidence.tables.table_files import RawTable, names_of
-from maskevidence.tables.table_options import TableOptions
-from maskevidence.tables.wrong_cells.found_cells import WrongCell
+from maskevidence.tables.table_files import names_of
 
 
 @dataclass(frozen=True, repr=False)
-class Look(Shown):
+class Look(Looked, Shown):
     """A table's columns, its filled holes and its suspicious cells; see `look`.
 
     Attributes:
@@ -31,25 +27,6 @@ class Look(Shown):
         seconds: that it took.
         notes: what a reader needs to know, one sentence each.
     """
-
-    description: TableDescription
-    raw: RawTable
-    table: Table
-    given: Any
-    modelled: Modelled | None
-    options: TableOptions
-    seconds: float
-    notes: tuple[str, ...]
-
-    @property
-    def cells(self) -> tuple[WrongCell, ...]:
-        """The cells to look at, the most suspicious first."""
-        return () if self.modelled is None else self.modelled.found.cells
-
-    @property
-    def n_filled(self) -> int:
-        """The number of holes that were filled."""
-        return 0 if self.modelled is None else int(self.modelled.holes.sum())
 
     def page(self) -> Page:
         """The whole page."""

@@ -1,7 +1,8 @@
-"""A model's answers on a table."""
+"""A model's answers on a table, and the parts of a look at it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -9,7 +10,10 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
-from maskevidence.tables.wrong_cells.found_cells import WrongCells
+from maskevidence.tables.reading.description import TableDescription
+from maskevidence.tables.table_files import RawTable
+from maskevidence.tables.table_options import TableOptions
+from maskevidence.tables.wrong_cells.found_cells import WrongCell, WrongCells
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,27 @@ class Modelled:
     def holes(self) -> Bool[np.ndarray, "N D"]:
         """The cells that were filled."""
         return self.table.holes() & ~np.isnan(self.filled)
+
+
+@dataclass(frozen=True, repr=False)
+class Looked:
+    """The parts of a `Look`, which its page and files show."""
+
+    description: TableDescription
+    raw: RawTable
+    table: Table
+    given: Any
+    modelled: Modelled | None
+    options: TableOptions
+    seconds: float
+    notes: tuple[str, ...]
+
+    @property
+    def cells(self) -> tuple[WrongCell, ...]:
+        """The cells to look at, the most suspicious first."""
+        return () if self.modelled is None else self.modelled.found.cells
+
+    @property
+    def n_filled(self) -> int:
+        """The number of holes that were filled."""
+        return 0 if self.modelled is None else int(self.modelled.holes.sum())

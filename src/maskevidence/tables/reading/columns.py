@@ -674,7 +674,7 @@ def _of_words(
             )
     elif unique or (_NAMED_ID.search(name) and _share(cells, r"^\S*[0-9]\S*$") >= _NUMBERS):
         one_token = min(_share(cells, r"^\S*$"), _share(cells, "[0-9]")) >= _NUMBERS
-        kind = "id" if one_token and (n_different == n_full or _NAMED_ID.search(name)) else "text"
+        kind = "id" if one_token and (n_different == n_full or NAMED_CODE.search(name)) else "text"
         why = f"{n_different:,} different words in {n_full:,} cells"
     elif n_different == 1:
         kind, why = "constant", f"one value, {quoted(cells.texts[0])}"

@@ -327,7 +327,7 @@ def _most_suspicious(judge: CellJudge, file: RowGroups) -> tuple[Table, _Kept, l
     kept: tuple[Table, Judged] | None = None
     seen, n_left_out = np.zeros(width, dtype=np.int64), 0
     with progress("judging cells", file.n_rows * width) as advance:
-        for piece in file.tables():
+        for piece, _ in file.checked_tables():
             n_cells = (~np.isnan(piece.values)).sum(0)
             judged, seen = judge.search(piece.values, advance), seen + n_cells
             advance(piece.values.size - int(n_cells.sum()))
