@@ -65,6 +65,8 @@ def test_empty_texts_are_skipped_in_parts(small: None, tmp_path: Path) -> None:
     assert list(read["text"]) == [str(k) for k in range(20)]
     assert list(read.lines or ()) == list(range(1, 40, 2))
     assert read.notes == ("20 of 40 texts are empty and were skipped",)
+    three = read_texts(str(tmp_path / "a.txt"), skip_empty=(), limit=3)  # counts what is scored
+    assert (list(three["text"]), list(three.lines or ())) == (["0", "1", "2"], [1, 3, 5])
 
 
 def test_damage_is_told_as_of_a_whole_file(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def _page(result: Mapping[str, Any]) -> Page:
     known = [name for name in headings if any(column.get(name) is not None for column in result["columns"])]
     rows = []
     for column in result["columns"]:
-        cells = ("" if column.get(name) is None else figures(column[name]) for name in known)
+        cells = ("" if column.get(name) is None else figures(column[name], padded=True) for name in known)
         rows.append([column["name"], f"{column['n_filled']:,}", *cells])
     n_filled, n_rows = count(result["n_filled"], "value"), count(result["n_rows"], "row")
     table = Table(["column", "filled", *(headings[name] for name in known)], rows)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,7 +167,7 @@ def read_texts(
             text. "doc.text" is a field nested in column "doc".
         extra: further columns to read.
         id_column: the column with the names of the texts; by default those of a FASTA file.
-        limit: read only the first `limit` rows.
+        limit: read only the first `limit` rows, not counting those that `skip_empty` leaves out.
         running: the lines of a .txt file are running text: keep their ends, and empty lines.
         skip_empty: leave rows out that have no text, or blanks alone, in one of these columns; if there are
             none in the list, in one of `columns`.
@@ -231,11 +231,13 @@ def _kept(
     places = [asked.index(column) for column in required]
     kept, taken = _Kept([TextStore() for _ in names], range(0)), array("q")
     n_rows = 0
-    for row, values in enumerate(islice(zip(*map(read.each, asked), strict=True), limit)):
-        n_rows += 1
+    for row, values in enumerate(zip(*map(read.each, asked), strict=True)):
+        if n_rows == limit:
+            break
         if any(_is_empty(values[place]) for place in places):
             kept.n_empty += 1
             continue
+        n_rows += 1
         if required:
             taken.append(row)
         for column, field, value in zip(names, kept.fields, values, strict=False):

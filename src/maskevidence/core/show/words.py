@@ -199,14 +199,16 @@ def cell_text(value: float | str, digits: int = 6) -> str:
     return "missing" if math.isnan(value) else figures(value, digits)
 
 
-def figures(value: float, digits: int = 4) -> str:
+def figures(value: float, digits: int = 4, *, padded: bool = False) -> str:
     """Format a number by its significant figures, whole numbers in full: a power of ten only beyond 1e±15.
 
+    With `padded`, 13 has as many figures as 12.8: 13.0.
+
     Example:
-        >>> figures(0.50312), figures(64712.3, 3), figures(-0.0000123, 2)
-        ('0.5031', '64712', '−0.000012')
+        >>> figures(0.50312), figures(64712.3, 3), figures(-0.0000123, 2), figures(13.0, 3, padded=True)
+        ('0.5031', '64712', '−0.000012', '13.0')
     """
-    short = f"{value:.{digits}g}"
+    short = f"{value:{'#' * padded}.{digits}g}".rstrip("." * padded)
     if "e" in short and 1e-15 < abs(value) < 1e15:
         short = f"{value:.0f}" if abs(value) >= 1 else f"{Decimal(short):f}"
     return short.replace("-", MINUS)

@@ -247,7 +247,7 @@ def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
     rows = []
     for name, fill in fills.items():
         of_each = (
-            f"{100 * x:.0f} % right" if fill["words"] else figures(x, 3)
+            f"{100 * x:.0f} % right" if fill["words"] else figures(x, 3, padded=True)
             for x in (fill["quality"], fill["without"])
         )
         rows.append([name, f"{fill['holes']:,}", *of_each])
