@@ -73,7 +73,7 @@ TRUTH: dict[str, dict[str, str]] = {
         **dict.fromkeys(["f_name", "l_name", "city"], "text words"),
         **dict.fromkeys(["gender", "state", "marital_status"], "words"),
         "phone": "id",
-        "zip": "id words",
+        "zip": "text words",
         "has_child": "yes/no",
     },
 }

@@ -16,7 +16,7 @@ from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.packed_tokens import StoredTokens
 from maskevidence.runs.blocks import rows_per_block
 from maskevidence.tables import row_groups
-from maskevidence.tables.table_files import ColumnSelection
+from maskevidence.tables.reading.columns import ColumnSelection
 
 NAMES = list("abcd")
 SCORE = ("score", "model", "t.parquet", "--design", "random-size:4", "--out")

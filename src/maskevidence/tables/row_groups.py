@@ -20,7 +20,8 @@ from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.table_files import ColumnSelection, RawTable, kind_of_file, to_table
+from maskevidence.tables.reading.columns import ColumnSelection
+from maskevidence.tables.table_files import RawTable, kind_of_file, to_table
 
 if TYPE_CHECKING:
     from maskevidence.runs.prepared import Prepared
@@ -122,7 +123,7 @@ class RowGroups:
         self.pool.release_unused()
 
     def checked_tables(self) -> Iterator[tuple[Table, Tokens]]:
-        """The pieces of the file, checked when it is asked for; after the last, `fingerprint` is known."""
+        """The pieces of the file, each checked when it is asked for; then `fingerprint` is known."""
         ids, sha = np.arange(self.n_rows), hashlib.sha256()
         sha.update("\x1f".join(self.columns).encode(errors="surrogatepass"))
         sha.update(ids.tobytes())

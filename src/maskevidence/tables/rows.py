@@ -39,11 +39,11 @@ from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import columns_of, declared_columns
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
+from maskevidence.tables.reading.columns import ColumnSelection
 from maskevidence.tables.reading.description import TableDescription
 from maskevidence.tables.row_groups import by_row_groups
 from maskevidence.tables.table_files import (
     SUFFIXES,
-    ColumnSelection,
     RawTable,
     TextChoices,
     as_numbers,

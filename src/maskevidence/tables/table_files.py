@@ -50,7 +50,7 @@ from maskevidence.tables.reading.columns import (
 )
 from maskevidence.tables.reading.contents import SHEETS, sheet_text, text_of, unzipped
 from maskevidence.tables.reading.dates import Order
-from maskevidence.tables.reading.describing import described, folded
+from maskevidence.tables.reading.describing import described, folded_word
 from maskevidence.tables.reading.description import (
     LOOK,
     RECORD,
@@ -998,7 +998,7 @@ def _coded(column: Any, selection: ColumnSelection) -> tuple[tuple[str, ...], Fl
 
 def _folded(cells: list[str]) -> list[str]:
     """Replace words that differ only by case, blanks or Unicode composition by the most frequent form."""
-    spelling = {word: folded(word) for word in {*cells}}
+    spelling = {word: folded_word(word) for word in {*cells}}
     best: dict[str, str] = {}
     for word, _ in Counter(cells).most_common():
         best.setdefault(spelling[word], word)

@@ -210,6 +210,17 @@ def test_a_best_epoch_at_either_end_is_noted(best: int | None, n: int, note: str
     )
 
 
+@pytest.mark.parametrize(
+    ("best", "stopped", "noted"), [(94, None, True), (96, None, True), (90, None, False), (94, "x", False)]
+)
+def test_a_pace_that_its_limit_ends_while_the_evidence_rises_is_noted(
+    best: int, stopped: str | None, noted: bool
+) -> None:
+    history = me.History(np.arange(1, 97), *np.zeros((3, 96)), best_epoch=best, stopped=stopped, paced=True)
+    said = f"the held-out evidence was highest after epoch {best} of 96: more epochs may reach more"
+    assert history.notes == ((said,) if noted else ())
+
+
 def test_callbacks_see_every_epoch_and_can_end_it() -> None:
     seen: list[int] = []
 

@@ -95,6 +95,7 @@ WORDS = [
     ("feet", ["5'11\"", "6'2\""]),
     ("hours", ["1h 20min", "2h 5min"]),
     ("roman", ["I", "II", "IV"]),
+    ("samples", ["sample 2024-01-05", "sample 2024-01-06"]),
 ]
 ROWS = "".join(f"{k % 5},{k * 2 % 5}\n" for k in range(12))
 FILES = [

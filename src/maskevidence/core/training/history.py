@@ -86,14 +86,15 @@ class History(Shown):
     def notes(self) -> tuple[str, ...]:
         """Note if the best of 10 or more epochs was among the first 5 % or was the last.
 
-        With a pace, a sentence if training ended before the held-out evidence stood still.
+        With a pace, a note if its limit of epochs ended training with the best among the last 5 %.
         """
         best, n = self.best_epoch, len(self)
-        if best is None or n < _FEWEST_EPOCHS or max(2, n // 20) < best < n:
+        if best is None or n < _FEWEST_EPOCHS or (self.paced and self.stopped is not None):
             return ()
-        if self.paced and (best < n or self.stopped is not None):
+        late = best > n - max(1, n // 20) if self.paced else best == n
+        if not late and (self.paced or best > max(2, n // 20)):
             return ()
-        more = "more epochs may reach more" if best == n else "a lower learning rate may reach more"
+        more = "more epochs may reach more" if late else "a lower learning rate may reach more"
         return (f"the held-out evidence was highest after epoch {best} of {n}: {more}",)
 
     def picture(self) -> tuple[Lines, str]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -17,7 +17,6 @@ from maskevidence.core.table import Table
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, error_left
-from maskevidence.tables.filling import Filling, fill_holes, possible_filling
 from maskevidence.tables.gaussian.kernel_choice import seconds_of_fit
 from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
 from maskevidence.tables.looking.copies import with_copies
@@ -26,6 +25,10 @@ from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
 from maskevidence.tables.looking.pace import ENDS, Clock
 from maskevidence.tables.table_options import ImputeOptions, TableOptions
+
+if TYPE_CHECKING:
+    from maskevidence.tables.filling import Filling
+
 
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
@@ -142,6 +145,7 @@ def look_at(
 
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
     """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
+    from maskevidence.tables.filling import fill_holes, possible_filling
 
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * min(table.values.size, MOST_FITTED * len(table.columns))
@@ -267,8 +271,8 @@ def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> 
 
 
 def _simplest(
-    table: Table, filling: Filling, holes: Bool[np.ndarray, "N D"], fills: Mapping[str, Fill]
-) -> tuple[Filling, tuple[str, ...]]:
+    table: Table, filling: "Filling", holes: Bool[np.ndarray, "N D"], fills: Mapping[str, Fill]
+) -> tuple["Filling", tuple[str, ...]]:
     """Fill columns by their mean or commonest value where hidden cells say that the model is no better."""
     assert filling.deviation is not None
     values, deviation = filling.values.copy(), filling.deviation.copy()

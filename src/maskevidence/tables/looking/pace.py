@@ -17,7 +17,7 @@ from maskevidence.tables.wrong_cells.wrong_cells import Search
 ENDS = {"suspect": 0.3, "refit": 0.45, "choose": 0.5, "cells": 0.78, "measure": 0.86, "links": 0.92}
 _MOST_FILLED = {"choose": 300, "measure": 1000}  # values of a column
 _MOST_LINKED, _MOST_LINKED_COLUMNS = 120, 150  # rows of a fold
-_FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 5, 100, 100
+_FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 1, 100, 100
 _DRAWS = 100  # of a described cell
 _OF_COUNTS = 4.0  # a choice between two models takes as much longer
 _TRIED, _TRIAL = 64, 0.1  # rows of a trial at most, and seconds at least

@@ -54,6 +54,7 @@ NAMED_CODE = re.compile(
     r"(?i)(^|[\s_.-])(id|no|nr|num|number|code|key|index|zip|plz|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
 
+_NEARLY_ALL = 0.95  # the share of different codes that name rows
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
 
 
@@ -674,7 +675,8 @@ def _of_words(
             )
     elif unique or (_NAMED_ID.search(name) and _share(cells, r"^\S*[0-9]\S*$") >= _NUMBERS):
         one_token = min(_share(cells, r"^\S*$"), _share(cells, "[0-9]")) >= _NUMBERS
-        kind = "id" if one_token and (n_different == n_full or NAMED_CODE.search(name)) else "text"
+        named = _NAMED_ID.search(name) or (NAMED_CODE.search(name) and n_different >= _NUMBERS * n_full)
+        kind = "id" if one_token and (n_different == n_full or named) else "text"
         why = f"{n_different:,} different words in {n_full:,} cells"
     elif n_different == 1:
         kind, why = "constant", f"one value, {quoted(cells.texts[0])}"

@@ -24,7 +24,11 @@ _MONTHS = [  # by language
     )
 ]
 _NAME = r"[^\W\d_]{3,10}"
-_WEEKDAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so)[a-z]*\.?,?\s+)?"
+_WEEKDAYS = (
+    "(mon|tues?|wed(nes)?|thu(rs?)?|fri|sat(ur)?|sun)(day)?|mo(ntag)?|di(enstag)?|mi(ttwoch)?|do(nnerstag)?|"
+    "fr(eitag)?|sa(mstag)?|so(nntag)?|(lun|mar|mercre|jeu|vendre|same)di|dimanche"
+)
+_WEEKDAY = rf"(?:(?:{_WEEKDAYS})\.?,?\s+)?"
 _TIME = (
     r"(?P<between>[ T]\s*)?(?P<hour>[0-9]{1,3}):(?P<minute>[0-9]{2})"
     r"(?::(?P<second>[0-9]{2})(?P<part>[.,][0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?"

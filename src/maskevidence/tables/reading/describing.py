@@ -190,7 +190,7 @@ def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Findi
     words = Counter(text for text in map(word_of, cells.to_pylist()) if text not in MISSING)
     groups: dict[str, list[str]] = {}
     for word, _ in words.most_common():
-        groups.setdefault(folded(word), []).append(word)
+        groups.setdefault(folded_word(word), []).append(word)
     rare = [word for group in groups.values() for word in group[1:]]
     if not rare:
         return []
@@ -205,7 +205,7 @@ def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Findi
     return [finding("spellings", name, at, note, "--fold-words", DECIDE)]
 
 
-def folded(word: str) -> str:
+def folded_word(word: str) -> str:
     """A word with case, blanks and Unicode composition normalised."""
     return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
 
