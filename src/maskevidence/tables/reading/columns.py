@@ -54,7 +54,6 @@ NAMED_CODE = re.compile(
     r"(?i)(^|[\s_.-])(id|no|nr|num|number|code|key|index|zip|plz|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
 
-_NEARLY_ALL = 0.95  # the share of different codes that name rows
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
 
 
