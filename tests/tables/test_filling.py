@@ -1,5 +1,6 @@
 """Holes filled by a network: in the words of the column, with a note on categories that it does not know."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -125,3 +126,16 @@ def test_pandas_reads_what_stands_in_place_of_nullable_columns(
             assert new == ("double[pyarrow]" if "pyarrow" in old else "Float64")
     fill_table(model, str(tmp_path / f"t.{ending}"), ImputeOptions(out, draws=2, overwrite=True))
     assert len(getattr(pd, f"read_{ending}")(out)) == 120
+
+
+@pytest.mark.parametrize("sign", [".", ","])
+def test_filled_numbers_have_as_many_digits_as_their_column(tmp_path: Path, sign: str) -> None:
+    """Halves written as 1.50: a filled 7.5 or 7 is 7.50 or 7.00."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(2, 40, 30) / 2
+    rows = [f"{k};{a:.2f};{a + b:.1f}" for k, (a, b) in enumerate(zip(x, rng.normal(size=30), strict=True))]
+    rows[4] = f"4;;{x[4]:.1f}"
+    (tmp_path / "t.csv").write_text("\n".join(["n;half;y", *rows]).replace(".", sign))
+    fill_table("gaussian", str(tmp_path / "t.csv"), ImputeOptions(tmp_path / "f.csv"))
+    filled = (tmp_path / "f.csv").read_text().splitlines()[5].split(";")
+    assert re.fullmatch(rf"\d+{re.escape(sign)}\d0", filled[1])

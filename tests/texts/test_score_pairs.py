@@ -189,6 +189,8 @@ def test_groups_of_pairs_have_their_own_shares(run: CommandLine, model: Path, tm
     assert "phenomenon" not in (tmp_path / "run" / "text" / "run.json").read_text().split('"command"')[0]
     table = list(csv.DictReader((tmp_path / "run" / "pairs.csv").read_text().splitlines()))
     assert (table[0]["first"], table[0]["second"], table[0]["group"]) == (GOOD[0], BAD[0], "a")
+    bars = [line.split()[0] for line in result.out.splitlines() if "●" in line]
+    assert bars == ["a", "b", "same"]
     assert "--against" in run("score", model, file, "--text", "sentence_good", "--by", "phenomenon").error
 
 

@@ -32,6 +32,19 @@ def test_cells_list_them_first(folder: Path, run: CommandLine, model: str) -> No
         assert all(cell["fault"] != "not a number" for cell in cells[1:])
 
 
+def test_many_of_one_column_leave_room_for_others(folder: Path, run: CommandLine) -> None:
+    lines = Path("t.csv").read_text().splitlines()
+    rows = [
+        lines[0],
+        *(f"{k}x,{line.split(',')[1]}" if k % 11 == 5 else line for k, line in enumerate(lines[1:])),
+    ]
+    rows[3] = "170.0,999.9"
+    Path("many.csv").write_text("\n".join(rows) + "\n")
+    said = " ".join(run("cells", "gaussian", "many.csv", "--folds", 3).out.split())
+    assert said.count("not a number, as 7 others of the column") == 3
+    assert "999.9" in said
+
+
 def test_saved_models_meet_them_the_same_way(folder: Path, run: CommandLine) -> None:
     assert run("train", "gaussian", "t.csv", "--epochs", 5, "--out", "chosen").code == 0
     for words in (("score", "chosen", "right.csv"), ("cells", "chosen", "right.csv")):

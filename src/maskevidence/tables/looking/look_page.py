@@ -26,12 +26,12 @@ from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.reading.numbers import NumberForm
 from maskevidence.tables.table_files import names_of
 from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID
-from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell
+from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell, few_texts
 
 STATES = ("as given", "filled", "left empty", "to look at")
 _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
 _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that looks like a typing error
-_MOST_IN_TERMINAL, _MOST_TEXTS = 10, 3
+_MOST_IN_TERMINAL = 10
 _SHARE = re.compile(r" ([01]\.?[0-9]*)(?=,|$)")  # of a likelier word
 _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more than six decimals
 
@@ -291,19 +291,9 @@ def _cells(look: Looked) -> Group:
     return Group("Cells to look at", parts if table.rows else [table])
 
 
-def _shown_cells(look: Looked) -> list[WrongCell]:
-    """The most suspicious cells; of text among numbers, which is a finding, the first few of a column."""
-    shown, n = list[WrongCell](), Counter[str]()
-    for cell in listed_cells(look):
-        n[cell.column] += cell.fault == NO_NUMBER
-        if cell.fault != NO_NUMBER or n[cell.column] <= _MOST_TEXTS:
-            shown.append(cell)
-    return shown[:_MOST_CELLS]
-
-
 def _table_of_cells(look: Looked) -> Table:
     rows, write = list[list[str]](), dict[str, Callable[..., str]]()
-    for cell in _shown_cells(look):
+    for cell in few_texts(listed_cells(look))[:_MOST_CELLS]:
         likely = re.sub(
             r" ([01]\.?[0-9]*)(?=,|$)", lambda share: f" {100 * float(share[1]):.0f} %", cell.likelier
         )

@@ -1,5 +1,7 @@
 """The suspicious cells of a table, as a result."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +17,7 @@ from maskevidence.core.table import cell_value
 NO_NUMBER = "not a number"
 _CERTAIN = 100.0  # suspicion of a cell that its column cannot hold
 _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
+_MOST_TEXTS = 3  # of a column of numbers
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,17 @@ class WrongCells(Shown):
         return int(self.calls.max(initial=0))
 
     def _suspicious(self) -> Table:
-        shown, rows = self.cells[:_MOST_CELLS], []
+        shown, rows = few_texts(self.cells)[:_MOST_CELLS], []
+        n_texts = Counter(cell.column for cell in self.cells if cell.fault == NO_NUMBER)
         for cell in shown:
             expected = cell.likelier
-            if cell.expected is not None:
+            if cell.expected is not None and cell.low is not None and cell.high is not None:
                 expected = f"{figures(cell.expected)} ({figures(cell.low)} to {figures(cell.high)})"
             said = "wrong" if cell.called else cell.one_of and f"one of {cell.one_of} is wrong"
-            remarks = "; ".join(filter(None, [said, cell.fault, cell.suggestion]))
+            fault = cell.fault
+            if fault == NO_NUMBER and n_texts[cell.column] > _MOST_TEXTS:
+                fault += f", as {n_texts[cell.column] - 1:,} others of the column"
+            remarks = "; ".join(filter(None, [said, fault, cell.suggestion]))
             value = cell_text(cell.value)
             rows.append([cell.label, cell.column, value, expected, remarks, p_text(cell.p_value)])
         title = f"The {count(len(rows), 'most suspicious cell')}"
@@ -201,6 +208,16 @@ def odd_cells(table: Data) -> tuple[WrongCell, ...]:
                 seen = (row, label, name, text, None, None, None, "", _CERTAIN, 0.0, False, "")
                 found.append(WrongCell(*seen, fault=NO_NUMBER, suggestion=""))
     return tuple(found)
+
+
+def few_texts(cells: Iterable[WrongCell]) -> list[WrongCell]:
+    """The cells, of text among numbers only the first few of a column."""
+    shown, n = list[WrongCell](), Counter[str]()
+    for cell in cells:
+        n[cell.column] += cell.fault == NO_NUMBER
+        if cell.fault != NO_NUMBER or n[cell.column] <= _MOST_TEXTS:
+            shown.append(cell)
+    return shown
 
 
 def name_of_row(table: Data, row: int) -> str:
