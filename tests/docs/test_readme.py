@@ -44,12 +44,12 @@ def test_it_is_short_and_in_its_order() -> None:
     )
     for job in jobs.split(", "):
         assert job in first
-    names = ("Install", "A table of yours", "Two BERTs", "Your own model", "Five numbers", "Where to go on")
+    names = ("Install", "A table of yours", "Two BERTs", "Your own model", "Five numbers", "Next")
     assert tuple(PARTS) == names
     places = [README.index(each) for each in ("look.png", "two_berts.png", "\nmake run", "\nmake test")]
     assert places == sorted(places)
     assert len(re.findall(r"^\| (?!what|---)", PARTS["Five numbers"], re.M)) == 5
-    assert len(re.findall(r"^- ", PARTS["Where to go on"], re.M)) == 5
+    assert len(re.findall(r"^- ", PARTS["Next"], re.M)) == 5
     (model,) = blocks("Your own model", "python")
     assert len(model.splitlines()) <= 20
     assert len(README.split()) < 700

@@ -6,6 +6,7 @@ import random
 import re
 import sys
 from collections.abc import Callable
+from csv import field_size_limit
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pyarrow import feather, parquet
 import maskevidence as me
 from maskevidence.core.table import with_columns_of
 from maskevidence.data import Table, read_table
+from maskevidence.tables.reading.layout import numbered_rows
 from maskevidence.tables.table_files import TextChoices, read_raw
 
 NAN = float("nan")
@@ -143,6 +145,12 @@ def test_numbers_are_written_in_many_ways(tmp_path: Path) -> None:
     values = [5.0, 0.5, 5.0, -100.0, 7.0, 5.0, NAN, NAN]
     np.testing.assert_array_equal(read_table(path, missing=["x"]).values[:, 0], values)
     assert read_table(csv(tmp_path, "a:b\n1:2\n"), delimiter=":").values.tolist() == [[1.0, 2.0]]
+
+
+def test_rows_that_nobody_reads_to_the_end_leave_the_limit_of_cells_alone() -> None:
+    held = numbered_rows(["a,b\n", "1,2\n"], ",")
+    assert next(held) == (1, ["a", "b"])
+    assert field_size_limit() == 131_072
 
 
 def test_lines_in_quotes_empty_lines_and_long_cells(tmp_path: Path) -> None:

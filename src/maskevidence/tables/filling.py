@@ -594,7 +594,7 @@ def _numbers(values: np.ndarray, decimal: str) -> list[str]:
 
 def decimals_written(table: Table, j: int, column: Any) -> int | None:
     """The number of digits behind the decimal sign if all numbers of a text column have as many, above 0."""
-    cells = column.take(table.ids[~np.isnan(table.values[:, j])].tolist()).to_pylist()
+    cells = column.take(table.ids[~np.isnan(table.values[:, j])]).to_pylist()
     sign = getattr(table.forms.get(table.columns[j]), "decimal", None) or _decimal(table)
     digits = re.compile(rf"{re.escape(sign)}([0-9]+)[^0-9]*$")
     found = {len(each[1]) if (each := digits.search(str(cell))) else 0 for cell in cells}

@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -475,7 +475,7 @@ def _names_of(file: Path, records: Iterable[Any], lines: Sequence[int] | None) -
 def _parsed(file: Path, text: str, place: str) -> Any:
     """The value of a JSON text, which stands in some place of a file."""
     try:
-        value = json.loads(text, object_pairs_hook=partial(_distinct, file))
+        value = _decoder(file).decode(text)
         if r"\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -488,6 +488,12 @@ def _parsed(file: Path, text: str, place: str) -> Any:
         remedy = "repair it" if place == "" else "give an object in each line, or all in one array"
         raise InputError(f"{str(file)!r} is not JSON{place}: {reason}; {remedy}") from error
     return value
+
+
+@lru_cache(maxsize=1)
+def _decoder(file: Path) -> json.JSONDecoder:
+    """A parser of JSON in a file, made once: it is a cycle of objects, which memory keeps for a while."""
+    return json.JSONDecoder(object_pairs_hook=partial(_distinct, file))
 
 
 def _distinct(file: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

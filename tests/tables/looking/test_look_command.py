@@ -98,7 +98,7 @@ def test_the_page_needs_no_network_and_escapes_names(looked: Path) -> None:
     seal = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{seal}'" in page
     assert "140 rows, 6 columns" in page
-    for words in ("Decisions", "Cells to look at", "How columns hang together", "How it was made", "1o50,00"):
+    for words in ("Decisions", "Cells to look at", "How columns are related", "How it was made", "1o50,00"):
         assert words in page
     assert "All numbers are in nats" not in page
 

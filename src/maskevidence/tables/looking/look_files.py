@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,11 @@ def write_look(look: Looked, folder: Path) -> None:
     write_atomic(folder / COLUMNS, csv_text(*lines_of_columns(look)))
     if look.modelled is not None:
         look.modelled.model.save(folder / MODEL)
-    write_report(page_of_look(look), folder / PAGE)
+    page = page_of_look(look)
+    where = (
+        f"The file was not changed: {target.name} is the filled table, {CELLS} lists the cells to look at."
+    )
+    write_report(replace(page, parts=[page.parts[0], where, *page.parts[1:]]), folder / PAGE)
 
 
 def _write_sheet(look: Looked, target: Path) -> None:
@@ -161,7 +165,7 @@ def _note(look: Looked, name: str) -> str:
     j = of.table.columns.index(name)
     hole = of.holes[:, j]
     if name in of.simple:
-        return "filled by the mean or commonest value, than which the model is no better"
+        return "filled by the mean or commonest word, since the model is no better"
     if (
         name in of.table.levels
         or not hole.any()

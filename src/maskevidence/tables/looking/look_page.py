@@ -25,18 +25,19 @@ from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.reading.numbers import NumberForm
 from maskevidence.tables.table_files import names_of
-from maskevidence.tables.wrong_cells.cell_search import OF_GRID, OFF_GRID
+from maskevidence.tables.wrong_cells.cell_search import BEYOND, OF_GRID, OFF_GRID
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell, few_texts
 
 STATES = ("as given", "filled", "left empty", "to look at")
 _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
 _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that looks like a typing error
 _MOST_IN_TERMINAL = 10
+_HARDLY = 0.9  # error left, of that of the mean or commonest word
 _SHARE = re.compile(r" ([01]\.?[0-9]*)(?=,|$)")  # of a likelier word
 _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more than six decimals
 
 
-_OTHERWISE = "which stands if it is right; to decide otherwise, give the option and look again."
+_OTHERWISE = "which stands if it is right; to change it, run the command again with the option."
 _NAMES = {"codes": "codes?", "id": "names of rows", "odd cells": "not numbers", "text": "free text"}
 
 
@@ -45,7 +46,7 @@ def page_of_look(look: Looked) -> Page:
     heading, sentence = _decisions(look)
     groups = [
         Group(heading, [sentence, findings] if (findings := _findings(look)).rows else [findings]),
-        Group("The table", ["Every line is a row of the table, every column a column.", map_of_cells(look)]),
+        Group("The table", ["Each strip is a column, from the first row to the last.", map_of_cells(look)]),
         Group("Columns", [_columns(look)]),
     ]
     if look.modelled is not None:
@@ -55,7 +56,7 @@ def page_of_look(look: Looked) -> Page:
     ]
     line = f"Look({look.description.name!r}: {_headline(look)})"
     made = {"Model": "none" if look.modelled is None else f"{look.modelled.word} (--model)"}
-    made |= {"Work": f"{look.seconds:.0f} seconds (--minutes)", "Command": origin()["command"]}
+    made |= {"Time": f"{look.seconds:.0f} seconds (--minutes)", "Command": origin()["command"]}
     made["Versions"] = ", ".join(f"{name} {version}" for name, version in origin()["versions"].items())
     parts: list[Part] = [BigNumbers(_answers(look)), *kept]
     about = f"A look at {PurePath(look.description.name).name}"
@@ -82,7 +83,10 @@ def short_page(look: Looked) -> Page:
 def _decisions(look: Looked) -> tuple[str, str]:
     """The heading of the findings, and a sentence on them."""
     if any(each.weight >= DECIDE for each in look.description.findings):
-        return "Decisions", f"Bold findings need a decision. The others say what was assumed, {_OTHERWISE}"
+        return (
+            "Decisions and assumptions",
+            f"Bold findings need a decision. The others say what was assumed, {_OTHERWISE}",
+        )
     return "Assumptions", f"No finding needs a decision. Each says what was assumed, {_OTHERWISE}"
 
 
@@ -104,15 +108,20 @@ def _answers(look: Looked) -> list[tuple[str, str, str]]:
     answers = [(f"{len(decide)}", f"column{'' if len(decide) == 1 else 's'} {verb} a decision", "")]
     remark = f"{n_empty:,} left empty" if n_empty > 0 else ""
     if look.modelled is not None and (typical := _typical_error(look.modelled)) is not None:
-        remark = "; ".join(
-            filter(None, [f"typical error {100 * typical:.0f} % of a column’s spread", remark])
-        )
+        typical_error = f"typical error {100 * typical:.0f} % of a column’s spread"
+        remark = "; ".join(filter(None, [typical_error, _hardly_filled(look.modelled), remark]))
     answers.append((f"{look.n_filled:,}", f"hole{'' if look.n_filled == 1 else 's'} filled", remark))
     cells = listed_cells(look)
     slips, n = sum(map(_is_slip, cells)), len(cells)
     looks = "1 looks like a typing error" if slips == 1 else f"{slips:,} look like typing errors"
     answers.append((f"{n:,}", f"cell{'' if n == 1 else 's'} to look at", looks if slips else ""))
     return answers
+
+
+def _hardly_filled(modelled: Modelled) -> str:
+    """How many columns are filled hardly better than by their mean or commonest word."""
+    n = sum(fill.holes > 0 and error_left(fill) > _HARDLY for fill in modelled.fills.values())
+    return f"{count(n, 'column')} hardly better than by the mean or commonest word" if n else ""
 
 
 def _is_slip(cell: WrongCell) -> bool:
@@ -159,7 +168,7 @@ def _findings(look: Looked) -> Table:
     listed = [each for each in look.description.findings if each.weight >= LOOK]
     rows = [
         [
-            "missing?" if each.option.startswith("--missing") else _NAMES.get(each.what, each.what),
+            "missing value?" if each.option.startswith("--missing") else _NAMES.get(each.what, each.what),
             each.column or "the file",
             f"{each.n_cells:,}",
             "; ".join(map(str, each.first)),
@@ -169,7 +178,7 @@ def _findings(look: Looked) -> Table:
         for each in listed
     ]
     bold = {(k, 0) for k, each in enumerate(listed) if each.weight >= DECIDE}
-    headings = ["finding", "column", "cells", "the first", "what was assumed", "to decide otherwise"]
+    headings = ["finding", "column", "cells", "examples", "what was assumed", "to change it"]
     return Table(headings, rows, words=(0, 1, 3, 4, 5), bold=bold, marked=bold, sortable=True)
 
 
@@ -282,7 +291,7 @@ def _cells(look: Looked) -> Group:
     table = _table_of_cells(look)
     words = (
         "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; "
-        "none was changed."
+        "none was changed. The interval holds nine of ten right values."
     )
     more = len(listed_cells(look)) - len(table.rows)
     parts: list[Part] = [words, table]
@@ -304,7 +313,7 @@ def _table_of_cells(look: Looked) -> Table:
             ends = [write[cell.column](each, cell.high - cell.low) for each in of_cell]
             likely = f"{ends[0]} ({ends[1]} to {ends[2]})"
         rows.append([cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)])
-    headings = ["row", "column", "stands there", "likely, with 90 % interval", "why"]
+    headings = ["row", "column", "value in the file", "likely (90 % interval)", "why"]
     marked = {(k, 2) for k in range(len(rows))}
     return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True)
 
@@ -313,11 +322,9 @@ def _why(cell: WrongCell) -> str:
     """The suspected error in words."""
     if cell.suggestion.startswith(("×", "÷")):
         return f"{cell.suggestion} would fit the row"
-    return (
-        cell.suggestion
-        or cell.fault
-        or ("unlikely beside " + cell.one_of if cell.one_of else "unlikely in its row")
-    )
+    if cell.suggestion or cell.fault not in ("", BEYOND):
+        return cell.suggestion or cell.fault
+    return f"unlikely beside {cell.one_of}" if cell.one_of else "unlikely in its row"
 
 
 def _holes(look: Looked, modelled: Modelled) -> Group:
@@ -328,18 +335,20 @@ def _holes(look: Looked, modelled: Modelled) -> Group:
         if fill.words:
             shown = [f"{100 * share:.0f} % right" for share in (fill.quality, fill.without)]
         else:
-            unit = _unit(look.table.forms.get(name))
-            shown = [f"± {_plain(error)}{unit}" for error in (fill.quality, fill.without)]
+            form = look.table.forms.get(name)
+            decimal = form.decimal if isinstance(form, NumberForm) else "."
+            errors = [_plain(error).replace(".", decimal) for error in (fill.quality, fill.without)]
+            shown = [f"± {error}{_unit(form)}" for error in errors]
         how = "model" if name not in modelled.simple else "commonest" if fill.words else "mean"
         rows.append([name, f"{fill.holes:,}", how, *shown, f"{100 * error_left(fill):.0f} %"])
     words = (
-        "How good filled values are: known values of rows that the model had not seen were hidden and "
-        "filled. Numbers: root mean square error in the column’s unit, beside filling by the mean. Words: "
-        "the share filled right, beside filling by the commonest. Where the model is no better than that, "
-        "the mean or commonest is filled in. Values that look wrong do not count."
+        "Known values of rows that the model had not seen were hidden and filled, to see how far off filled "
+        "values are: the root mean square error of numbers, the share of words that are right. Beside it, "
+        "the same for the column’s mean or commonest word, which is filled in where the model is no better. "
+        "Values that look wrong do not count."
     )
-    beside = ["by the mean or commonest", "error left of that"]
-    table = Table(["column", "filled", "by", "how good", *beside], rows, words=(0, 2), sortable=True)
+    beside = ["mean or commonest", "error left"]
+    table = Table(["column", "filled", "by", "typical error", *beside], rows, words=(0, 2), sortable=True)
     return Group("Holes", [words, table] if rows else [table])
 
 
@@ -360,7 +369,7 @@ def _links(modelled: Modelled) -> Group:
     """A matrix of the links between columns; of many columns, the most linked."""
     strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
     if len(strength) < 2 or np.isnan(modelled.links).all():
-        return Group("How columns hang together", [Table([], [])])
+        return Group("How columns are related", [Table([], [])])
     order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
     names = [modelled.table.columns[j] for j in order]
     rows, shades = list[list[str]](), dict[tuple[int, int], float]()
@@ -369,12 +378,12 @@ def _links(modelled: Modelled) -> Group:
         shades |= {(i, j + 2): float(strength[row, column]) for j, column in enumerate(order)}
         rows.append([f"{i + 1}", names[i], *cells])
     words = (
-        "How much one column tells about another, from 0 (·: nothing beyond chance) to 1 (all): by their "
-        "mutual information, and for two normal columns their correlation without its sign. Measured on rows "
-        "that the model had not seen; it is no cause."
+        "How much one column tells about another, from 0 (·, nothing beyond chance) to 1 (everything), by "
+        "mutual information on rows that the model had not seen. Between normal columns it is the size of "
+        "their correlation. A relation is not a cause."
     )
     numbers = [f"{i + 1}" for i in range(len(order))]  # names would not stand side by side
     parts: list[Part] = [words, Table(["", "column", *numbers], rows, words=(0, 1), shades=shades)]
     if len(strength) > len(order):
         parts.append(f"The {len(order)} columns with the strongest links of {len(strength)}.")
-    return Group("How columns hang together", parts)
+    return Group("How columns are related", parts)

@@ -179,7 +179,7 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         notes.append(f"holes of columns that repeat another are filled by it: {listed}")
     if simple:
         notes.append(
-            f"filled by the mean or commonest value, than which {folds.word} is no better: {some_of(simple)}"
+            f"filled by the mean or commonest word, since {folds.word} is no better there: {some_of(simple)}"
         )
     means = filling.values[0] if filling.means is None else filling.means
     if clock.shortened:
@@ -259,7 +259,7 @@ def _best(
     shares = ", ".join(f"{word} {100 * share:.0f} %" for word, share in left.items())
     return (
         best,
-        f"{AUTO}: {best} fills hidden cells best; errors left, of those of the mean or commonest: {shares}",
+        f"{AUTO}: {best} fills hidden cells best; errors, of those of the mean or commonest word: {shares}",
     )
 
 

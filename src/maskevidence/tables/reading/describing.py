@@ -201,7 +201,7 @@ def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Findi
         if word_of(cell) in kept
     ]
     pairs = [f"{quoted(group[0])} and {quoted(group[1])}" for group in groups.values() if len(group) > 1]
-    note = f"{some_of(pairs, 2)} differ by case, blanks or composition: kept apart"
+    note = f"{some_of(pairs, 2)} differ by capitals, blanks or composition alone: kept apart"
     return [finding("spellings", name, at, note, "--fold-words", DECIDE)]
 
 

@@ -108,12 +108,14 @@ def numbered_rows(
     lines: Iterable[str], delimiter: str, escape: str | None = None, strict: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV text, each with its first line, from 1."""
-    before = 1
-    with long_cells():
-        reader = csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=strict)
-        for row in reader:
-            yield before, row
-            before = reader.line_num + 1
+    before, reader = 1, csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=strict)
+    while True:
+        with long_cells():  # not while the caller has the row, since it may never ask for the next
+            row = next(reader, None)
+        if row is None:
+            return
+        yield before, row
+        before = reader.line_num + 1
 
 
 def is_blank(row: Sequence[str]) -> bool:

@@ -18,7 +18,8 @@ Cells = Bool[np.ndarray, "N D"]
 Ints = Int64[np.ndarray, " n"]
 
 OFF_GRID = "off the grid"
-FAULTS = ("", "unknown word", "beyond the range", OFF_GRID)
+BEYOND = "beyond the range"
+FAULTS = ("", "unknown word", BEYOND, OFF_GRID)
 OUTSIDE, _RANGE, _GRID = 1, 2, 3  # places among them
 _UNKNOWN = 0.5  # the share of wrong cells that are values which known rows do not have
 OF_GRID = np.log(1000)  # added to that of a cell with more decimals than its column has

@@ -195,7 +195,7 @@ def _found(task: "_Task", how: Search) -> WrongCells:
     n_trusted = sum(len(each.clean) for each in sittings)
     if not n_trusted and not by_support and how.n_planted:
         notes.append(
-            "no trusted rows: the rate rests on the tail of the table's own cells, 2 % of them wrong"
+            "no trusted rows: the rate is estimated from the table itself, as if 2 % of its cells were wrong"
         )
     elif n_trusted and not calls.any():
         notes.append(
