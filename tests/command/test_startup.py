@@ -101,6 +101,16 @@ def test_a_score_of_rows_loads_no_library_or_kind_that_it_does_not_need(tmp_path
     assert done.stderr.splitlines()[-1] == "loaded:"
 
 
+def test_threads_that_wait_sleep_unless_the_user_says_otherwise() -> None:
+    """Threads that spin took four times the seconds beside other work."""
+    program = PROGRAM.replace("import sys\n", "import os, sys\nsys.argv = ['maskevidence', '--version']\n")
+    program = program.replace('print("loaded:"', 'print(os.environ["OMP_WAIT_POLICY"], "loaded:"')
+    unset = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    for given, policy in ((unset, "PASSIVE"), (unset | {"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")):
+        done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True)
+        assert done.stderr.startswith(policy)
+
+
 @pytest.mark.parametrize(
     ("shell", "words"),
     [("bash", "sc"), ("zsh", "score --density"), ("fish", "score ppca:8 digits --den")],
