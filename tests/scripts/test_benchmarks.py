@@ -19,6 +19,7 @@ NEED_DATA = {
     "held_out_training",
     "held_out_vae",
     "imputation",
+    "look",
     "masked_lm",
     "variants",
 }
