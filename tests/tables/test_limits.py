@@ -72,7 +72,7 @@ def test_below_a_limit_and_above_it_is_one(kind: str) -> None:
         for table in (ROWS.take(np.arange(1)), above):
             scored = WithLimits(model, table)
             both.append(scored.log_conditionals(scored.tokens(table), masked)[0, 0].exp().item())
-        grid = np.linspace(0.5, 12, 20001)
+        grid = np.linspace(0.5, 12, 1001 if kind == "vae:1" else 20001)
         tokens = Tokens.from_array(
             np.column_stack([grid, np.full_like(grid, 2.5)]), ids=np.zeros(len(grid), int)
         )
