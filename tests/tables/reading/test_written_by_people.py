@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import maskevidence as me
@@ -203,3 +204,8 @@ def test_codes_that_repeat_name_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["phone,zip,n", *rows]))
     assert [describe(path)[name].kind for name in ("phone", "zip")] == ["number", "text"]
+
+
+def test_long_numbers_that_may_be_codes_are_shown_whole() -> None:
+    found = describe(pd.DataFrame({"phone": [2052740001, 2053260002] * 30, "n": range(60)})).findings
+    assert "(2052740001, 2053260002)" in found[0].sentence()

@@ -135,7 +135,7 @@ def _column(
     if one.kind == "empty":
         return one, [left_out(one)]
     if len(different) == 1 and one.kind != "date":
-        one = replace(one, kind="constant", why=f"one value, {different[0]:g}")
+        one = replace(one, kind="constant", why=f"one value, {different[0]:.15g}")
     elif one.kind == "number":
         one, found = _whole_numbers(one, read.values, values, different)
     if one.kind == "constant":
@@ -170,7 +170,7 @@ def _whole_numbers(
         return replace(one, kind="id", why=note), found
     few = len(different) <= _FEW_CODES and len(values) > 10 * len(different)
     if named or few:
-        listed = some_of([f"{value:g}" for value in different])
+        listed = some_of([f"{value:.0f}" for value in different])
         note = f"whole numbers that may be codes ({listed}): read as numbers"
         hint, weight = f"--categories {typed([name])}", LOOK if named else RECORD
         found.append(finding("codes", name, [], note, hint, weight, len(values)))
