@@ -245,7 +245,7 @@ def test_a_copy_fills_the_holes_of_its_column_exactly() -> None:
     truth = pd.DataFrame({"twin": x, "a": x, "twin_w": word})
     assert (filled[list(truth)] == truth).all().all()
     assert of.deviation[3, of.table.columns.index("twin")] == 0
-    assert of.deviation[4, of.table.columns.index("near")] > 0  # it differs in a cell, so it is no copy
+    assert of.deviation[4, of.table.columns.index("near")] > 0  # not a copy: one cell differs
     assert any("twin by a" in note and "near" not in note for note in seen.notes)
 
 

@@ -165,7 +165,7 @@ def _note(look: Looked, name: str) -> str:
     j = of.table.columns.index(name)
     hole = of.holes[:, j]
     if name in of.simple:
-        return "filled by the mean or commonest word, since the model is no better"
+        return "filled with the mean or commonest word, because the model does no better"
     if (
         name in of.table.levels
         or not hole.any()

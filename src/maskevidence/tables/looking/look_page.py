@@ -119,9 +119,9 @@ def _answers(look: Looked) -> list[tuple[str, str, str]]:
 
 
 def _hardly_filled(modelled: Modelled) -> str:
-    """How many columns are filled hardly better than by their mean or commonest word."""
+    """How many columns are filled hardly better than with their mean or commonest word."""
     n = sum(fill.holes > 0 and error_left(fill) > _HARDLY for fill in modelled.fills.values())
-    return f"{count(n, 'column')} hardly better than by the mean or commonest word" if n else ""
+    return f"{count(n, 'column')} hardly better than with the mean or commonest word" if n else ""
 
 
 def _is_slip(cell: WrongCell) -> bool:
@@ -344,8 +344,8 @@ def _holes(look: Looked, modelled: Modelled) -> Group:
     words = (
         "Known values of rows that the model had not seen were hidden and filled, to see how far off filled "
         "values are: the root mean square error of numbers, the share of words that are right. Beside it, "
-        "the same for the column’s mean or commonest word, which is filled in where the model is no better. "
-        "Values that look wrong do not count."
+        "the same for the column’s mean or commonest word, which fills the column if the model does no "
+        "better. Values that look wrong do not count."
     )
     beside = ["mean or commonest", "error left"]
     table = Table(["column", "filled", "by", "typical error", *beside], rows, words=(0, 2), sortable=True)

@@ -30,7 +30,7 @@ class Modelled:
             `likeliest` the probability of the filled value.
         likeliest: columns that are filled by their most probable value.
         fills: by column, how well held-out values are filled.
-        simple: columns that are filled by their mean or commonest word, since the model is no better.
+        simple: columns filled with their mean or commonest word, because the model does no better.
         found: the cells that may be wrong.
         links: shape (D, D), in [0, 1]; NaN on the diagonal.
         folds: the number of fits of which each leaves rows out.

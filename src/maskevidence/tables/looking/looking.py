@@ -162,7 +162,7 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         with plan.step("measure", "filling hidden cells"):
             fills = _with_holes(_fills(models, cleaned, folds, budget.seed, most), table)
         n_linked = clock.linked(models, folds)
-        with plan.step("links", "how columns hang together"):
+        with plan.step("links", "how columns are related"):
             links = links_of(models, cleaned, [part[:n_linked] for part in folds.parts])
         with plan.step("fit-all", f"{folds.word}, fit to all rows"):
             model = folds.fit(values, "fit-all", np.arange(0))
@@ -179,7 +179,7 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         notes.append(f"holes of columns that repeat another are filled by it: {listed}")
     if simple:
         notes.append(
-            f"filled by the mean or commonest word, since {folds.word} is no better there: {some_of(simple)}"
+            f"filled with the mean or commonest word, because {folds.word} does no better: {some_of(simple)}"
         )
     means = filling.values[0] if filling.means is None else filling.means
     if clock.shortened:
@@ -273,7 +273,7 @@ def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> 
 def _simplest(
     table: Table, filling: "Filling", holes: Bool[np.ndarray, "N D"], fills: Mapping[str, Fill]
 ) -> tuple["Filling", tuple[str, ...]]:
-    """Fill columns by their mean or commonest value where hidden cells say that the model is no better."""
+    """Fill columns with their mean or commonest value where, on hidden cells, the model does no better."""
     assert filling.deviation is not None
     values, deviation = filling.values.copy(), filling.deviation.copy()
     names = tuple(name for name, fill in fills.items() if fill.holes and error_left(fill) >= 1)

@@ -112,7 +112,7 @@ class Clock:
         return n
 
     def linked(self, models: Models, folds: Folds) -> int:
-        """How many rows of each fold show how columns hang together; 0 for none."""
+        """How many rows of each fold show how columns are related; 0 for none."""
 
         def work(some: Values) -> object:
             rows = np.arange(len(some))
@@ -124,5 +124,5 @@ class Clock:
             n = self._some("links", _MOST_LINKED, _FEWEST_LINKED, (len(models) * each, 1.0))
             self.course.seconds["links"] = len(models) * min(n, len(folds.parts[0])) * each
         if not n:
-            self.shortened["links"] = "how columns hang together was not measured"
+            self.shortened["links"] = "how columns are related was not measured"
         return n
