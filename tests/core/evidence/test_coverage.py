@@ -24,7 +24,7 @@ def test_intervals_cover_the_true_value(n: int, n_tokens: int, sharing: str) -> 
         (replace(steep, model="one size"), me.EverySize(4)),
         (steep, me.RandomSize(n_draws, 8)),
     ):
-        found = of(setting, design, 250)
+        found = of(setting, design, 400)
         assert found.known > 0.95
         assert found.coverage >= 0.93 - 3.5 * found.se, (design, found)
         assert abs(found.z) < 4.5, (design, found)
@@ -58,7 +58,7 @@ def test_few_masks_have_no_curve_of_sizes_and_cover_the_true_value() -> None:
     covered = []
     for setting in settings:
         n_draws = me.RandomSize(8).enough_draws(setting.observed.sum(1), "own")
-        covered.append(of(setting, me.RandomSize(n_draws, 8), 250).coverage)
+        covered.append(of(setting, me.RandomSize(n_draws, 8), 400).coverage)
     assert sum(covered) / 3 > 0.925, covered
 
 
@@ -80,5 +80,5 @@ def test_light_tails_hardly_widen_an_interval() -> None:
 def test_runs_to_a_target_cover_the_true_value_where_bad_masks_are_rare() -> None:
     """60 rows, 1 % of whose masks are at -30: from 4 draws on, 87 % of the intervals held the truth."""
     pool = random_scores(rare_masks, 60, 2000)
-    runs = [pool.run(seed, me.Precise(target_se=0.1, negligible=0))[0] for seed in range(250)]
+    runs = [pool.run(seed, me.Precise(target_se=0.1, negligible=0))[0] for seed in range(400)]
     assert np.mean([run.covers(pool.truth) for run in runs]) >= 0.93
