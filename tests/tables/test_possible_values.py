@@ -10,7 +10,8 @@ from scipy.stats import norm
 
 import maskevidence as me
 from maskevidence.tables.filling import fill_table
-from maskevidence.tables.possible_values import cut_off, decimals_of, within
+from maskevidence.tables.possible_values import cut_off, within
+from maskevidence.tables.reading.numbers import decimals_of
 from maskevidence.tables.table_options import ImputeOptions
 
 

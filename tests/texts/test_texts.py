@@ -110,6 +110,14 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
                 read_texts(str(tmp_path / name), columns)
 
 
+def test_names_that_repeat_inside_a_value_of_json_are_nobody_s_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a dog", "meta": {"x": 1, "x": 2}}\n')
+    assert read_texts(str(tmp_path / "a.jsonl"))["text"] == ("a dog",)
+    (tmp_path / "b.jsonl").write_text('{"text": "a dog"}\n{"text": "rain", "text": "b"}\n')
+    with pytest.raises(me.InputError, match=r"^'[^']*' has 2 columns .* own name \(line 2\)$"):
+        read_texts(str(tmp_path / "b.jsonl"))
+
+
 def test_a_first_row_that_was_taken_for_the_header_is_noted_or_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     for first in ("a cat sleeps", "unbelievable" * 4):

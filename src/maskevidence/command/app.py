@@ -495,9 +495,8 @@ def main() -> None:
     warnings.showwarning = _with_notes(warnings.showwarning)
     if address_limit() is not None:  # Arrow's own allocator reserves a gigabyte of addresses
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # threads that spin are four times slower on a busy machine
+    # on a busy machine, threads that spin while they wait are four times slower
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = sorted(sys.argv[1:], key=lambda word: word != DEBUG)  # options of the app precede the command
     try:
         if _broken is not None:

@@ -1,4 +1,4 @@
-"""Observations of token ids in a temporary file: 32 bits a token, no padding, read block by block."""
+"""Observations of token ids in a temporary file (32 bits a token, no padding), read block by block."""
 
 import tempfile
 import weakref

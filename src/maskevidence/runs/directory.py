@@ -29,7 +29,9 @@ from maskevidence.runs.manifest import SCHEMA, Manifest
 
 TEXTS = "texts.parquet"
 _ROWS_OF_GROUP = 2**16
-OF_DATA = b"data"  # key of the fingerprint of the data in a Parquet file
+_OF_DATA = b"data"  # key of the fingerprint of the data in a Parquet file
+LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
+Ids = Int64[np.ndarray, " n"]
 Beginnings = Callable[[], Iterable[str]]  # of the texts of all observations, in the order of the tokens
 
 
@@ -39,7 +41,7 @@ def write_texts(
     """Write the beginning of each observation's text, in the order of the ids."""
     import pyarrow as pa
 
-    schema = pa.schema([("id", pa.int64()), ("text", pa.string())], {OF_DATA: manifest.data.fingerprint})
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())], {_OF_DATA: manifest.data.fingerprint})
     left = iter(texts)
     groups = (ids[first : first + _ROWS_OF_GROUP] for first in range(0, len(ids), _ROWS_OF_GROUP))
     tables = ({"id": group, "text": list(islice(left, len(group)))} for group in groups)
@@ -58,11 +60,16 @@ def saved_beginnings(files: Sequence[Path], manifest: Manifest) -> Iterator[Any]
                 content = parquet.ParquetFile(file)
             except ArrowException as error:
                 raise InputError(f"{str(file)!r} is damaged; {remedy}") from error
-        if (content.schema_arrow.metadata or {}).get(OF_DATA) != manifest.data.fingerprint.encode():
+        if (content.schema_arrow.metadata or {}).get(_OF_DATA) != manifest.data.fingerprint.encode():
             raise InputError(f"{str(file)!r} belongs to other data; {remedy}")
         opened.append(content)
-    for content in sorted(opened, key=lambda each: int(each.read_row_group(0, ["id"])["id"][0].as_py())):
-        yield from map(content.read_row_group, range(content.num_row_groups))
+
+    def first_id(content: Any) -> int:
+        return int(content.read_row_group(0, ["id"], use_threads=False)["id"][0].as_py())
+
+    for content in sorted(opened, key=first_id):
+        for group in range(content.num_row_groups):
+            yield content.read_row_group(group, use_threads=False)
 
 
 def with_texts(tables: Iterable[ObservationTable], texts: Iterator[Any]) -> Iterator[ObservationTable]:
@@ -78,12 +85,6 @@ def with_texts(tables: Iterable[ObservationTable], texts: Iterator[Any]) -> Iter
         place = np.searchsorted(here["id"].to_numpy(), table.id)
         yield replace(table, text=tuple(here["text"].take(pa.array(place)).to_pylist()))
         here = here.slice(place[-1])
-
-
-LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
-
-
-Ids = Int64[np.ndarray, " n"]
 
 
 def write_labels(folder: Path, manifest: Manifest, ids: Ids, labels: Sequence[str]) -> None:
@@ -125,7 +126,7 @@ def _write(file: Path, manifest: Manifest, name: str, ids: Ids, values: Sequence
     from pyarrow import parquet
 
     content = pa.table({"id": pa.array(ids, pa.int64()), name: pa.array(values)})
-    content = content.replace_schema_metadata({OF_DATA: manifest.data.fingerprint})
+    content = content.replace_schema_metadata({_OF_DATA: manifest.data.fingerprint})
     sink = pa.BufferOutputStream()
     parquet.write_table(content, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
@@ -146,7 +147,7 @@ def _read(file: Path, manifest: Manifest, name: str) -> tuple[Any, Any] | None:
         try:
             content = parquet.ParquetFile(pa.BufferReader(file.read_bytes())).read(use_threads=False)
             columns = content.column("id"), content.column(name)
-            of_data = (content.schema.metadata or {}).get(OF_DATA)
+            of_data = (content.schema.metadata or {}).get(_OF_DATA)
         except (ArrowException, KeyError) as error:
             raise InputError(
                 f"{str(file)!r} is damaged; remove it to go on without it, or score again with --overwrite"

@@ -88,8 +88,9 @@ def cells(
     settings = [model, data, trusted, options.rate, options.folds, options.seed]
 
     def asked() -> str:
-        of_data = hash_of([*settings, file.fingerprint], saved, [known]) if file else None
-        return of_data or hash_of(settings, saved, [table, known])
+        if file is not None:
+            return hash_of([*settings, file.fingerprint], saved, [known])
+        return hash_of(settings, saved, [table, known])
 
     content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:  # the last run was killed after the last file, or ended

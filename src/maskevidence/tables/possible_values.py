@@ -13,12 +13,12 @@ from maskevidence.core.support.checks import some_of
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import fit_table
+from maskevidence.tables.reading.numbers import decimals_of
 
 _ZEROS = 0.02  # share of zeros that makes a column one that is cut off at 0
 _SKEWED = 1.0  # skewness of a column that may have a log scale
 FEWEST_KNOWN = 5  # known cells that say what a column can hold
 _FEW_VALUES, _CELLS_EACH = 12, 5  # of whole numbers that are filled with values that exist
-_MOST_DECIMALS = 6
 _TEST_FRACTION = 0.2
 
 _Rows = Float64[np.ndarray, "N D"]
@@ -167,19 +167,6 @@ def _hidden(model: TableModel, rows: Table, name: str) -> Moments:
 def _log_normal(x: _Column, moments: Moments) -> _Column:
     """log N(x; m, s²)."""
     return -0.5 * ((x - moments.mean) / moments.sd) ** 2 - np.log(moments.sd) - 0.5 * np.log(2 * np.pi)
-
-
-def decimals_of(known: _Column) -> int | None:
-    """The number of decimals that all values need; None above six.
-
-    Example:
-        >>> decimals_of(np.array([1.5, 2.25])), decimals_of(np.array([3.0])), decimals_of(np.array([1 / 3]))
-        (2, 0, None)
-    """
-    for decimals in range(_MOST_DECIMALS + 1):
-        if np.allclose(np.round(known, decimals), known, rtol=1e-12, atol=0):
-            return decimals
-    return None
 
 
 def as_the_column(known: _Column, filled: _Column) -> tuple[_Column, bool]:

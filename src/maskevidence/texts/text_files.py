@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -232,8 +232,6 @@ def _kept(
     kept, taken = _Kept([TextStore() for _ in names], range(0)), array("q")
     n_rows = 0
     for row, values in enumerate(zip(*map(read.each, asked), strict=True)):
-        if n_rows == limit:
-            break
         if any(_is_empty(values[place]) for place in places):
             kept.n_empty += 1
             continue
@@ -247,6 +245,8 @@ def _kept(
                 kept.n_small += sum(letter.islower() for letter in value)
                 value = value.upper()
             field.append(value)
+        if n_rows == limit:
+            break
     kept.row = taken if required else range(n_rows)
     return kept
 
@@ -282,11 +282,11 @@ def _equal(names: Sequence[str]) -> list[str]:
         >>> _equal(["a", "b", "a", "a"])
         ["only 2 of the 4 names of the texts are different: 'a' 3 times"]
     """
-    several = {name: n for name, n in Counter(names).items() if n > 1}
-    if not several:
+    counts = Counter(names)
+    if len(counts) == len(names):
         return []
-    listed = some_of([f"{name!r} {n:,} times" for name, n in several.items()], _SHOWN)
-    return [f"only {len({*names}):,} of the {len(names):,} names of the texts are different: {listed}"]
+    listed = some_of([f"{name!r} {n:,} times" for name, n in counts.items() if n > 1], _SHOWN)
+    return [f"only {len(counts):,} of the {len(names):,} names of the texts are different: {listed}"]
 
 
 def _only_text(source: str, read: TextColumns, notes: list[str]) -> str:
@@ -468,6 +468,11 @@ def _names_of(file: Path, records: Iterable[Any], lines: Sequence[int] | None) -
         if not isinstance(record, dict):
             place = place_of(row, lines)
             raise InputError(f'{str(file)!r} has no JSON object in {place}; give one, as {{"text": ...}}')
+        if isinstance(record, _Repeating):
+            try:
+                check_distinct(file, record.names)
+            except InputError as error:
+                raise InputError(f"{error} ({place_of(row, lines)})") from None
         names |= dict.fromkeys(record)
     return list(names)
 
@@ -475,7 +480,7 @@ def _names_of(file: Path, records: Iterable[Any], lines: Sequence[int] | None) -
 def _parsed(file: Path, text: str, place: str) -> Any:
     """The value of a JSON text, which stands in some place of a file."""
     try:
-        value = _decoder(file).decode(text)
+        value = _DECODER.decode(text)
         if r"\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -485,23 +490,28 @@ def _parsed(file: Path, text: str, place: str) -> Any:
         ) from error
     except (ValueError, RecursionError) as error:
         reason = str(error) if place == "" or not isinstance(error, json.JSONDecodeError) else error.msg
-        remedy = "repair it" if place == "" else "give an object in each line, or all in one array"
+        remedy = "give an object in each line, or all in one array" if place == " in line 1" else "repair it"
         raise InputError(f"{str(file)!r} is not JSON{place}: {reason}; {remedy}") from error
     return value
 
 
-@lru_cache(maxsize=1)
-def _decoder(file: Path) -> json.JSONDecoder:
-    """A parser of JSON in a file, made once: it is a cycle of objects, which memory keeps for a while."""
-    return json.JSONDecoder(object_pairs_hook=partial(_distinct, file))
+class _Repeating(dict[str, Any]):
+    """A JSON object that has a name twice."""
+
+    names: list[str]
 
 
-def _distinct(file: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, whose names differ."""
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, which knows whether it has a name twice."""
     value = dict(pairs)
-    if len(value) < len(pairs):
-        check_distinct(file, [name for name, _ in pairs])
-    return value
+    if len(value) == len(pairs):
+        return value
+    repeating = _Repeating(value)
+    repeating.names = [name for name, _ in pairs]
+    return repeating
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)  # one, since each is a cycle of objects
 
 
 def python_topics() -> tuple[str, ...]:

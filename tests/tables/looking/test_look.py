@@ -301,3 +301,13 @@ def test_bad_input_is_one_line() -> None:
     ):
         with pytest.raises(me.InputError, match=words):
             me.look(pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 1.0]}), **how)
+
+
+def test_whole_numbers_of_a_typed_file_have_no_decimals_on_the_page(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "t.parquet"
+    frame = pd.DataFrame({"age": rng.integers(20, 80, 60).astype(float), "x": rng.normal(size=60)})
+    frame.loc[3, "age"] = np.nan
+    frame.to_parquet(path)
+    seen = me.look(str(path), model="gaussian")
+    known = frame["age"].dropna().astype(int)
+    assert writer(seen, "age")(float(known.max())) == f"{known.max()}"

@@ -1,4 +1,4 @@
-"""Check what users type: whole numbers, memory sizes, and comma-separated words."""
+"""Check what users type (whole numbers, sizes, comma-separated words), and how much memory is free."""
 
 import operator
 import os

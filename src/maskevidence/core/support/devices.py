@@ -1,4 +1,4 @@
-"""Torch devices by their names on the command line."""
+"""Torch devices by their names, and what threads share: torch's random state and the hooks of networks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +13,9 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError
 
+_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # what Linux calls units that multiply in bfloat16
+_CPU = Path("/proc/cpuinfo")
+_CHOICES = "cpu, cuda, cuda:N, mps or auto"
 _RANDOM_STATE = RLock()
 _NETWORKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
@@ -42,11 +45,6 @@ def alone_with(network: Any) -> Iterator[None]:
     """Hold a lock on a network while a call changes its hooks or configuration."""
     with _NETWORKS.setdefault(network, RLock()):
         yield
-
-
-_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # what Linux calls units that multiply in bfloat16
-_CPU = Path("/proc/cpuinfo")
-_CHOICES = "cpu, cuda, cuda:N, mps or auto"
 
 
 def choose_device(word: str | torch.device | None, *, float64: bool = False) -> torch.device:

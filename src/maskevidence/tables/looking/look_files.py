@@ -12,6 +12,7 @@ import numpy as np
 from maskevidence.core.support.checks import join_words
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
+from maskevidence.core.table import Table
 from maskevidence.tables.filling import filled_cells, with_rows_apart
 from maskevidence.tables.looking.look_page import page_of_look
 from maskevidence.tables.looking.looked import Looked
@@ -98,6 +99,14 @@ def _write_sheet(look: Looked, target: Path) -> None:
     write_atomic(target, content.getvalue())
 
 
+def _value_text(table: Table, name: str, value: float) -> str:
+    """A filled value as a word, a date, or a number of ten digits."""
+    if name in table.levels:
+        return str(table.levels[name][int(value)])
+    form = table.forms.get(name)
+    return form.write(value) if isinstance(form, DateForm) else f"{value:.10g}"
+
+
 def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:
     """One line per filled cell: its mean, and its standard deviation or probability."""
     names = ["row", "line", "column", "filled", "mean", "sd", "probability"]
@@ -105,17 +114,10 @@ def _errors(look: Looked) -> tuple[list[str], list[list[object]]]:
         return names, []
     of, rows = look.modelled, list[list[object]]()
     for j, name in enumerate(of.table.columns):
-        words, form = of.table.levels.get(name), of.table.forms.get(name)
-
-        def write(value: float, words: Any = words, form: Any = form) -> str:
-            if words is not None:
-                return str(words[int(value)])
-            return form.write(value) if isinstance(form, DateForm) else f"{value:.10g}"
-
         for i in np.flatnonzero(of.holes[:, j]).tolist():
             row, mean, deviation = int(of.table.ids[i]), of.means[i, j], f"{of.deviation[i, j]:.4g}"
             line = "" if of.table.lines is None else of.table.lines[row]
-            value = write(of.filled[i, j])
+            value = _value_text(of.table, name, of.filled[i, j])
             of_mean = [f"{mean:.6g}", deviation, ""]
             rows.append([row, line, name, value, *(["", "", deviation] if name in of.likeliest else of_mean)])
     return names, rows

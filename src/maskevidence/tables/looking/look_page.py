@@ -13,17 +13,16 @@ from jaxtyping import Bool, Float64
 
 from maskevidence.core.show.parts import Bars, BigNumbers, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
-from maskevidence.core.show.words import MINUS, count
+from maskevidence.core.show.words import MINUS, count, figures
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
 from maskevidence.tables.filling import decimals_written
 from maskevidence.tables.looking.looked import Looked, Modelled
 from maskevidence.tables.looking.reading import spelt_otherwise
-from maskevidence.tables.possible_values import decimals_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
-from maskevidence.tables.reading.numbers import NumberForm
+from maskevidence.tables.reading.numbers import NumberForm, decimals_of
 from maskevidence.tables.table_files import names_of
 from maskevidence.tables.wrong_cells.cell_search import BEYOND, OF_GRID, OFF_GRID
 from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell, few_texts
@@ -254,7 +253,8 @@ def writer(look: Looked, name: str) -> Callable[..., str]:
     if isinstance(form, DateForm):
         return lambda value, _=0.0: form.write(value if decimals is None else round(value, decimals))
     column = look.raw.columns.column(names_of(look.raw).index(name))
-    written = decimals_written(table, j, column) or decimals
+    as_text = look.raw.first_line > 0
+    written = (decimals_written(table, j, column) if as_text else None) or decimals
     most = written if written is None else min(written, _SIGNIFICANT)
     of_column = form or NumberForm()
 
@@ -267,17 +267,6 @@ def writer(look: Looked, name: str) -> Callable[..., str]:
         return replace(of_column, decimals=places).write(value).replace("-", MINUS)
 
     return write
-
-
-def _plain(value: float) -> str:
-    """Three significant digits, without an exponent.
-
-    Example:
-        >>> _plain(12345.0), _plain(0.01234), _plain(2.0)
-        ('12300', '0.0123', '2.00')
-    """
-    places = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
-    return f"{float(f'{value:.3g}'):.{min(places, 9)}f}"
 
 
 def _as_it_stands(look: Looked, cell: WrongCell) -> str:
@@ -303,9 +292,7 @@ def _cells(look: Looked) -> Group:
 def _table_of_cells(look: Looked) -> Table:
     rows, write = list[list[str]](), dict[str, Callable[..., str]]()
     for cell in few_texts(listed_cells(look))[:_MOST_CELLS]:
-        likely = re.sub(
-            r" ([01]\.?[0-9]*)(?=,|$)", lambda share: f" {100 * float(share[1]):.0f} %", cell.likelier
-        )
+        likely = _SHARE.sub(lambda share: f" {100 * float(share[1]):.0f} %", cell.likelier)
         if cell.expected is not None and cell.low is not None and cell.high is not None:
             if cell.column not in write:
                 write[cell.column] = writer(look, cell.column)
@@ -337,7 +324,8 @@ def _holes(look: Looked, modelled: Modelled) -> Group:
         else:
             form = look.table.forms.get(name)
             decimal = form.decimal if isinstance(form, NumberForm) else "."
-            errors = [_plain(error).replace(".", decimal) for error in (fill.quality, fill.without)]
+            both = (fill.quality, fill.without)
+            errors = [figures(error, 3, padded=True).replace(".", decimal) for error in both]
             shown = [f"± {error}{_unit(form)}" for error in errors]
         how = "model" if name not in modelled.simple else "commonest" if fill.words else "mean"
         rows.append([name, f"{fill.holes:,}", how, *shown, f"{100 * error_left(fill):.0f} %"])

@@ -279,12 +279,11 @@ def _simplest(
     names = tuple(name for name, fill in fills.items() if fill.holes and error_left(fill) >= 1)
     for name in names:
         j = table.columns.index(name)
-        known, n = np.unique(table.values[~np.isnan(table.values[:, j]), j], return_counts=True)
-        share = n / n.sum()
-        mean = known @ share
-        values[0, holes[:, j], j] = known[n.argmax()] if fills[name].words else mean
+        known = table.values[~np.isnan(table.values[:, j]), j]
+        different, n = np.unique(known, return_counts=True)
+        values[0, holes[:, j], j] = different[n.argmax()] if fills[name].words else known.mean()
         of_word = name in table.levels or name in filling.likeliest
-        deviation[holes[:, j], j] = share.max() if of_word else np.sqrt((known - mean) ** 2 @ share)
+        deviation[holes[:, j], j] = n.max() / len(known) if of_word else known.std()
     return filling._replace(values=values, deviation=deviation), names
 
 

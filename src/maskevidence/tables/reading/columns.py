@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class ColumnSelection:
     fold_words: bool = False  # whether words that differ by case, blanks or composition are one
     near_unique: bool = False  # whether to keep near-unique text and names of rows, too; with `words`
 
-    @property
+    @cached_property
     def of_words(self) -> set[str]:
         """Columns that hold words, whatever they hold."""
         return {*self.categories, *self.one_hot}

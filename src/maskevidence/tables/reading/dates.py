@@ -1,9 +1,11 @@
 """Dates and times as people write them, as days since the first."""
 
+import datetime
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from jaxtyping import Float64
 
 Order = Literal["ymd", "dmy", "mdy", "ym", "my"]
 DAY = 86_400  # seconds
+_DAY_0 = datetime.date(1970, 1, 1).toordinal()
 _MONTHS = [  # by language
     names.split(" ")
     for names in (
@@ -169,12 +172,16 @@ def read_dates(
     if known is None or (said and order is not None and not name):
         known = order or "dmy"
     seconds = np.array([np.nan if cell is None else _seconds(cell, known) for cell in chosen])
-    pairs = [(cell, n) for cell, n in pairs if not np.isnan(_seconds(cell, known))]
+    exists = ~np.isnan(seconds)
+    pairs = [
+        (cell, n) for cell, n, real in zip(chosen, counts, exists, strict=True) if cell is not None and real
+    ]
     if not pairs:
         return None
     if known in ("dmy", "mdy"):  # a year of four digits in front has one reading
-        iso = [np.nan if cell is None or cell.name else _seconds(cell, "ymd") for cell in chosen]
-        seconds = np.where(np.isnan(seconds), iso, seconds)
+        for k in np.flatnonzero(~exists).tolist():
+            if (other := chosen[k]) is not None and not other.name:
+                seconds[k] = _seconds(other, "ymd")
     days, origin = days_since_first(seconds)
     return Dates(tuple(days.tolist()), _form(pairs, known, origin), n_either)
 
@@ -246,6 +253,7 @@ def _parts(text: str) -> _Date | None:
     return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", *how)
 
 
+@lru_cache(maxsize=1000)
 def _month(word: str) -> int:
     """The number of a month by its name, or three letters and more of it; 0 for other words."""
     word = word.casefold()
@@ -281,7 +289,7 @@ def _order(pairs: Sequence[tuple[_Date, int]]) -> Order | None:
     orders: tuple[Order, ...] = ("ymd", "dmy", "mdy")
     for cell, n in pairs:
         for order in orders:
-            if cell.parts is not None and not np.isnan(_seconds(cell, order)):
+            if not np.isnan(_seconds(cell, order)):
                 valid[order] += n
     if not valid:
         return "dmy"
@@ -301,13 +309,13 @@ def _seconds(cell: _Date, order: Order) -> float:
         year += 2000 if year < 69 else 1900
     elif width["y"] != 4:
         return np.nan
-    if not (1 <= month <= 12 and 1 <= day <= 31 and year >= 1) or max(width["m"], width["d"]) > 2:
+    if max(width["m"], width["d"]) > 2:
         return np.nan
-    first = np.datetime64(f"{year:04d}-{month:02d}", "M")
-    date = first.astype("M8[D]") + np.timedelta64(day - 1, "D")
-    if date.astype("M8[M]") != first:
+    try:
+        day_number = datetime.date(year, month, day).toordinal() - _DAY_0
+    except ValueError:  # no such day
         return np.nan
-    return float(date.astype("M8[s]").astype(np.int64)) + cell.seconds
+    return float(day_number * DAY) + cell.seconds
 
 
 def _commonest(pairs: Sequence[tuple[_Date, int]], what: str) -> str:

@@ -24,8 +24,8 @@ from maskevidence.tables.reading.description import (
     finding,
     quoted,
 )
+from maskevidence.tables.reading.numbers import decimals_of
 
-_MOST_DECIMALS = 6
 _ROWS_OF_IDS, _FEWEST_OF_IDS, _DIFFERENT = 50, 10_000, 0.9  # rows, size and share of numbers that name rows
 _RELATED = 3.5  # standard errors of a rank correlation
 _FEW_CODES = 3  # different whole numbers that may be codes
@@ -131,7 +131,7 @@ def _column(
         return one, found
     values = read.values[~np.isnan(read.values)]
     different = np.unique(values)
-    one = replace(one, n_different=len(different) or one.n_different, decimals=_decimals(different))
+    one = replace(one, n_different=len(different) or one.n_different, decimals=decimals_of(different))
     if one.kind == "empty":
         return one, [left_out(one)]
     if len(different) == 1 and one.kind != "date":
@@ -175,14 +175,6 @@ def _whole_numbers(
         hint, weight = f"--categories {typed([name])}", LOOK if named else RECORD
         found.append(finding("codes", name, [], note, hint, weight, len(values)))
     return one, found
-
-
-def _decimals(different: Float64[np.ndarray, " k"]) -> int | None:
-    """The number of decimals that all values need."""
-    for decimals in range(_MOST_DECIMALS + 1):
-        if np.allclose(np.round(different, decimals), different, rtol=1e-12, atol=0):
-            return decimals
-    return None
 
 
 def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Finding]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from maskevidence.core.errors import InputError
@@ -17,6 +18,7 @@ from maskevidence.tables.reading.numbers import CODES, cell_of
 
 _HEAD_LINES, _HEAD_CHARACTERS = 60, 2**18
 _MOST_ABOVE = 20  # lines above the names of the columns
+_ROWS_AT_ONCE = 100
 _ENOUGH = 3  # fewest rows of data to tell other rows from
 _NUMBERS = 0.75  # share of numbers in a column below a row of units
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -109,13 +111,20 @@ def numbered_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV text, each with its first line, from 1."""
     before, reader = 1, csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=strict)
-    while True:
-        with long_cells():  # not while the caller has the row, since it may never ask for the next
-            row = next(reader, None)
-        if row is None:
-            return
-        yield before, row
-        before = reader.line_num + 1
+    failure: csv.Error | None = None
+    rows: list[tuple[list[str], int]] | None = None
+    while rows is None or (rows and failure is None):
+        rows = []
+        with long_cells():  # not while the caller has a row, since it may never ask for the next
+            try:
+                rows += ((row, reader.line_num) for row in islice(reader, _ROWS_AT_ONCE))
+            except csv.Error as error:
+                failure = error
+        for row, end in rows:
+            yield before, row
+            before = end + 1
+    if failure is not None:
+        raise failure
 
 
 def is_blank(row: Sequence[str]) -> bool:

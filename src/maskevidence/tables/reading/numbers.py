@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+import numpy as np
+from jaxtyping import Float64
+
 from maskevidence.core.support.checks import NUMBER
 
 _MINUS = r"\-\u2212\u2013"  # in brackets of a regular expression
@@ -33,6 +36,7 @@ _NARROW = {
     **dict(zip(map(ord, "．，－＋％\u066b\u066c"), ".,-+%.,", strict=True)),
 }
 _NO_GROUPS = re.compile(r"([.,])[0-9]*\1(?![0-9]{2,3}(?![0-9]))|([.,])(?![0-9]{2,3}(?![0-9]))[0-9]+\2")
+_MOST_DECIMALS = 6
 _MOST_UNIT = 24  # characters of a unit
 _SCALES = {"%", "‰", "k", "m", "b", "bn", "mn", "mio", "mrd", "tsd", "t", "million", "billion", "thousand"}
 _ALONE = set("mgshlVWNJtKCFL°")  # units of one letter that may stand beside numbers without a unit
@@ -323,6 +327,19 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     form = replace(_form(form_of, decimal), decimals=decimals)
     n_units = units[unit] if unit and most_common else 0
     return Numbers(tuple(values), limits, form, n_units, frozenset(others))
+
+
+def decimals_of(known: Float64[np.ndarray, " n"]) -> int | None:
+    """The number of decimals that all values need; None above six.
+
+    Example:
+        >>> decimals_of(np.array([1.5, 2.25])), decimals_of(np.array([3.0])), decimals_of(np.array([1 / 3]))
+        (2, 0, None)
+    """
+    for decimals in range(_MOST_DECIMALS + 1):
+        if np.allclose(np.round(known, decimals), known, rtol=1e-12, atol=0):
+            return decimals
+    return None
 
 
 def is_plain(text: str) -> bool:
