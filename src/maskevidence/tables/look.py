@@ -22,7 +22,7 @@ _REMEDY = "look again with --overwrite"
 def look_command(
     data: Annotated[
         str,
-        Argument("FILE", "A .csv, .tsv, .parquet, .feather or .npy table, or an address (s3://...)."),
+        Argument("FILE", "A .csv, .tsv, .xlsx, .parquet, .feather or .npy table, or an address (s3://...)."),
     ],
     options: LookOptions = LookOptions(),
 ) -> Result:
