@@ -33,6 +33,7 @@ Source:
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -62,20 +63,33 @@ class SizeCurves(NamedTuple):
         fold: Integer[np.ndarray, " n_masks"],
     ) -> Float64[np.ndarray, " n_masks"]:
         """ĉ_r(M) for each mask, nats per masked token."""
-        return self.of_sizes(size, n_tokens)(fold)
+        of_fold, answer = self.of_sizes(size, n_tokens), np.empty(len(size))
+        for number in range(len(self.values)):
+            here = np.flatnonzero(fold == number)
+            answer[here] = of_fold(number, here)
+        return answer
 
     def of_sizes(
         self, size: Integer[np.ndarray, " n_masks"], n_tokens: Integer[np.ndarray, " n_masks"]
-    ) -> "_AtSizes":
-        """The curves at the sizes of some masks; each size of each length is interpolated once."""
+    ) -> Callable[[int, Integer[np.ndarray, " n"]], Float64[np.ndarray, " n"]]:
+        """A fold's curve at the sizes of some of the masks; each size of each length is interpolated once."""
         lengths = np.flatnonzero(np.bincount(n_tokens)).astype(n_tokens.dtype)
         if int(lengths.sum()) >= len(size):
-            return _AtSizes(self, logit_rate(size, n_tokens), np.arange(len(size)))
-        start = np.zeros(int(lengths[-1]) + 1, dtype=np.int64)
-        start[lengths] = np.cumsum(lengths) - lengths
-        sizes = [np.arange(1, length + 1, dtype=size.dtype) for length in lengths]
-        logits = logit_rate(np.concatenate(sizes), np.repeat(lengths, lengths))
-        return _AtSizes(self, logits, start[n_tokens] + size - 1)
+            logits, place = logit_rate(size, n_tokens), np.arange(len(size))
+        else:
+            start = np.zeros(int(lengths[-1]) + 1, dtype=np.int64)
+            start[lengths] = np.cumsum(lengths) - lengths
+            sizes = [np.arange(1, length + 1, dtype=size.dtype) for length in lengths]
+            logits = logit_rate(np.concatenate(sizes), np.repeat(lengths, lengths))
+            place = start[n_tokens] + size - 1
+
+        def of_fold(number: int, masks: Integer[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+            here, values = place[masks], self.values[number]
+            if len(here) < len(logits):
+                return np.interp(logits[here], self.knots, values)
+            return np.interp(logits, self.knots, values)[here]
+
+        return of_fold
 
     def total(
         self, n_tokens: Integer[np.ndarray, " n_masks"], fold: Integer[np.ndarray, " n_masks"]
@@ -87,29 +101,6 @@ class SizeCurves(NamedTuple):
             logits = logit_rate(np.arange(1, length + 1), np.full(length, length))
             totals[row] = [np.interp(logits, self.knots, values).sum() for values in self.values]
         return totals[group, fold]
-
-
-class _AtSizes(NamedTuple):
-    """Curves at the sizes of some masks."""
-
-    curves: SizeCurves
-    logits: Float64[np.ndarray, " n_distinct"]
-    place: Integer[np.ndarray, " n_masks"]  # of each mask's logit
-
-    def __call__(self, fold: Integer[np.ndarray, " n_masks"]) -> Float64[np.ndarray, " n_masks"]:
-        """ĉ_r(M) for each mask by its fold, nats per masked token."""
-        answer = np.empty(len(self.place))
-        for number in range(len(self.curves.values)):
-            of_fold = np.flatnonzero(fold == number)
-            answer[of_fold] = self.of_fold(number, of_fold)
-        return answer
-
-    def of_fold(self, number: int, masks: Integer[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
-        """ĉ_r(M) of one fold's curve for some masks."""
-        knots, values, place = self.curves.knots, self.curves.values[number], self.place[masks]
-        if len(place) < len(self.logits):
-            return np.interp(self.logits[place], knots, values)
-        return np.interp(self.logits, knots, values)[place]
 
 
 class Prediction(NamedTuple):
@@ -175,13 +166,13 @@ def predict_by_size(
         [-5.0, -9.0, -13.0, -17.0]
     """
     fold, n_folds = replicate % MAX_FOLDS, min(n_replicates, MAX_FOLDS)
-    row, at_sizes = table.observation, curves.of_sizes(table.size, table.n_tokens)
+    row, of_fold = table.observation, curves.of_sizes(table.size, table.n_tokens)
     n_rows = int(row[-1]) + 1
     n_masks, level = np.bincount(row), np.empty(len(table))
     for number in range(n_folds):
         here = fold == number
         others, here = np.flatnonzero(~here), np.flatnonzero(here)
-        apart = table.score[others] - at_sizes.of_fold(number, others)
+        apart = table.score[others] - of_fold(number, others)
         sums = np.bincount(row[others], weights=apart, minlength=n_rows)
         counts = n_masks - np.bincount(row[here], minlength=n_rows)
         level[here] = (sums / np.maximum(counts, 1))[row[here]]

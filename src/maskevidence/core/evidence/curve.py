@@ -21,7 +21,8 @@ every k-th observation gives s² and v.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,36 +251,34 @@ def curve_from_scores(
     if curves is not None:
         return _predicted_curve(scores, design, curves, n_tokens)
     by_stratum = n_tokens is None and isinstance(design, Rates)
-    of_point: type[_Pooled | _ByRow] = _Pooled if design.pooled else _ByRow
-    points: dict[int, _Pooled | _ByRow] = {}
-    point_of = _point_of(n_tokens, scores)
+    points: dict[int, ErrorSums | _Pooled] = {}
+    n_masks, rates, point_of = Counter[int](), Counter[int](), _point_of(n_tokens, scores)
     for _, table in scores:
         summation = design.summation(table.n_tokens, table.draw, table.size)
         point = summation.stratum if by_stratum else point_of(table.size, table.n_tokens)
         order = np.argsort(point, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(point[order])) + 1):
-            number = int(point[part[0]])
-            if number not in points:
-                points[number] = of_point(design, masks)
+            number, some = int(point[part[0]]), table.select(part)
             here: list[Any] = [each if each is None else each[part] for each in summation]
-            points[number].add(table.select(part), Summation(*here))
-    found = [points[number] for number in sorted(points)]
-    means = [each.mean_with_errors() for each in found]
+            values, how = _at_point(some, design, Summation(*here))
+            points.setdefault(number, _new_point(design, masks)).add(values, some.observation, how)
+            n_masks[number] += len(some)
+            rates[number] += float((some.size / some.n_tokens).sum())  # type: ignore[assignment]
+    numbers, enough = sorted(points), design.n_replicates >= design.min_replicates
+    means = [points[number].mean_with_errors(enough_masks=enough) for number in numbers]
 
-    def column(name: str) -> Float64[np.ndarray, " n_points"]:
-        values = [getattr(mean, name) for mean in means]
+    def column(values: Iterable[float | None]) -> Float64[np.ndarray, " n_points"]:
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
-    sizes = [each.size if n_tokens is not None else math.nan for each in found]
     return Curve(
         n_tokens=n_tokens,
-        size=np.array(sizes, dtype=np.float64),
-        rate=np.array([each.rates / each.n_masks for each in found], dtype=np.float64),
-        score=column("mean"),
-        mask_se=column("mask_se"),
-        mask_df=column("mask_df"),
-        data_se=column("data_se"),
-        n_masks=np.array([each.n_masks for each in found], dtype=np.int64),
+        size=column(number if n_tokens is not None else None for number in numbers),
+        rate=column(rates[number] / n_masks[number] for number in numbers),
+        score=column(each.mean for each in means),
+        mask_se=column(each.mask_se for each in means),
+        mask_df=column(each.mask_df for each in means),
+        data_se=column(each.data_se for each in means),
+        n_masks=np.array([n_masks[number] for number in numbers], dtype=np.int64),
     )
 
 
@@ -292,76 +291,65 @@ def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
     return lambda size, length: np.ceil(size / length * n_bins - 1e-9).astype(np.int64)
 
 
-class _Point:
-    """A point of the curve, accumulated over groups of observations."""
-
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        self.design, self.masks = design, masks
-        self.n_masks, self.rates, self.size = 0, 0.0, 0
-        self.random = False  # whether any mask leaves tokens visible
-        self.enough = design.n_replicates >= design.min_replicates
-
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        """Add the masks of some observations at this point."""
-        self.n_masks += len(table)
-        self.rates += float((table.size / table.n_tokens).sum())
-        self.size = int(table.size[0])
-        self.random |= bool((table.size < table.n_tokens).any())
+def _new_point(design: MaskDesign, masks: Masks) -> "ErrorSums | _Pooled":
+    return (
+        _Pooled(design.n_replicates)
+        if design.pooled
+        else ErrorSums(design.n_replicates, joint=masks == "shared")
+    )
 
 
-class _ByRow(_Point):
-    """A point where each observation has its own masks."""
-
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        super().__init__(design, masks)
-        self.sums = ErrorSums(design.n_replicates, joint=masks == "shared")
-
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        super().add(table, summation)
-        weight, observation = summation.weight, table.observation
-        unseen = (table.size < table.n_tokens).astype(np.float64) * (not self.design.deterministic)
-        if summation.unseen is not None:
-            unseen *= summation.unseen
-        mean = table.score * weight / np.bincount(observation, weights=weight)[observation]
-        self.sums.add(mean, observation, summation._replace(unseen=unseen))
-
-    def mean_with_errors(self) -> MeanWithErrors:
-        return self.sums.mean_with_errors(enough_masks=self.enough)
+def _at_point(
+    table: ScoreTable, design: MaskDesign, summation: Summation
+) -> tuple[Float64[np.ndarray, " n_masks"], Summation]:
+    """What each mask adds to the mean at its point, where a mask that hides all tokens has no error."""
+    unseen = (table.size < table.n_tokens).astype(np.float64) * (not design.deterministic)
+    if summation.unseen is not None:
+        unseen *= summation.unseen
+    weight, observation, values = summation.weight, table.observation, table.score
+    if not design.pooled:
+        values = values * weight / np.bincount(observation, weights=weight)[observation]
+    return values, summation._replace(unseen=unseen)
 
 
-class _Pooled(_Point):
-    """A point where observations and number of masks are random: a linearised ratio estimate.
+class _Pooled:
+    """`ErrorSums` of a point where observations and number of masks are random: a linearised ratio estimate.
 
     The spread of the observations that have masks there includes the error of the masks.
     """
 
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        super().__init__(design, masks)
-        self.rows = Spread()
+    def __init__(self, n_replicates: int) -> None:
+        self.rows, self.random = Spread(), False
         self.around: float | None = None  # offset subtracted from all scores
-        self.sums, self.counts = np.zeros((2, design.n_replicates))
+        self.sums, self.counts = np.zeros((2, n_replicates))
 
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        super().add(table, summation)
-        observation, n = table.observation, self.design.n_replicates
-        self.rows.add(np.bincount(observation, weights=table.score) / np.bincount(observation))
-        self.around = float(table.score.mean()) if self.around is None else self.around
-        self.sums += np.bincount(summation.replicate, weights=table.score - self.around, minlength=n)
+    def add(
+        self,
+        score: Float64[np.ndarray, " n_masks"],
+        observation: Integer[np.ndarray, " n_masks"],
+        summation: Summation,
+    ) -> None:
+        n = len(self.sums)
+        self.random |= bool(np.any(summation.unseen))
+        self.rows.add(np.bincount(observation, weights=score) / np.bincount(observation))
+        self.around = float(score.mean()) if self.around is None else self.around
+        self.sums += np.bincount(summation.replicate, weights=score - self.around, minlength=n)
         self.counts += np.bincount(summation.replicate, minlength=n)
 
-    def mean_with_errors(self) -> MeanWithErrors:
+    def mean_with_errors(self, *, enough_masks: bool) -> MeanWithErrors:
         assert self.around is not None
-        apart = float(self.sums.sum()) / self.n_masks
-        mean, n = self.around + apart, self.rows.n
+        n_masks, n_replicates, n = self.counts.sum(), len(self.sums), self.rows.n
+        apart = float(self.sums.sum() / n_masks)
+        mean = self.around + apart
         data_se = math.sqrt(self.rows.square / (n - 1)) / math.sqrt(n) if n > 1 else math.nan
         unknown = MeanWithErrors(mean, None, None, data_se)
-        if not self.enough or not self.counts.all():
+        if not enough_masks or not self.counts.all():
             return unknown
-        totals = (self.sums - apart * self.counts) / self.n_masks
-        variance = float(totals.var(ddof=1)) * self.design.n_replicates
+        totals = (self.sums - apart * self.counts) / n_masks
+        variance = float(totals.var(ddof=1)) * n_replicates
         if equal_by_chance(variance, mean) and self.random:
             return unknown
-        return MeanWithErrors(mean, math.sqrt(variance), self.design.n_replicates - 1, data_se)
+        return MeanWithErrors(mean, math.sqrt(variance), n_replicates - 1, data_se)
 
 
 def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:

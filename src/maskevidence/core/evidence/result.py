@@ -13,7 +13,8 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
 from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
-from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
+from maskevidence.core.evidence.observations import joined, observation_tables
+from maskevidence.core.evidence.score_means import curves_of, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
 from maskevidence.core.model import MASS, Conditionals
@@ -291,17 +292,9 @@ class EvidenceEstimate(Shown):
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df, closed_form
         where it was asked for, and per_token.
         """
-        scores = self.record
-        values: dict[str, Any] = {"n_tokens": scores.n_tokens}
-        if scores.n_bytes is not None:
-            values["n_bytes"] = scores.n_bytes
-        values["log_evidence"] = self.per_observation
-        errors = errors_of_rows(scores, self.how.design, self.how.key)
-        _, *of_masks = zip(*errors, strict=True)
-        values |= zip(("mask_se", "mask_df"), map(np.concatenate, of_masks), strict=True)
-        if self.closed_form is not None:
-            values["closed_form"] = self.closed_form
-        values["per_token"] = self.per_observation / values["n_tokens"]
+        names = ("n_tokens", "n_bytes", "log_evidence", "mask_se", "mask_df", "closed_form", "per_token")
+        whole = joined(observation_tables(self))
+        values = {name: whole[name] for name in names if whole[name] is not None}
         return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
     def to_arviz(self) -> Any:
