@@ -169,12 +169,12 @@ def test_the_bounds_are_bounds(drawn: Drawn) -> None:
     area = drawn.every.mean(1)
     assert abs(z(logs.mean(1), area)) < 4
     weight = 1 / N_ORDERS
-    lower = np.bincount(drawn.table["id"], weights=weight * linear_scores(drawn.table, DESIGN))
+    lower = np.bincount(drawn.table.id, weights=weight * linear_scores(drawn.table, DESIGN))
     np.testing.assert_allclose(lower, np.logaddexp.reduce(logs, axis=1) - math.log(N_ORDERS), atol=1e-12)
     assert z(lower, area) > 10
     assert -20 < z(lower, drawn.mixture) < 0
     assert 0 < z(upper_bounds(logs).mean(1), drawn.mixture) < 20
-    few = bracket(drawn.table.select(drawn.table["id"] < 4), DESIGN, "own")
+    few = bracket(drawn.table.select(drawn.table.id < 4), DESIGN, "own")
     assert few.upper is not None
     assert few.upper > few.lower > few.area
 
@@ -190,7 +190,7 @@ def test_the_errors_are_those_of_repeated_runs(drawn: Drawn) -> None:
 
 
 def test_the_lower_end_holds_for_each_observation(drawn: Drawn) -> None:
-    some = drawn.table.select(drawn.table["id"] < 2000)
+    some = drawn.table.select(drawn.table.id < 2000)
     assert (bracket(some, DESIGN, "own").low <= np.tile(drawn.mixture, 500)).mean() > 0.95
 
 
@@ -217,7 +217,7 @@ def test_the_upper_bound_holds_if_there_is_one(n_orders: int) -> None:
 
 def test_shared_orders_move_all_observations_together(drawn: Drawn) -> None:
     """Equal observations tell as much of shared orders as one of them does; of own orders, they tell more."""
-    one = drawn.table.select(drawn.table["id"] == 0)
+    one = drawn.table.select(drawn.table.id == 0)
     ids = np.repeat(np.arange(9), len(one))
     same = ScoreTable(ids, *(np.tile(column, 9) for column in (one.draw, one.size, one.n_tokens, one.score)))
     alone = bracket(one, DESIGN, "own")
@@ -230,7 +230,7 @@ def test_shared_orders_move_all_observations_together(drawn: Drawn) -> None:
 
 
 def test_the_curve_rises_from_the_area_to_the_bound(drawn: Drawn) -> None:
-    few = drawn.table.select(drawn.table["id"] < 40)
+    few = drawn.table.select(drawn.table.id < 40)
     found = bracket(few, DESIGN, "own")
     assert found.n_averaged.tolist() == [1, 2, 4, 8, 16, 32, 64]
     assert (np.diff(found.curve) >= -1e-12).all()

@@ -136,7 +136,6 @@ class MaskDesign(ABC):
     def n_draws(self, n_tokens: Integers) -> Integers:
         """Number of masks of an observation of n tokens, over all repeats."""
 
-    @abstractmethod
     def plan(
         self,
         key: MaskKey,
@@ -151,7 +150,13 @@ class MaskDesign(ABC):
         the positions of the observations among all that are scored together (`positions`), so that ids with
         gaps do not make its sizes uneven. A step of training has some of the observations only, and gives no
         positions; sizes then follow the ids.
+        By default these follow from the index alone: `sizes`.
         """
+        return self.sizes(n_tokens, index)
+
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
+        """The `plan` of a design in which draw number and size follow from the index of a mask."""
+        raise InputError(f"{type(self).__name__} has no sizes; define sizes(n_tokens, index), or plan")
 
     def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
         """Whether each mask is scored; False for a repetition of another mask of the observation."""

@@ -11,9 +11,7 @@ from maskevidence.core.masks.design import (
     Integers,
     LearnedKind,
     MaskDesign,
-    MaskKey,
     Plan,
-    Positions,
     Summation,
     check_counts,
 )
@@ -125,14 +123,7 @@ class Policy(MaskDesign):
         whole, rest = n_tokens // size, n_tokens % size
         return whole * -(-size // self.tokens_per_step) + -(-rest // self.tokens_per_step)
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         raise InputError("the masks of a policy depend on the model; estimate_evidence draws them")
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:

@@ -103,14 +103,7 @@ class EverySize(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.masks_per_size * n_tokens
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
     def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
@@ -358,14 +351,7 @@ class Rates(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, len(self.rates) * self.masks_per_size)
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         rate = np.asarray(self.rates)[index % len(self.rates)]
         return index, size_of_rate(rate, n_tokens)
 
@@ -431,14 +417,7 @@ class LeaveOneOut(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return n_tokens
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         return index, np.ones_like(index)
 
     def masked(
@@ -522,14 +501,7 @@ class Exhaustive(MaskDesign):
         whole, rest = n_tokens // np.maximum(size, 1), n_tokens % np.maximum(size, 1)
         return whole * (2**size - 1) + 2**rest - 1
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         size = self.block_size(n_tokens)
         block, subset = index // (2**size - 1), index % (2**size - 1) + 1
         later = np.maximum(n_tokens - (block + 1) * size, 0)
