@@ -14,7 +14,6 @@ from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.kind import kinds
 from maskevidence.core.model import (
     HasLogEvidence,
-    HasNotesOn,
     base_measure_of,
     device_of,
     fingerprint,
@@ -128,7 +127,7 @@ def score_prepared(
             tokens = to_device_of(prepared.model, prepared.in_memory)
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
-    if isinstance(prepared.model, HasNotesOn):  # `prepare`, which knows the words of the table, noted these
+    if hasattr(prepared.model, "notes_on"):  # `prepare`, which knows the words of the table, noted these
         noted = prepared.model.notes_on(prepared.in_memory)
         estimate = replace(estimate, notes=tuple(note for note in estimate.notes if note not in noted))
     return content_of(estimate, prepared.source, prepared.details), estimate

@@ -47,9 +47,6 @@ from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import EverySize, LeaveOneOut, RandomSize
 from maskevidence.core.model import (
-    HasNotesOn,
-    HasRefine,
-    HasTimedBatches,
     MaskedModel,
     as_tokens,
     base_measure_of,
@@ -439,7 +436,7 @@ def estimate_evidence(
     model, of_limits = for_limits(model, data)
     tokens = as_tokens(model, data)
     design = default_design(tokens.n_tokens.cpu().numpy(), masks) if design is None else design
-    of_data = model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()
+    of_data = model.notes_on(tokens, data) if hasattr(model, "notes_on") else ()
     model, of_integrals = _refined(model, tokens) if refine else (model, ())
     notes = [*of_limits, *of_data, *of_integrals]
     first = FEWEST if isinstance(design, Precise) else design
@@ -456,8 +453,7 @@ def estimate_evidence(
         estimate = replace(estimate, notes=(*estimate.notes, design.verdict(estimate)))
     else:
         estimate = extended(design)
-    if isinstance(model, HasTimedBatches) and model.call_note is not None:
-        notes.append(model.call_note)
+    notes += filter(None, [getattr(model, "call_note", None)])
     return _of_data(replace(estimate, notes=(*notes, *estimate.notes)), tokens, labels)
 
 
@@ -531,7 +527,7 @@ def _how_scored(model: MaskedModel, scoring: Scoring) -> HowScored:
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
     """A copy of the model refined for these tokens, with a note; the model itself if it cannot be refined."""
-    if not isinstance(model, HasRefine):
+    if not hasattr(model, "refine"):
         return model, ()
     refined = copy.deepcopy(model)
     try:

@@ -19,9 +19,7 @@ from torch import Tensor
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import (
     HasBatches,
-    HasLaunched,
     HasLogDistributions,
-    HasTimedBatches,
     HasUnmaskedLogDistributions,
     MaskedModel,
     asked,
@@ -184,7 +182,7 @@ class Asker:
             yield from _shared(self, contexts, among)
             return
         parts, ask, ahead = self._calls(contexts, among), partial(conditionals_of, self.model), False
-        if isinstance(self.model, HasLaunched) and computes_ahead(device_of(self.model)):
+        if hasattr(self.model, "launched") and computes_ahead(device_of(self.model)):
             ask, ahead = partial(asked, self.model, self.model.launched), True
         answers = chain.from_iterable(self._answers(contexts, part, ask, ahead) for part in parts)
         yield from self._ahead(answers) if ahead else answers
@@ -300,7 +298,7 @@ class Asker:
         if self.batch_size is not None:
             order = np.argsort(-n_present, kind="stable")
             parts = (order[part] for part in slices(len(order), self.batch_size))
-        elif self.timed and isinstance(self.model, HasTimedBatches):
+        elif self.timed and hasattr(self.model, "timed_batches"):
             parts = self.model.timed_batches(n_present)
         else:
             parts = self.model.batches(n_present)

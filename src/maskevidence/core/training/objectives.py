@@ -12,7 +12,6 @@ from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_mas
 from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.model import (
     HasBatches,
-    HasElbo,
     HasLogEvidence,
     HasScoreMoments,
     HasScoreOrderings,
@@ -280,7 +279,7 @@ class Elbo:
 
     def check(self, model: Any) -> None:
         """Raise an InputError if the model lacks `elbo`, or `importance_bound` for the weighted bound."""
-        if not isinstance(model, HasElbo):
+        if not hasattr(model, "elbo"):
             advice = f"wrap it: {how_to_wrap(model)}"
             if callable(getattr(model, "log_conditionals", None)):
                 advice = "train it by a mask design, such as random-size"
