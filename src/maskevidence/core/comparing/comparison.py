@@ -10,7 +10,7 @@ from jaxtyping import Float64, Integer
 
 from maskevidence.core.comparing.along_rates import notes_on_rates, turns, with_turns
 from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens, same_data
-from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
+from maskevidence.core.comparing.pairing import Pairing, Unit, paired_by
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.conditional_gains import ORDERS_DIFFER
 from maskevidence.core.evidence.curve import Curve, curve_lines
@@ -64,7 +64,6 @@ class Difference(Shown):
             are shared.
         pairing: "masks" if both models scored the same masks, otherwise "observations".
         masks_shared: whether all observations of a run had the same masks.
-        win_share: share of the observations on which the first model is higher; ties count half.
         log_bayes_factor: the difference summed over these observations, nats, if both numbers belong to
             densities of the same data; otherwise None.
         log_bayes_factor_se: its Monte-Carlo standard error; None if not known.
@@ -92,17 +91,16 @@ class Difference(Shown):
     unit: Unit
     difference: float
     mask_se: float | None
-    mask_df: float | None
     data_se: float | None
-    pairing: Literal["masks", "observations"]
-    masks_shared: bool
-    win_share: float
-    log_bayes_factor: float | None
-    log_bayes_factor_se: float | None
     n_observations: int
-    curve: Curve | None = field(repr=False)
     per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
     kinds: tuple[EstimateKind, EstimateKind]
+    mask_df: float | None = None
+    pairing: Pairing = "observations"
+    masks_shared: bool = False
+    log_bayes_factor: float | None = None
+    log_bayes_factor_se: float | None = None
+    curve: Curve | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     n_pairs: int = 1
     tails: Tails = (0.0, 0.0)
@@ -111,6 +109,11 @@ class Difference(Shown):
     whole: bool = False
     turns: tuple[float, ...] = ()
     integral_error: float | None = None
+
+    @property
+    def win_share(self) -> float:
+        """Share of the observations on which the first model is higher; ties count half."""
+        return float((self.per_observation > 0).mean() + (self.per_observation == 0).mean() / 2)
 
     @property
     def standard_error(self) -> float | None:
@@ -509,15 +512,8 @@ def difference_by_rows(
         unit="nats per observation",
         difference=float(each.mean()),
         mask_se=0.0,
-        mask_df=None,
         data_se=float(each.std(ddof=1) / math.sqrt(n)) if n > 1 else None,
-        pairing="observations",
-        masks_shared=False,
-        win_share=float((each > 0).mean() + (each == 0).mean() / 2),
-        log_bayes_factor=None,
-        log_bayes_factor_se=None,
         n_observations=n,
-        curve=None,
         per_observation=each,
         kinds=("exact", "exact"),
     )
@@ -552,8 +548,14 @@ def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
 
 def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimate], unit: Unit) -> Difference:
     a, b = estimates[first], estimates[second]
-    paired, common = paired_by(a, b, unit)
-    notes = _notes_on_pairing(first, second, estimates, unit, common)
+    paired, of_masks = paired_by(a, b, unit)
+    notes = [] if of_masks is None else [f"{first} and {second} {of_masks}"]
+    if unit == "nats per byte":
+        notes = ["compared per byte of text only, since the models cut it into different tokens"]
+        if a.n_bytes != b.n_bytes:
+            notes.append(
+                f"the tokens of {first} stand for {a.n_bytes:,} bytes, of {second} for {b.n_bytes:,}"
+            )
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
     blind = [
@@ -577,15 +579,12 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         changes = turns(paired.curve)
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations
-    sign = np.sign(paired.per_observation)
     return Difference(
         first=first,
         second=second,
         unit=unit,
         **paired._asdict(),
-        pairing="observations" if common is None else "masks",
         masks_shared="shared" in (a.masks, b.masks),
-        win_share=float((sign > 0).mean() + (sign == 0).mean() / 2),
         log_bayes_factor=n * paired.difference if densities else None,
         log_bayes_factor_se=n * paired.mask_se if densities and paired.mask_se is not None else None,
         n_observations=n,
@@ -596,32 +595,6 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
         turns=changes,
     )
-
-
-def _notes_on_pairing(
-    first: str,
-    second: str,
-    estimates: Mapping[str, EvidenceEstimate],
-    unit: Unit,
-    common: CommonMasks | None,
-) -> list[str]:
-    """Notes on differences between two estimates in tokens, masks or number of masks."""
-    if unit == "nats per byte":
-        bytes_of = [estimates[name].n_bytes for name in (first, second)]
-        notes = ["compared per byte of text only, since the models cut it into different tokens"]
-        if bytes_of[0] != bytes_of[1]:
-            notes.append(
-                f"the tokens of {first} stand for {bytes_of[0]:,} bytes, of {second} for {bytes_of[1]:,}"
-            )
-        return notes
-    if common is None:
-        return [
-            f"{first} and {second} have different masks (design, seed or number): paired by observation "
-            "only, which makes the error larger"
-        ]
-    if common.in_words is None:
-        return []
-    return [f"{first} and {second} have different numbers of masks: {common.in_words}"]
 
 
 def answer(comparison: Comparison, noun: str = "observation") -> tuple[str, str]:

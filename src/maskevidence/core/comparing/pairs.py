@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, Integer
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.comparing.comparable import check_same_quantity
 from maskevidence.core.comparing.comparison import LEVEL
@@ -15,7 +15,6 @@ from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
 from maskevidence.core.evidence.standard_errors import (
     MeanWithErrors,
-    Tails,
     df_of_sum,
     interval_with_tails,
     mean_with_errors,
@@ -24,7 +23,6 @@ from maskevidence.core.evidence.standard_errors import (
     tails_of_each,
     variances_with_df,
 )
-from maskevidence.core.masks.design import Summation
 from maskevidence.core.scores.record import Scores, ScoreTable
 from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Histogram
@@ -305,8 +303,10 @@ def pair_texts(
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
     if design.deterministic:
         summation = summation._replace(unseen=np.zeros_like(summation.weight))
-    below, above = _tails(contribution, pair, summation, *drawn_together(summation, design, both.draw))
-    half = _half_widths(mask_se, mask_df)
+    stratum, unit = drawn_together(summation, design, both.draw)
+    cell = pair * (stratum.max() + 1) + stratum
+    below, above = tails_of_each(contribution, pair, cell, unit, summation.unseen)
+    half = t_half_widths(mask_se, np.where(np.isnan(mask_df), np.inf, mask_df), LEVEL)
     decided = ~equal & ((difference > half + below) | (-difference > half + above))  # False where half is NaN
     joint = first.masks == "shared" or (design.pooled and None in curves)
     return TextPairs(
@@ -333,24 +333,6 @@ def _rounding(n_tokens: Int64[np.ndarray, " N"], dtypes: Sequence[str | None]) -
     """The largest difference of equal numbers, by the number of tokens of both texts, nats."""
     of_half = max((_IN_HALF.get(str(dtype), 0.0) for dtype in dtypes), default=0.0)
     return np.maximum(_ROUNDING * n_tokens, of_half * np.sqrt(n_tokens))
-
-
-def _tails(
-    contribution: Float64[np.ndarray, " n"],
-    pair: Int64[np.ndarray, " n"],
-    summation: Summation,
-    stratum: Integer[np.ndarray, " n"],
-    unit: Integer[np.ndarray, " n"],
-) -> Tails:
-    """The error of rare masks for the difference of one pair, below and above."""
-    return tails_of_each(contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen)
-
-
-def _half_widths(
-    mask_se: Float64[np.ndarray, " N"], mask_df: Float64[np.ndarray, " N"]
-) -> Float64[np.ndarray, " N"]:
-    """Half-width of the interval of each difference; NaN where its error is not known."""
-    return t_half_widths(mask_se, np.where(np.isnan(mask_df), np.inf, mask_df), LEVEL)
 
 
 @dataclass(frozen=True, repr=False)
