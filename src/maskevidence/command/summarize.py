@@ -55,14 +55,7 @@ def summarize(
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     """Copy the scores, and the model if it was fitted for the run."""
     from maskevidence.core.support.files import write_atomic
-    from maskevidence.runs.directory import (
-        CLOSED_FORM,
-        LABELS,
-        MODEL,
-        TEXTS,
-        saved_beginnings,
-        write_beside,
-    )
+    from maskevidence.runs.directory import CLOSED_FORM, LABELS, MODEL, TEXTS, saved_beginnings, write_beside
 
     model = source / MODEL
     folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)

@@ -12,13 +12,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import Precise, estimate_evidence
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.kind import kinds
-from maskevidence.core.model import (
-    HasLogEvidence,
-    base_measure_of,
-    device_of,
-    fingerprint,
-    to_device_of,
-)
+from maskevidence.core.model import HasLogEvidence, base_measure_of, device_of, fingerprint, to_device_of
 from maskevidence.core.packed_tokens import Observations, StoredTokens
 from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.tokens import Tokens

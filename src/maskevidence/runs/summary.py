@@ -160,9 +160,7 @@ def read_run(*folders: str | Path) -> Run:
 
 
 def beside_masks(
-    estimate: EvidenceEstimate,
-    labels: Mapping[int, str],
-    exact: tuple[Ids, Float64[np.ndarray, " n"]],
+    estimate: EvidenceEstimate, labels: Mapping[int, str], exact: tuple[Ids, Float64[np.ndarray, " n"]]
 ) -> EvidenceEstimate:
     """Add the labels and closed-form log evidence of the observations to a run's estimate."""
     ids, values = exact

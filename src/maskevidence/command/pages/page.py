@@ -21,15 +21,7 @@ from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.evidence.result import page_of_numbers
 from maskevidence.core.show.parts import Group, Page, Part, Picture, Table
 from maskevidence.core.show.pictures import CellMap
-from maskevidence.core.show.words import (
-    NOT_KNOWN,
-    capital,
-    count,
-    digits_for,
-    meaning,
-    sentence,
-    typeset,
-)
+from maskevidence.core.show.words import NOT_KNOWN, capital, count, digits_for, meaning, sentence, typeset
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.support.provenance import made_of
 from maskevidence.runs import compare_runs
@@ -40,10 +32,7 @@ _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds
 
 
 def write_report(
-    runs: Sequence[ReportedRun] | Page,
-    path: str | Path,
-    *,
-    observations: int = N_SHOWN,
+    runs: Sequence[ReportedRun] | Page, path: str | Path, *, observations: int = N_SHOWN
 ) -> None:
     """Write the report of one or more runs, or the page of another result.
 

@@ -116,10 +116,7 @@ class TextPairs(Shown):
         digits = digits_for(mean.mask_se, mean.data_se)
         a, b = self.estimates
         rows = [
-            [
-                "accuracy",
-                f"{share}, a tie counts half ({between} %, over pairs)",
-            ],
+            ["accuracy", f"{share}, a tie counts half ({between} %, over pairs)"],
             [f"{first} higher", f"{int((self.call > 0).sum()):,}"],
             [f"{second} higher", f"{int((self.call < 0).sum()):,}"],
             ["ties", f"{ties:,} ({equal:,} equal up to rounding, {ties - equal:,} within the masks' error)"],

@@ -40,7 +40,7 @@ from maskevidence.core.evidence.standard_errors import (
     student_t_quantile,
     t_half_width,
 )
-from maskevidence.core.masks.design import MaskDesign, Masks, Summation, lengths_of
+from maskevidence.core.masks.design import Floats, Ints, MaskDesign, Masks, Summation, lengths_of
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.masks.sizes import Rates
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -238,7 +238,9 @@ def _whole_or_float(value: float) -> float:
 RATE_BINS = (20, 10, 5)  # 20 % is an edge of each
 _SHORT = 0.05  # share of observations that may have fewer tokens than there are bins
 NEAREST, SHARE = 32, 1 / 4  # masks used for the spread at a point: the minimum, and the share of all masks
-PointOf = Callable[[Integer[np.ndarray, " n"], Integer[np.ndarray, " n"]], Integer[np.ndarray, " n"]]
+_OfPoints = Float64[np.ndarray, " n_points"]
+_Sizes = Integer[np.ndarray, " n"]
+PointOf = Callable[[_Sizes, _Sizes], _Sizes]
 
 
 def curve_from_scores(
@@ -267,7 +269,7 @@ def curve_from_scores(
     numbers, enough = sorted(points), design.n_replicates >= design.min_replicates
     means = [points[number].mean_with_errors(enough_masks=enough) for number in numbers]
 
-    def column(values: Iterable[float | None]) -> Float64[np.ndarray, " n_points"]:
+    def column(values: Iterable[float | None]) -> _OfPoints:
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
     return Curve(
@@ -299,9 +301,7 @@ def _new_point(design: MaskDesign, masks: Masks) -> "ErrorSums | _Pooled":
     )
 
 
-def _at_point(
-    table: ScoreTable, design: MaskDesign, summation: Summation
-) -> tuple[Float64[np.ndarray, " n_masks"], Summation]:
+def _at_point(table: ScoreTable, design: MaskDesign, summation: Summation) -> tuple[Floats, Summation]:
     """What each mask adds to the mean at its point, where a mask that hides all tokens has no error."""
     unseen = (table.size < table.n_tokens).astype(np.float64) * (not design.deterministic)
     if summation.unseen is not None:
@@ -323,12 +323,7 @@ class _Pooled:
         self.around: float | None = None  # offset subtracted from all scores
         self.sums, self.counts = np.zeros((2, n_replicates))
 
-    def add(
-        self,
-        score: Float64[np.ndarray, " n_masks"],
-        observation: Integer[np.ndarray, " n_masks"],
-        summation: Summation,
-    ) -> None:
+    def add(self, score: Floats, observation: Ints, summation: Summation) -> None:
         n = len(self.sums)
         self.random |= bool(np.any(summation.unseen))
         self.rows.add(np.bincount(observation, weights=score) / np.bincount(observation))
@@ -390,7 +385,7 @@ def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_t
 
 def _spread(
     scores: Scores, design: MaskDesign, curves: SizeCurves, point_of: PointOf, n_points: int
-) -> tuple[Float64[np.ndarray, " n_points"], ...]:
+) -> tuple[_OfPoints, ...]:
     """Compute s² of each point, its degrees of freedom, and v/N, from the masks of every k-th observation.
 
     v/N is the variance of the observations around their curve, over their number.
@@ -409,7 +404,7 @@ def _spread(
 
 
 def _expected(
-    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Integer[np.ndarray, " n"]
+    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: _Sizes
 ) -> Float64[np.ndarray, "n 4"]:
     """Per-size sums for observations of D tokens, one row per size."""
     n_tokens, n_folds = np.full_like(size, len(size)), len(prediction.curves.values)
@@ -431,10 +426,8 @@ def _expected(
 
 
 def _nearest_squares(
-    point: Integer[np.ndarray, " n"],
-    square: Float64[np.ndarray, " n"],
-    n_masks: Integer[np.ndarray, " n_points"],
-) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
+    point: _Sizes, square: Float64[np.ndarray, " n"], n_masks: Integer[np.ndarray, " n_points"]
+) -> tuple[_OfPoints, _OfPoints]:
     """Average squares around each point with linearly decreasing weights; return degrees of freedom, too.
 
     The weights come from a running mean over a window of the masks, in the order of their points, taken

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Integer
+from jaxtyping import Float64
 
 from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.evidence.conditional_gains import mean_with_gains
@@ -28,7 +28,7 @@ from maskevidence.core.evidence.standard_errors import (
     variances_of_cells,
 )
 from maskevidence.core.evidence.token_means import token_controls
-from maskevidence.core.masks.design import MASKS_AT_ONCE, MaskDesign, MaskKey, Summation
+from maskevidence.core.masks.design import MASKS_AT_ONCE, Floats, Ints, MaskDesign, MaskKey, Summation
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -117,7 +117,7 @@ def mean_of_scores(
 
 def _in_parts(
     scores: Scores, design: MaskDesign, curves: SizeCurves | None
-) -> Iterator[tuple[slice, ScoreTable, Summation, Float64[np.ndarray, " n_masks"]]]:
+) -> Iterator[tuple[slice, ScoreTable, Summation, Floats]]:
     """Rows, scores, summation and contributions of some observations at a time."""
     for rows, table in scores:
         summation, each = _summation(table, design), contributions(table, design, curves)
@@ -145,9 +145,7 @@ def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Pred
     return prediction._replace(token=token_controls(table, prediction))
 
 
-def contributions(
-    table: ScoreTable, design: MaskDesign, curves: SizeCurves | None
-) -> Float64[np.ndarray, " n_masks"]:
+def contributions(table: ScoreTable, design: MaskDesign, curves: SizeCurves | None) -> Floats:
     """The contribution of each mask to the estimate of its observation, nats."""
     weight = _summation(table, design).weight
     if curves is None:
@@ -159,9 +157,7 @@ def _summation(table: ScoreTable, design: MaskDesign) -> Summation:
     return design.summation(table.n_tokens, table.draw, table.size)
 
 
-def drawn_together(
-    summation: Summation, design: MaskDesign, draw: Integer[np.ndarray, " n_masks"]
-) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
+def drawn_together(summation: Summation, design: MaskDesign, draw: Ints) -> tuple[Ints, Ints]:
     """The stratum and unit of each mask; a unit is the masks of a stratum that are drawn together."""
     if design.random_sizes:  # each draw is one unit
         return np.zeros_like(draw), draw
@@ -183,10 +179,7 @@ def errors_of_rows(
 
 
 def errors_of_sums(
-    contribution: Float64[np.ndarray, " n_masks"],
-    observation: Integer[np.ndarray, " n_masks"],
-    summation: Summation,
-    design: MaskDesign,
+    contribution: Floats, observation: Ints, summation: Summation, design: MaskDesign
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
     """mask_se and mask_df of each observation's sum of contributions; see `errors_of_rows`."""
     n = int(observation.max()) + 1

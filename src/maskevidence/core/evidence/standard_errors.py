@@ -49,8 +49,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Integer
 
-from maskevidence.core.masks.design import Summation
+from maskevidence.core.masks.design import Floats, Ints, Summation
 
+OfCells = Float64[np.ndarray, " n_cells"]
+Sums = Float64[np.ndarray, "n_cells R"]  # of each cell and replicate
 Tails = tuple[float, float]  # d/n below and above the estimate
 _MANY_DF = 1000  # from which an expansion is as precise
 _MANY_STEPS, _CLOSE = 500, 1e-14  # of iterations that end long before
@@ -79,8 +81,8 @@ class MeanWithErrors(NamedTuple):
 
 
 def mean_with_errors(
-    contribution: Float64[np.ndarray, " n_masks"],
-    observation: Integer[np.ndarray, " n_masks"],
+    contribution: Floats,
+    observation: Ints,
     summation: Summation,
     n_replicates: int,
     *,
@@ -127,12 +129,7 @@ class ErrorSums:
         self._own = self._squares = 0.0  # variances of single observations' cells, and their squares
         self.shared = Totals(n_replicates)  # totals of the strata over all observations
 
-    def add(
-        self,
-        contribution: Float64[np.ndarray, " n_masks"],
-        observation: Integer[np.ndarray, " n_masks"],
-        summation: Summation,
-    ) -> None:
+    def add(self, contribution: Floats, observation: Ints, summation: Summation) -> None:
         """Add all masks of some observations, numbered from 0."""
         _, stratum, replicate, unseen = summation
         self.estimates.add(np.bincount(observation, weights=contribution))
@@ -206,31 +203,21 @@ class Totals:
         self.n_replicates = n_replicates
         self._cells: dict[int, tuple[Float64[np.ndarray, " R"], float]] = {}
 
-    def add(
-        self,
-        contribution: Float64[np.ndarray, " n_masks"],
-        cell: Integer[np.ndarray, " n_masks"],
-        replicate: Integer[np.ndarray, " n_masks"],
-        unseen: Float64[np.ndarray, " n_masks"] | None,
-    ) -> None:
+    def add(self, contribution: Floats, cell: Ints, replicate: Ints, unseen: Floats | None) -> None:
         cells = totals_of_cells(contribution, cell, replicate, self.n_replicates, unseen)
         for number, total, corrected in zip(*cells, strict=True):
             before, largest = self._cells.get(int(number), (0.0, 0.0))
             self._cells[int(number)] = before + total, max(largest, float(corrected))
 
-    def table(self) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
+    def table(self) -> tuple[Sums, OfCells]:
         """The sums, shape (n_cells, R), and the corrections, ordered by cell number."""
         totals, correction = zip(*(self._cells[number] for number in sorted(self._cells)), strict=True)
         return np.array(totals), np.array(correction)
 
 
 def cell_variances(
-    contribution: Float64[np.ndarray, " n_masks"],
-    cell: Integer[np.ndarray, " n_masks"],
-    replicate: Integer[np.ndarray, " n_masks"],
-    n_replicates: int,
-    unseen: Float64[np.ndarray, " n_masks"] | None = None,
-) -> Float64[np.ndarray, " n_cells"]:
+    contribution: Floats, cell: Ints, replicate: Ints, n_replicates: int, unseen: Floats | None = None
+) -> OfCells:
     """Variance of each cell's sum of contributions: R times the sample variance of the replicate sums.
 
     It is multiplied by the finite-population correction of the cell, the largest one of its masks.
@@ -238,22 +225,14 @@ def cell_variances(
     return variances_of_cells(*totals_of_cells(contribution, cell, replicate, n_replicates, unseen)[1:])
 
 
-def variances_of_cells(
-    totals: Float64[np.ndarray, "n_cells R"], correction: Float64[np.ndarray, " n_cells"]
-) -> Float64[np.ndarray, " n_cells"]:
+def variances_of_cells(totals: Sums, correction: OfCells) -> OfCells:
     """Variance of each cell's sum from its replicate sums and finite-population correction."""
     return totals.var(axis=1, ddof=1) * totals.shape[1] * correction
 
 
 def totals_of_cells(
-    contribution: Float64[np.ndarray, " n_masks"],
-    cell: Integer[np.ndarray, " n_masks"],
-    replicate: Integer[np.ndarray, " n_masks"],
-    n_replicates: int,
-    unseen: Float64[np.ndarray, " n_masks"] | None,
-) -> tuple[
-    Integer[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]
-]:
+    contribution: Floats, cell: Ints, replicate: Ints, n_replicates: int, unseen: Floats | None
+) -> tuple[Integer[np.ndarray, " n_cells"], Sums, OfCells]:
     """The cells in order, the sums of their replicates, and their finite-population corrections."""
     cells, dense = np.unique(cell, return_inverse=True)
     n_cells = len(cells)
@@ -290,7 +269,7 @@ class Drops:
         self._widths: list[Float64[np.ndarray, " n"]] = []
 
     def add(
-        self, totals: Float64[np.ndarray, "n_cells n_units"], correction: Float64[np.ndarray, " n_cells"]
+        self, totals: Float64[np.ndarray, "n_cells n_units"], correction: OfCells
     ) -> Float64[np.ndarray, " n_drops"]:
         """Add the unit sums of some cells; return their drops."""
         random = totals[correction > 0]
@@ -344,11 +323,7 @@ class Drops:
 
 
 def tails_of_each(
-    contribution: Float64[np.ndarray, " n_masks"],
-    observation: Integer[np.ndarray, " n_masks"],
-    cell: Integer[np.ndarray, " n_masks"],
-    unit: Integer[np.ndarray, " n_masks"],
-    unseen: Float64[np.ndarray, " n_masks"] | None = None,
+    contribution: Floats, observation: Ints, cell: Ints, unit: Ints, unseen: Floats | None = None
 ) -> Tails:
     """The error of rare masks for one observation's sum, below and above, from all observations.
 

@@ -17,14 +17,14 @@ from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import check_memory, in_short, whole_number
-from maskevidence.core.support.keyed_random import (
-    keyed_subset,
-)
+from maskevidence.core.support.keyed_random import keyed_subset
 
 Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
 LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Integers = Integer[np.ndarray, " B"]
+Floats = Float64[np.ndarray, " n_masks"]  # a number of each mask
+Ints = Integer[np.ndarray, " n_masks"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
 Plan = tuple[Integers, Integers]  # draw number and size of each mask
@@ -308,9 +308,9 @@ class DrawnMasks:
     key: MaskKey  # seed, and whether all observations share the masks
     ids: Int64[np.ndarray, " B"]  # ids of the observations
     maskable: Bool[np.ndarray, "B D"]
-    row: Integer[np.ndarray, " n_masks"]  # position of each mask's observation, 0..B-1
-    draw: Integer[np.ndarray, " n_masks"]
-    size: Integer[np.ndarray, " n_masks"]
+    row: Ints  # position of each mask's observation, 0..B-1
+    draw: Ints
+    size: Ints
 
     def __len__(self) -> int:
         return len(self.row)
@@ -332,14 +332,12 @@ class DrawnMasks:
         return self.design.scored(self.key, self.ids[row], self.draw[part], masked, self.maskable[row])
 
     @property
-    def weight(self) -> Float64[np.ndarray, " n_masks"]:
+    def weight(self) -> Floats:
         """The weight of each mask's score, shape (n_masks,)."""
         return self.design.summation(self.maskable.sum(1)[self.row], self.draw, self.size).weight
 
 
-def all_pairs(
-    design: MaskDesign, n_tokens: Integers, repeats: range | None = None
-) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
+def all_pairs(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> tuple[Ints, Ints]:
     """List every pair of an observation and a mask.
 
     Returns:
@@ -404,11 +402,7 @@ def lengths_of(n_tokens: Integers) -> tuple[Integer[np.ndarray, " L"], Integer[n
 def check_n_masks(n_draws: Integers) -> None:
     """Raise an InputError for more masks than fit into free memory."""
     n_masks = int(n_draws.sum(dtype=np.float64))
-    check_memory(
-        n_masks * BYTES_PER_MASK,
-        f"{n_masks:,} masks",
-        "ask for fewer masks, or use fewer rows",
-    )
+    check_memory(n_masks * BYTES_PER_MASK, f"{n_masks:,} masks", "ask for fewer masks, or use fewer rows")
 
 
 def drawn_masks(
@@ -416,7 +410,7 @@ def drawn_masks(
     key: MaskKey,
     ids: Integers,
     maskable: BoolMatrix,
-    pairs: tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]] | None = None,
+    pairs: tuple[Ints, Ints] | None = None,
     position: Positions | None = None,
 ) -> DrawnMasks:
     """Draw masks for observations.

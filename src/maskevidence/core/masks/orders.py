@@ -20,9 +20,7 @@ from maskevidence.core.masks.design import (
     check_counts,
     constant,
 )
-from maskevidence.core.support.keyed_random import (
-    keyed_ranks,
-)
+from maskevidence.core.support.keyed_random import keyed_ranks
 
 FEWEST_ORDERS = 4  # fewest orders for the jackknife of the importance bound
 

@@ -7,14 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from maskevidence.core.errors import InputError, unknown_name
-from maskevidence.core.masks.design import (
-    Integers,
-    LearnedKind,
-    MaskDesign,
-    Plan,
-    Summation,
-    check_counts,
-)
+from maskevidence.core.masks.design import Integers, LearnedKind, MaskDesign, Plan, Summation, check_counts
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,7 @@ from maskevidence.core.masks.design import (
     too_few,
 )
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.keyed_random import (
-    keyed_bits,
-    kronecker,
-    scaled,
-    stratified,
-)
+from maskevidence.core.support.keyed_random import keyed_bits, kronecker, scaled, stratified
 from maskevidence.core.support.subsets import listed_subsets, mask_of, n_subsets, subset_of
 
 MAX_TOKENS_EXHAUSTIVE = 20

@@ -38,6 +38,8 @@ from maskevidence.core.tokens import Tokens
 IntVector = Integer[np.ndarray, " _"]
 RowIndex = slice | IntVector
 
+Masked = Bool[Tensor, "b D"]
+LogProbs = Float[Tensor, "n m"]
 _ROWS = 1024  # rows per call for a model without `batches`
 _NUMBERS = 2**24  # log-probabilities per call: 64 MiB in single precision
 _MANY_VALUES = 2**15  # assumed vocabulary size before the first answer
@@ -58,7 +60,7 @@ class Contexts(Protocol):
         """Number of hidden tokens of each row, shape (n,); their distributions take memory."""
         ...
 
-    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Masked]:
         """Return some rows and their masks of hidden tokens, shape (b, D)."""
         ...
 
@@ -77,13 +79,13 @@ class MaskedRows:
     tokens: Tokens
     row: IntVector
     n_hidden: IntVector
-    masked: Callable[[RowIndex], Bool[Tensor, "b D"]]
+    masked: Callable[[RowIndex], Masked]
 
     @cached_property
     def n_present(self) -> IntVector:
         return (self.tokens.maskable | self.tokens.context).sum(1).cpu().numpy()[self.row]
 
-    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Masked]:
         row = torch.from_numpy(self.row[part]).long()
         return self.tokens[row.to(self.tokens.ids.device)], self.masked(part)
 
@@ -101,8 +103,8 @@ class Answer(NamedTuple):
 
     part: RowIndex
     tokens: Tokens
-    hidden: Bool[Tensor, "b D"]
-    log_probs: Float[Tensor, "n m"]
+    hidden: Masked
+    log_probs: LogProbs
 
 
 def check_batch_size(batch_size: object) -> int | None:
@@ -225,7 +227,7 @@ class Asker:
         self,
         contexts: Contexts,
         part: RowIndex,
-        ask: Callable[[Tokens, Bool[Tensor, "b D"]], Float[Tensor, "n m"]],
+        ask: Callable[[Tokens, Masked], LogProbs],
         ahead: bool = False,
     ) -> Iterator[Answer]:
         """Answer a call, split into parts if the device lacks memory for all its tokens.
@@ -257,9 +259,7 @@ class Asker:
         torch.cuda.empty_cache()  # now that the error, which held the results, is gone
         yield from self._answers(contexts, part, ask, ahead)
 
-    def _listed(
-        self, tokens: Tokens, hidden: Bool[Tensor, "b D"], *, unmasked: bool
-    ) -> Float[Tensor, "n_hidden V"]:
+    def _listed(self, tokens: Tokens, hidden: Masked, *, unmasked: bool) -> Float[Tensor, "n_hidden V"]:
         """Ask for distributions and check their shape."""
         if unmasked:
             assert isinstance(self.model, HasUnmaskedLogDistributions)
@@ -276,7 +276,7 @@ class Asker:
             )
         return listed
 
-    def _on_device(self, tokens: Tokens, hidden: Bool[Tensor, "b D"]) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def _on_device(self, tokens: Tokens, hidden: Masked) -> tuple[Tokens, Masked]:
         tokens = to_device_of(self.model, tokens)
         return tokens, hidden.to(tokens.maskable.device)
 
@@ -480,7 +480,7 @@ class _Distinct:
         reads = order[np.repeat(begin[number] - before, n_reads) + np.arange(len(row))]
         return reads, row, self.column[reads].astype(np.int64)
 
-    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Masked]:
         number = np.arange(len(self.rows))[part]
         rows = np.full((len(number), max(len(self.rows[k]) for k in number)), ABSENT, dtype=np.int64)
         for line, k in zip(rows, number, strict=True):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.masks.design import (
+    Ints,
     MaskDesign,
     MaskKey,
     all_pairs,
@@ -53,10 +54,7 @@ _MORE = "me.check_model(model, data) says more; check=False skips this check"
 
 
 def score_masks(
-    model: MaskedModel,
-    tokens: object,
-    masked: Bool[Tensor, "B D"],
-    scored: Bool[Tensor, "B D"] | None = None,
+    model: MaskedModel, tokens: object, masked: Bool[Tensor, "B D"], scored: Bool[Tensor, "B D"] | None = None
 ) -> Float[Tensor, " B"]:
     """Score one mask per observation: the mean log-probability of its masked tokens.
 
@@ -263,7 +261,7 @@ def _score_orderings(
     size = np.broadcast_to(np.arange(1, tokens.width + 1, dtype=np.int32), score.shape)
     real = size <= n_tokens[row][:, None]
 
-    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Integer[np.ndarray, " n_masks"]:
+    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Ints:
         return np.broadcast_to(compact(values)[:, None], score.shape)[real]
 
     n_bytes = None if tokens.n_bytes is None else repeated(tokens.n_bytes.cpu().numpy()[row])

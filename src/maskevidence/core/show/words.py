@@ -81,10 +81,7 @@ _EVIDENCE_NAMES = {
     "pseudo": "pseudo log evidence",
 }
 BOUND, PSEUDO = "perplexity_bound", "pseudo_perplexity"  # keys of exp(-log evidence per token)
-_PERPLEXITY_NAMES = {
-    "lower_bound": "perplexity bound",
-    "pseudo": "pseudo-perplexity",
-}
+_PERPLEXITY_NAMES = {"lower_bound": "perplexity bound", "pseudo": "pseudo-perplexity"}
 
 Write = Callable[[float, int], str]
 
