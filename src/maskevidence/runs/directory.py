@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -62,10 +63,11 @@ def _undamaged(file: Path) -> Iterator[None]:
 
 
 def _opened(file: Path, manifest: Manifest) -> Any:
+    import pyarrow as pa
     from pyarrow import parquet
 
     with _undamaged(file):
-        content = parquet.ParquetFile(file)
+        content = parquet.ParquetFile(pa.OSFile(os.fsencode(file)))  # Arrow would encode the name as UTF-8
     if (content.schema_arrow.metadata or {}).get(_OF_DATA) != manifest.data.fingerprint.encode():
         raise InputError(f"{str(file)!r} belongs to other data; {_REMEDY}")
     return content
