@@ -212,6 +212,8 @@ class MaskedModel(Protocol):
       result; `estimate_evidence` refines a copy of the model;
     - `elbo(tokens, generator=None, samples=1)`: a bound of log p of the maskable tokens from draws of an
       encoder q(z | x), nats, shape (B,);
+    - `score_moments(moments, masked)`: the score of each of P masks, (P, D), averaged over the complete rows
+      behind `GaussianMoments`, nats, shape (P,);
     - `launched(tokens, masked)`: `log_conditionals` of tokens in the processor's memory, on the model's
       device, which may still be computing them;
     - `timed_batches(n_present)`: calls like those of `batches`, whose sizes may depend on the time of earlier
@@ -324,15 +326,6 @@ class HasScoreOrderings(Protocol):
 
         Column M - 1 is the score at size M; columns beyond an observation's number of tokens are 0.
         """
-        ...
-
-
-@runtime_checkable
-class HasScoreMoments(Protocol):
-    """A model whose mean score over complete rows depends on their moments alone."""
-
-    def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
-        """The score of each of P masks, averaged over the rows behind the moments, nats, shape (P,)."""
         ...
 
 

@@ -14,10 +14,10 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
 from maskevidence.core.evidence.standard_errors import (
+    ErrorSums,
     MeanWithErrors,
     df_of_sum,
     interval_with_tails,
-    mean_with_errors,
     student_t_quantile,
     t_half_widths,
     tails_of_each,
@@ -306,6 +306,9 @@ def pair_texts(
     half = t_half_widths(mask_se, np.where(np.isnan(mask_df), np.inf, mask_df), LEVEL)
     decided = ~equal & ((difference > half + below) | (-difference > half + above))  # False where half is NaN
     joint = first.masks == "shared" or (design.pooled and None in curves)
+    sums = ErrorSums(design.n_replicates, joint=joint)
+    sums.add(contribution, pair, summation)
+    unknown = design.unknown_error(np.maximum(*n_tokens), first.masks)
     return TextPairs(
         names=names,
         labels=tuple(first.names),
@@ -314,14 +317,7 @@ def pair_texts(
         mask_df=mask_df,
         call=np.where(decided, np.sign(difference), 0).astype(np.int64),
         equal=equal,
-        mean=mean_with_errors(
-            contribution,
-            pair,
-            summation,
-            design.n_replicates,
-            joint=joint,
-            enough_masks=design.unknown_error(np.maximum(*n_tokens), first.masks) is None,
-        ),
+        mean=sums.mean_with_errors(enough_masks=unknown is None),
         estimates=(first, second),
     )
 

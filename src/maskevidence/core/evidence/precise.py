@@ -55,7 +55,7 @@ from maskevidence.core.model import (
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.scores.ask import check_batch_size, check_shared
+from maskevidence.core.scores.ask import check_shared
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score_masks import (
     Scoring,
@@ -222,7 +222,14 @@ class Precise:
         if self.target_relative is not None:
             asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
         if needed > draws:
-            reached = f"the mask error is {_brief(se)}, and {asked} {self._outlook(estimate)}"
+            outlook = "is never reached"
+            if target > 0:
+                for_target = max(needed, draws * _square(se / target))
+                outlook = f"takes {_passes(for_target, estimate)}"
+                if needed < for_target:
+                    enough = _passes(needed, estimate)
+                    outlook += f"; with {enough} it no longer matters beside the data error"
+            reached = f"the mask error is {_brief(se)}, and {asked} {outlook}"
             if self.max_passes is not None:
                 return f"{ended} by max_passes={self.max_passes}: {reached}"
             if _too_many(needed * estimate.n_observations):
@@ -239,18 +246,6 @@ class Precise:
                 f"({asked} takes {_passes(draws * _square(se / target), estimate)})"
             )
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
-
-    def _outlook(self, estimate: EvidenceEstimate) -> str:
-        """Say how many passes reach the target, and how many make the mask error negligible."""
-        draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
-        if target == 0 or estimate.mask_se is None:
-            return "is never reached"
-        needed = self.needed(draws, estimate)
-        for_target = max(needed, draws * _square(estimate.mask_se / target))
-        takes = f"takes {_passes(for_target, estimate)}"
-        if needed == for_target:
-            return takes
-        return f"{takes}; with {_passes(needed, estimate)} it no longer matters beside the data error"
 
     def target(self, log_evidence: float) -> float:
         """The target for the mask error, nats; 0 if there is none.
@@ -424,7 +419,7 @@ def estimate_evidence(
         design, masks = word.design, word.masks
         per_token = word.per_token and not isinstance(design, LeaveOneOut)
     check_conditionals(model)
-    batch_size = check_batch_size(batch_size) or Scoring.batch_size
+    batch_size = Scoring.batch_size if batch_size is None else whole_number("batch_size", batch_size, 1)
     key = MaskKey(seed, "shared" if isinstance(data, GaussianMoments) else masks)
     if isinstance(design, Precise):
         check_own_masks(key)

@@ -80,37 +80,11 @@ class MeanWithErrors(NamedTuple):
         return interval_with_tails(self.mean, self.mask_se, self.mask_df, (self.tails[0], 0.0), level)
 
 
-def mean_with_errors(
-    contribution: Floats,
-    observation: Ints,
-    summation: Summation,
-    n_replicates: int,
-    *,
-    joint: bool,
-    enough_masks: bool = True,
-) -> MeanWithErrors:
-    """Average Σ contribution over observations, with both standard errors (formulas above).
+class ErrorSums:
+    """Accumulates the sums behind a mean of Σ contribution over observations and its errors (formulas above).
 
     Args:
-        summation: the stratum, replicate and finite-population correction of each mask; its weights are in
-            `contribution`.
         joint: True if the masks of different observations are drawn together (shared or pooled).
-        enough_masks: False if the design has too few independent masks for mask_se, which is then None.
-
-    Example:
-        >>> import numpy as np
-        >>> replicates = Summation(np.ones(4) / 2, stratum=np.zeros(4, int), replicate=np.array([0, 1, 0, 1]))
-        >>> contribution = replicates.weight * np.array([1.0, 2.0, 1.0, 3.0])
-        >>> mean_with_errors(contribution, np.array([0, 0, 1, 1]), replicates, 2, joint=False)[:2]
-        (1.75, 0.5590169943749475)
-    """
-    sums = ErrorSums(n_replicates, joint=joint)
-    sums.add(contribution, observation, summation)
-    return sums.mean_with_errors(enough_masks=enough_masks)
-
-
-class ErrorSums:
-    """Accumulates the sums behind a mean over observations and its errors, group by group.
 
     Example:
         >>> from maskevidence.core.masks.design import Summation
@@ -130,7 +104,7 @@ class ErrorSums:
         self.shared = Totals(n_replicates)  # totals of the strata over all observations
 
     def add(self, contribution: Floats, observation: Ints, summation: Summation) -> None:
-        """Add all masks of some observations, numbered from 0."""
+        """Add all masks of some observations, numbered from 0; the weights are in `contribution`."""
         _, stratum, replicate, unseen = summation
         self.estimates.add(np.bincount(observation, weights=contribution))
         random = unseen is None or bool(unseen.any())
@@ -146,7 +120,7 @@ class ErrorSums:
             self._squares += float((own**2).sum())
 
     def mean_with_errors(self, *, enough_masks: bool = True) -> MeanWithErrors:
-        """The mean with its errors; `enough_masks` as in the function `mean_with_errors`."""
+        """The mean with its errors; mask_se is None without enough independent masks."""
         n, mean = self.estimates.n, self.estimates.mean
         spread = self.estimates.square / (n - 1) if n > 1 else None
         whole_error = math.sqrt(spread / n) if spread else None

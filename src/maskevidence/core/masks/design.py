@@ -440,7 +440,9 @@ def drawn_masks(
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
 
 
-def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
+def masks_of_all_rows(
+    design: MaskDesign, key: MaskKey, n_tokens: int, position: Positions | None
+) -> DrawnMasks:
     """Draw the masks that all complete observations of n tokens share."""
     first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
-    return drawn_masks(design, key, first, maskable, position=np.array([[0, 1]]))  # first of 1 observation
+    return drawn_masks(design, key, first, maskable, position=position)

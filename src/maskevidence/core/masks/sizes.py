@@ -48,12 +48,6 @@ def size_of_rate(rate: float | Float64[np.ndarray, " B"], n_tokens: Integers) ->
     return np.maximum(1, np.floor(rate * n_tokens + 1e-9).astype(np.int64))
 
 
-def _check_rates(*rates: float) -> None:
-    for rate in rates:
-        if not 0.0 < rate <= 1.0:
-            raise InputError(f"mask rate {rate:g}; give a share of the tokens in (0, 1], such as 0.15")
-
-
 @dataclass(frozen=True)
 class EverySize(MaskDesign):
     """`masks_per_size` random masks of every size 1..D (the paper's P).
@@ -341,7 +335,9 @@ class Rates(MaskDesign):
     def __post_init__(self) -> None:
         check_counts(self, "masks_per_size")
         whole_number("rates", len(self.rates), 1)
-        _check_rates(*self.rates)
+        for rate in self.rates:
+            if not 0.0 < rate <= 1.0:
+                raise InputError(f"mask rate {rate:g}; give a share of the tokens in (0, 1], such as 0.15")
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, len(self.rates) * self.masks_per_size)

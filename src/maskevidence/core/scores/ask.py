@@ -107,16 +107,6 @@ class Answer(NamedTuple):
     log_probs: LogProbs
 
 
-def check_batch_size(batch_size: object) -> int | None:
-    """Check the number of rows per call, 1 or more; None leaves it to the model."""
-    if batch_size is None:
-        return None
-    n_rows = whole_number("batch_size", batch_size)
-    if n_rows < 1:
-        raise InputError(f"batch_size={n_rows}; give a whole number of 1 or more, or None for the default")
-    return n_rows
-
-
 class Asker:
     """Asks a model without gradients, in calls that fit its device and memory.
 
@@ -159,7 +149,8 @@ class Asker:
     ) -> None:
         if not any_mode:
             refuse_training_mode(model)
-        self.model, self.batch_size = model, check_batch_size(batch_size)
+        self.model = model
+        self.batch_size = None if batch_size is None else whole_number("batch_size", batch_size, 1)
         self.timed, self.advance = timed, advance
         self.n_calls = self.n_passes = 0
         self._n_values = _MANY_VALUES
@@ -243,7 +234,8 @@ class Asker:
                 return
         tokens, hidden = contexts.take(part)
         if not ahead:
-            tokens, hidden = self._on_device(tokens, hidden)
+            tokens = to_device_of(self.model, tokens)
+            hidden = hidden.to(tokens.maskable.device)
         log_probs = None
         try:
             with torch.no_grad():
@@ -254,7 +246,9 @@ class Asker:
             self._room = max(1, len(hidden) * int(contexts.n_present[part].max()) // 2)
         if log_probs is not None:
             yield Answer(part, tokens, hidden, log_probs)
-            self._count(len(hidden))
+            self.n_calls, self.n_passes = self.n_calls + 1, self.n_passes + len(hidden)
+            if self.advance is not None:
+                self.advance(len(hidden))
             return
         torch.cuda.empty_cache()  # now that the error, which held the results, is gone
         yield from self._answers(contexts, part, ask, ahead)
@@ -275,16 +269,6 @@ class Asker:
                 "hidden; it must give a tensor of shape (n_hidden, V), row by row"
             )
         return listed
-
-    def _on_device(self, tokens: Tokens, hidden: Masked) -> tuple[Tokens, Masked]:
-        tokens = to_device_of(self.model, tokens)
-        return tokens, hidden.to(tokens.maskable.device)
-
-    def _count(self, n_rows: int) -> None:
-        self.n_calls += 1
-        self.n_passes += n_rows
-        if self.advance is not None:
-            self.advance(n_rows)
 
     def _calls(self, contexts: Contexts, among: IntVector | None) -> Iterator[RowIndex]:
         """Yield the rows of each call, longest first if the model packs rows of different lengths."""

@@ -28,7 +28,6 @@ from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive
 from maskevidence.core.model import (
     HasBatches,
-    HasScoreMoments,
     HasScoreOrderings,
     MaskedModel,
     as_tokens,
@@ -110,11 +109,6 @@ class Scoring:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "per_token", self.per_token or isinstance(self.design, LogSizes))
-
-    @property
-    def repeats(self) -> range:
-        """All repeats of the design."""
-        return range(self.design.n_repeats)
 
 
 def score_in_memory(
@@ -274,12 +268,13 @@ def score_shared_moments(
     model: MaskedModel, moments: GaussianMoments, scoring: Scoring
 ) -> tuple[ScoreTable, int]:
     """Score shared masks on the moments of complete rows, as if they were one observation."""
-    if not isinstance(model, HasScoreMoments):
+    if not hasattr(model, "score_moments"):
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
     if not scoring.design.is_area:
         raise InputError(f"moments give the area alone, not {scoring.design}; give the rows themselves")
     moments = to_device_of(model, moments_of(model, moments))
-    masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
+    first = np.array([[0, 1]])  # of 1 observation
+    masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean), first)
     score = np.empty(len(masks))
     with torch.no_grad(), progress("scoring masks", len(masks)) as advance:
         for part in slices(len(masks), scoring.batch_size):

@@ -14,7 +14,7 @@ from torch.nn.utils import get_total_norm
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import RandomSize
-from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
+from maskevidence.core.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.devices import seeded
@@ -260,7 +260,7 @@ class TrainingLoop:
             isinstance(self.data, GaussianMoments)
             or not isinstance(self.objective, MaskedObjective)
             or self.objective.key.masks != "shared"
-            or not isinstance(self.model, HasScoreMoments)
+            or not hasattr(self.model, "score_moments")
             or self.batch_size < self.n_rows
             or not bool(self.data.maskable.all())
         ):
