@@ -26,7 +26,6 @@ from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Histogram, Lines
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
-    Write,
     digits_for,
     evidence_name,
     interval_95,
@@ -203,14 +202,14 @@ class Difference(Shown):
         parts += [] if self.curve is None else [self.picture()[0]]
         return Page(
             f"Difference({names}: {line} {self.unit}, {self.verdict})",
-            f"{verdict(self, digits, typeset)}.",
+            f"{verdict(self, digits)}.",
             parts=parts,
             notes=self.notes,
         )
 
     def picture(self) -> tuple[Lines | Histogram, str]:
         """The difference by mask size; without common masks, a histogram of the observations' differences."""
-        names, title = f"{self.first} minus {self.second}", f"{verdict(self, self._digits, typeset)}."
+        names, title = f"{self.first} minus {self.second}", f"{verdict(self, self._digits)}."
         if self.curve is not None:
             lines = curve_lines({names: self.curve}, "difference of the scores", zero=True)
             return with_turns(lines, {names: self.turns}), title
@@ -320,12 +319,12 @@ class Comparison(Shown):
             for each in self.behind
         )
         best = f"{self.names[0]} {number(self.log_evidence[0], digits)}"
-        columns, rows = ranking(self, digits, typeset)
+        columns, rows = ranking(self, digits)
         verdicts = ["best", *map(_standing, self.behind)]
         rows = [[name, words, *cells] for (name, *cells), words in zip(rows, verdicts, strict=True)]
         best_model = self.estimates[self.names[0]]
         names = best_model.ids if best_model.labels is None else best_model.labels
-        decided = filter(None, (decided_by_few(each, names, typeset, noun) for each in self.behind))
+        decided = filter(None, (decided_by_few(each, names, noun) for each in self.behind))
         headline, lead = answer(self, noun)
         return Page(
             f"Comparison({best} {self.unit.replace('observation', noun)}; behind it {rest})",
@@ -631,7 +630,7 @@ def answer(comparison: Comparison, noun: str = "observation") -> tuple[str, str]
     nearest = (unknown or ties or behind)[0]
     digits = digits_for(nearest.standard_error)
     if unknown:
-        return headline, f"{verdict(nearest, digits, typeset, noun)}."
+        return headline, f"{verdict(nearest, digits, noun)}."
     by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
@@ -657,19 +656,19 @@ def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
     return names.pop() if len(names) == 1 else "number"
 
 
-def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
+def ranking(comparison: Comparison, digits: int) -> tuple[list[str], list[list[str]]]:
     """The table of a comparison, best model first: headings and rows."""
     name = common_name(comparison.estimates.values())
 
     def own(name: str, value: float) -> str:
         estimate = comparison.estimates[name]
         same = math.isclose(estimate.log_evidence, value, rel_tol=1e-9)  # and not per byte, or in closed form
-        return plus_minus(value, (estimate.mask_se or None) if same else None, digits, write)
+        return plus_minus(value, (estimate.mask_se or None) if same else None, digits, typeset)
 
     rows = [[comparison.names[0], own(comparison.names[0], comparison.log_evidence[0]), "best", ""]]
     for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
-        behind = plus_minus(difference.difference, difference.standard_error, digits, write)
-        wins = f"{write(100 * (1 - difference.win_share), 0)} %"
+        behind = plus_minus(difference.difference, difference.standard_error, digits, typeset)
+        wins = f"{typeset(100 * (1 - difference.win_share), 0)} %"
         rows.append([difference.second, own(difference.second, value), behind, wins])
     columns = ["run", name, "behind best", "wins"]
     if name == "number":  # the kinds differ
@@ -681,10 +680,7 @@ def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple
 
 
 def decided_by_few(
-    difference: Difference,
-    names: Sequence[object] | Integer[np.ndarray, " N"],
-    write: Write = number,
-    noun: str = "observation",
+    difference: Difference, names: Sequence[object] | Integer[np.ndarray, " N"], noun: str = "observation"
 ) -> str | None:
     """Name the few observations that put a model ahead although it is lower on most; None otherwise.
 
@@ -702,22 +698,22 @@ def decided_by_few(
     order = np.argsort(-gains, kind="stable")
     few = int(np.count_nonzero(np.cumsum(gains[order]) < gains.sum())) + 1
     digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
-    listed = [f"{names[k]} by {write(float(gains[k]), digits)}" for k in order[: min(few, _NAMED)]]
+    listed = [f"{names[k]} by {typeset(float(gains[k]), digits)}" for k in order[: min(few, _NAMED)]]
     more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
-    share = write(100 * (1 - wins), 0)
+    share = typeset(100 * (1 - wins), 0)
     return (
         f"{other} is higher on {share} % of the {noun}s; {ahead} is ahead because of {few:,} of "
         f"{len(gains):,}: {', '.join(listed)} {unit}{more}"
     )
 
 
-def verdict(difference: Difference, digits: int, write: Write = number, noun: str = "observation") -> str:
+def verdict(difference: Difference, digits: int, noun: str = "observation") -> str:
     """One sentence: which model is better, or that the two cannot be told apart."""
     first, second, interval = difference.first, difference.second, difference.interval()
     if interval is None:
         why = difference.no_interval or "the error is not known"
         return f"{first} and {second} cannot be told apart: {why}"
-    between = f"{interval_95(*interval, digits, write)} {difference.unit.replace('observation', noun)}"
+    between = f"{interval_95(*interval, digits, typeset)} {difference.unit.replace('observation', noun)}"
     if difference.n_pairs > 1:
         between = f"simultaneous {between}"
     sides = wider(interval[0], difference.difference, interval[1], digits)

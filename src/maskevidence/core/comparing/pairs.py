@@ -122,8 +122,8 @@ class TextPairs(Shown):
             ["ties", f"{ties:,} ({equal:,} equal up to rounding, {ties - equal:,} within the masks' error)"],
             ["by sign", f"{100 * self.accuracy_by_sign:.1f} %, where the sign of each difference decides"],
             ["difference", f"{typeset(mean.mean, digits)} nats per pair, {first} minus {second}"],
-            ["mask error", standard_error(mean.mask_se, digits, typeset)],
-            ["data error", data_error(mean.data_se, mean.mask_se, n, digits, typeset)],
+            ["mask error", standard_error(mean.mask_se, digits)],
+            ["data error", data_error(mean.data_se, mean.mask_se, n, digits)],
             ["kind", f"{kind_name(a.kind)}: {kind_words(a.kind, a.design['name'])}"],
             ["scored", f"{count(2 * n, 'text')}, {count(a.n_masks + b.n_masks, 'mask')}"],
             ["design", f"{a.design['name']}, {a.masks} masks, seed {a.seed}"],
@@ -363,8 +363,8 @@ class SetDifference(Shown):
             [
                 name,
                 typeset(each.log_evidence, digits),
-                standard_error(each.mask_se, digits, typeset),
-                data_error(each.data_se, each.mask_se, each.n_observations, digits, typeset),
+                standard_error(each.mask_se, digits),
+                data_error(each.data_se, each.mask_se, each.n_observations, digits),
                 f"{each.n_observations:,}",
             ]
             for name, each in zip(self.names, both, strict=True)

@@ -354,10 +354,10 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
     main = exact if exact is not None and in_closed_form else result["log_evidence"]
     digits = digits_for(result["mask_se"], result["data_se"], exact_se)
     value = typeset(main, digits)
-    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits, typeset)
+    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits)
     mask_row = ["mask error", _mask_error(result, digits)]
     if in_closed_form:
-        data_se = data_se if exact_se is None else standard_error(exact_se, digits, typeset)
+        data_se = data_se if exact_se is None else standard_error(exact_se, digits)
         by_masks = f"{typeset(result['log_evidence'], digits)} nats per {noun}"
         rows = [["data error", data_se], ["by masks", by_masks], mask_row]
     else:
@@ -365,7 +365,7 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
         if exact is not None:
             name = "log evidence" if kind == "pseudo" else "closed form"
             rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
-    rows += [list(row) for row in orders_in_words(result, digits, typeset, noun)]
+    rows += [list(row) for row in orders_in_words(result, digits, noun)]
     rows += units_in_words(result, token)
     if (low := result.get("low_rates")) is not None:
         score = plus_minus(low["score"], low["mask_se"], 3, typeset)
@@ -395,7 +395,7 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
 
 
 def _mask_error(result: Mapping[str, Any], digits: int) -> str:
-    error = standard_error(result["mask_se"], digits, typeset)
+    error = standard_error(result["mask_se"], digits)
     if result["mask_se"] == 0:
         return f"{error}: {ENUMERATED}"
     if result["mask_se"] is None or result["interval_95"] is None:
