@@ -172,7 +172,7 @@ def test_two_models_are_compared_by_the_differences_of_their_tokens() -> None:
 )
 def test_designs_without_use_for_them_are_refused(design: me.MaskDesign, masks: Masks) -> None:
     model = me.models.PPCA(4, 1)
-    with pytest.raises(InputError, match="per_token belongs to random-size with own masks"):
+    with pytest.raises(InputError, match="belongs to random-size with own masks"):
         me.estimate_evidence(model, model.sample(5), design, masks=masks, per_token=True)
 
 

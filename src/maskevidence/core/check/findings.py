@@ -51,9 +51,7 @@ class Finding:
 _Found = Callable[..., Finding]  # of what was found; the `Check` adds its name and the counts of the trial
 passed: _Found = partial(Finding, "", "passed")
 failed: _Found = partial(Finding, "", "failed")
-noted: _Found = partial(
-    Finding, "", "noted"
-)  # no failure, but readers should know of it
+noted: _Found = partial(Finding, "", "noted")  # no failure, but readers should know of it
 skipped: _Found = partial(Finding, "", "skipped")  # of a check that does not apply
 
 

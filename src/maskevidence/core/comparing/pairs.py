@@ -12,7 +12,13 @@ from maskevidence.core.comparing.comparable import check_same_quantity
 from maskevidence.core.comparing.comparison import LEVEL
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.core.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
+from maskevidence.core.evidence.score_means import (
+    contributions,
+    curves_of,
+    drawn_together,
+    errors_of_sums,
+    summation_of,
+)
 from maskevidence.core.evidence.standard_errors import (
     ErrorSums,
     MeanWithErrors,
@@ -291,15 +297,13 @@ def pair_texts(
     contribution = np.concatenate([added[0], -added[1]])
     both = ScoreTable.join([replace(table, hidden=None) for table in tables])
     _, pair = np.unique(both.id, return_inverse=True)
-    summation = design.summation(both.n_tokens, both.draw, both.size)
+    summation = summation_of(both, design)
     mask_se, mask_df = errors_of_sums(contribution, pair, summation, design)
     difference = first.per_observation - second.per_observation
     n_tokens = [each.record.n_tokens for each in (first, second)]
     rounding = _rounding(np.add(*n_tokens), dtypes)
     equal = np.abs(difference) <= rounding
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
-    if design.deterministic:
-        summation = summation._replace(unseen=np.zeros_like(summation.weight))
     stratum, unit = drawn_together(summation, design, both.draw)
     cell = pair * (stratum.max() + 1) + stratum
     below, above = tails_of_each(contribution, pair, cell, unit, summation.unseen)

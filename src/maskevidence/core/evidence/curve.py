@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.core.evidence.conditional_gains import with_all_hidden
 from maskevidence.core.evidence.control_variates import Prediction, SizeCurves
-from maskevidence.core.evidence.score_means import predicted
+from maskevidence.core.evidence.score_means import predicted, summation_of
 from maskevidence.core.evidence.standard_errors import (
     ErrorSums,
     MeanWithErrors,
@@ -256,13 +256,13 @@ def curve_from_scores(
     points: dict[int, ErrorSums | _Pooled] = {}
     n_masks, rates, point_of = Counter[int](), Counter[int](), _point_of(n_tokens, scores)
     for _, table in scores:
-        summation = design.summation(table.n_tokens, table.draw, table.size)
+        summation = summation_of(table, design)
         point = summation.stratum if by_stratum else point_of(table.size, table.n_tokens)
         order = np.argsort(point, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(point[order])) + 1):
             number, some = int(point[part[0]]), table.select(part)
             here: list[Any] = [each if each is None else each[part] for each in summation]
-            values, how = _at_point(some, design, Summation(*here))
+            values, how = _at_point(some, Summation(*here), pooled=design.pooled)
             points.setdefault(number, _new_point(design, masks)).add(values, some.observation, how)
             n_masks[number] += len(some)
             rates[number] += float((some.size / some.n_tokens).sum())  # type: ignore[assignment]
@@ -294,20 +294,17 @@ def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
 
 
 def _new_point(design: MaskDesign, masks: Masks) -> "ErrorSums | _Pooled":
-    return (
-        _Pooled(design.n_replicates)
-        if design.pooled
-        else ErrorSums(design.n_replicates, joint=masks == "shared")
-    )
+    n = design.n_replicates
+    return _Pooled(n) if design.pooled else ErrorSums(n, joint=masks == "shared")
 
 
-def _at_point(table: ScoreTable, design: MaskDesign, summation: Summation) -> tuple[Floats, Summation]:
+def _at_point(table: ScoreTable, summation: Summation, *, pooled: bool) -> tuple[Floats, Summation]:
     """What each mask adds to the mean at its point, where a mask that hides all tokens has no error."""
-    unseen = (table.size < table.n_tokens).astype(np.float64) * (not design.deterministic)
+    unseen = (table.size < table.n_tokens).astype(np.float64)
     if summation.unseen is not None:
         unseen *= summation.unseen
     weight, observation, values = summation.weight, table.observation, table.score
-    if not design.pooled:
+    if not pooled:
         values = values * weight / np.bincount(observation, weights=weight)[observation]
     return values, summation._replace(unseen=unseen)
 

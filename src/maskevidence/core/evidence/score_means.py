@@ -120,10 +120,7 @@ def _in_parts(
 ) -> Iterator[tuple[slice, ScoreTable, Summation, Floats]]:
     """Rows, scores, summation and contributions of some observations at a time."""
     for rows, table in scores:
-        summation, each = _summation(table, design), contributions(table, design, curves)
-        if design.deterministic:
-            summation = summation._replace(unseen=np.zeros_like(each))
-        yield rows, table, summation, each
+        yield rows, table, summation_of(table, design), contributions(table, design, curves)
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
@@ -133,12 +130,12 @@ def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | 
     if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
         return None
     sample = scores.sample(MAX_MASKS)
-    return fitted_curves(sample, _summation(sample, design).replicate, design.n_replicates)
+    return fitted_curves(sample, summation_of(sample, design).replicate, design.n_replicates)
 
 
 def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Prediction:
     """Predict the scores of some observations by control variates."""
-    replicate = _summation(table, design).replicate
+    replicate = summation_of(table, design).replicate
     prediction = predict_by_size(table, replicate, design.n_replicates, curves)
     if table.hidden is None:
         return prediction
@@ -147,14 +144,16 @@ def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Pred
 
 def contributions(table: ScoreTable, design: MaskDesign, curves: SizeCurves | None) -> Floats:
     """The contribution of each mask to the estimate of its observation, nats."""
-    weight = _summation(table, design).weight
+    weight = summation_of(table, design).weight
     if curves is None:
         return weight * linear_scores(table, design)
     return predicted(table, design, curves).contributions(table, weight, design.n_draws(table.n_tokens))
 
 
-def _summation(table: ScoreTable, design: MaskDesign) -> Summation:
-    return design.summation(table.n_tokens, table.draw, table.size)
+def summation_of(table: ScoreTable, design: MaskDesign) -> Summation:
+    """How the masks of a record are summed; where all of them are scored, none is unseen."""
+    summation = design.summation(table.n_tokens, table.draw, table.size)
+    return summation._replace(unseen=np.zeros(len(table))) if design.deterministic else summation
 
 
 def drawn_together(summation: Summation, design: MaskDesign, draw: Ints) -> tuple[Ints, Ints]:
@@ -184,8 +183,6 @@ def errors_of_sums(
     """mask_se and mask_df of each observation's sum of contributions; see `errors_of_rows`."""
     n = int(observation.max()) + 1
     unseen = np.ones(len(contribution)) if summation.unseen is None else summation.unseen
-    if design.deterministic:
-        unseen = np.zeros(len(contribution))
     random = np.zeros(n, dtype=np.bool_)
     np.logical_or.at(random, observation, unseen > 0)
     mask_se, mask_df = np.where(random, np.nan, 0.0), np.full(n, np.nan)

@@ -117,7 +117,7 @@ def score_in_memory(
     """Check observations, then score some repeats of the design on them."""
     check_scorable(model, tokens, scoring.design)
     if scoring.per_token:
-        _check_per_token(scoring.design, scoring.key)
+        check_per_token(scoring.design, scoring.key)
     tokens = tokens.scored_together()
     total = int(n_masks(scoring.design, tokens.n_tokens.cpu().numpy(), repeats).sum())
     with progress("scoring masks", total) as advance:
@@ -165,14 +165,13 @@ def check_scorable(model: MaskedModel, tokens: Observations, design: MaskDesign)
         check_policy(model, tokens, design)
 
 
-def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
-    """Raise an InputError for a design without control variates, which cannot use token scores."""
-    if isinstance(design, LogSizes):
-        return
-    if not design.random_sizes or key.masks == "shared" or design.n_replicates < 2:
+def check_per_token(design: MaskDesign, key: MaskKey) -> None:
+    """Raise an InputError for a design whose estimate would not use the scores of tokens."""
+    used = design.random_sizes and key.masks == "own" and design.n_replicates > 1
+    if not used and not isinstance(design, LogSizes):
         raise InputError(
-            f"per_token belongs to random-size with own masks and 2 or more replicates, and not to {design} "
-            f"with {key.masks} masks; leave it out, or choose such a design"
+            "per-token (per_token=True) belongs to random-size with own masks and 2 or more replicates, and not "
+            f"to {design} with {key.masks} masks; leave it out, or choose such a design"
         )
 
 
