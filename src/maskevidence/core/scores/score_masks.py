@@ -170,8 +170,8 @@ def check_per_token(design: MaskDesign, key: MaskKey) -> None:
     used = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if not used and not isinstance(design, LogSizes):
         raise InputError(
-            "per-token (per_token=True) belongs to random-size with own masks and 2 or more replicates, and not "
-            f"to {design} with {key.masks} masks; leave it out, or choose such a design"
+            "per-token (per_token=True) belongs to random-size with own masks and 2 or more replicates, and "
+            f"not to {design} with {key.masks} masks; leave it out, or choose such a design"
         )
 
 
