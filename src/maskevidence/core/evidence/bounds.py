@@ -135,26 +135,15 @@ def bracket(table: ScoreTable, design: MaskDesign, masks: Masks) -> Bracket | No
         return None
     logs, _ = log_probs_of_orders(table, design)
     lowers, no_upper = lower_bounds(logs), _why_no_upper(logs)
-    area, area_se = _with_error(logs, masks)
-    lower, lower_se = _with_error(lowers, masks)
-    upper, upper_se = _with_error(upper_bounds(logs), masks) if no_upper is None else (None, None)
+    area, lower = _with_error(logs, masks), _with_error(lowers, masks)
+    upper: tuple[float | None, float | None] = (None, None)
+    if no_upper is None:
+        upper = _with_error(upper_bounds(logs), masks)
     n_averaged, curve, curve_se = _curve(logs, masks)
-    curve_se[-1] = math.nan if lower_se is None else lower_se
-    return Bracket(
-        n_orders=design.orders,
-        area=area,
-        area_se=area_se,
-        lower=lower,
-        lower_se=lower_se,
-        upper=upper,
-        upper_se=upper_se,
-        mixture=None,
-        no_upper=no_upper,
-        n_averaged=n_averaged,
-        curve=curve,
-        curve_se=curve_se,
-        low=_low(lowers),
-    )
+    curve_se[-1] = math.nan if lower[1] is None else lower[1]
+    half = t_half_width(1.0, design.orders - 1, 0.95)
+    low = lowers.mean(1) - half * lowers.std(axis=1, ddof=1) / math.sqrt(design.orders)
+    return Bracket(design.orders, *area, *lower, *upper, None, no_upper, n_averaged, curve, curve_se, low)
 
 
 def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:
@@ -245,12 +234,6 @@ def _with_error(values: Float64[np.ndarray, "N n_orders"], masks: Masks) -> tupl
     else:
         variance = float(values.mean(0).var(ddof=1)) / n
     return mean, None if equal_by_chance(variance, mean) else math.sqrt(variance)
-
-
-def _low(lowers: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, " N"]:
-    """Each observation's lower bound minus the 95 % half-width of its error."""
-    n = lowers.shape[1]
-    return lowers.mean(1) - t_half_width(1.0, n - 1, 0.95) * lowers.std(axis=1, ddof=1) / math.sqrt(n)
 
 
 def _relative_error(logs: Float64[np.ndarray, "N n_orders"]) -> Float64[np.ndarray, " N"]:

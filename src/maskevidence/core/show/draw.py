@@ -40,6 +40,7 @@ _UPRIGHT = 4  # letters of the longest name below a column, else names are turne
 _TITLE_WIDTH = 84  # characters
 _STATES = ("#dcdcd8", "#3987c5", "#8a8a8a", "#d55e00")  # of cells: the ground, and up to three others
 _TURN = "the difference changes its sign"
+_SMALL = {"fontsize": 8, "frameon": False}  # a legend
 _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
 
 
@@ -170,7 +171,7 @@ def _(picture: CellMap, axes: Any) -> None:
     axes.set_yticks([])
     each = zip(colours, picture.names, strict=True)
     handles = [patches.Patch(color=colour, label=name) for colour, name in each]
-    axes.legend(handles=handles, fontsize=8, frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(handles=handles, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), **_SMALL)
 
 
 @_draw.register
@@ -339,20 +340,10 @@ def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
         handles.setdefault(label, handle)
     if not handles and not title:
         return
-    axes.legend(
-        handles.values(),
-        handles.keys(),
-        title=_filled(title) or None,
-        title_fontsize=8,
-        fontsize=8,
-        frameon=False,
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=axes.transAxes + below,
-        borderaxespad=0,
-        ncols=2 if max(map(len, handles), default=0) < 48 else 1,
-        alignment="left",
-    )
+    ncols = 2 if max(map(len, handles), default=0) < 48 else 1
+    place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": axes.transAxes + below}
+    style = {"title_fontsize": 8, "borderaxespad": 0, "alignment": "left"} | _SMALL
+    axes.legend(handles.values(), handles, title=_filled(title) or None, ncols=ncols, **place, **style)
 
 
 def _label(text: object) -> str:

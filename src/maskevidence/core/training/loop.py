@@ -113,18 +113,9 @@ class TrainingLoop:
         if self.best is not None:
             self.model.load_state_dict(self.best)
         columns = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
-        epoch, objective, log_evidence, held_out = columns
-        return History(
-            epoch.astype(np.int64),
-            objective,
-            log_evidence,
-            held_out,
-            self.best_epoch,
-            stopped,
-            resumed_from,
-            tuple(self.devices),
-            self.options.pace is not None,
-        )
+        epoch, *of_epochs = columns
+        ended = self.best_epoch, stopped, resumed_from, tuple(self.devices)
+        return History(epoch.astype(np.int64), *of_epochs, *ended, paced=self.options.pace is not None)
 
     def _add_device(self) -> None:
         """Record the model's device unless the last epoch is already in the checkpoint."""
