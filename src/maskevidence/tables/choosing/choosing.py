@@ -235,7 +235,7 @@ def ranked_candidates(
     A network among the families is fitted to all folds but the first, for some epochs, and compared with the
     best of the others on the rows of that fold alone.
     """
-    plan, _ = _plan(data, candidates(families, _numbers(COMPONENTS)), folds, design, MaskKey(seed))
+    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, design, MaskKey(seed))
     networks = [word for word in plan.words if is_network(word.family)]
     others = replace(plan, words=tuple(word for word in plan.words if word not in networks))
     scores, _ = _fitted(others)
@@ -254,9 +254,12 @@ def ranked_candidates(
 def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
     """The candidates' scores, and notes on their fits."""
     scores, failed, slow = _scored(plan)
-    notes = [_note_on_failures(failed)] if failed else []
+    reason, notes = next(iter(failed.values()), ""), list[str]()
     if not scores:
-        raise NumericalError(f"no candidate could be fitted: {next(iter(failed.values()))}")
+        raise NumericalError(f"no candidate could be fitted: {reason}")
+    if failed:
+        shown = some_of([str(word) for word in failed], _MAX_NAMED)
+        notes.append(f"could not be fitted, and left out: {shown} ({reason})")
     if slow:
         notes.append(f"{slow} of the {len(plan.folds) * len(plan.words)} fits ended before they converged")
     return scores, notes + [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
@@ -552,12 +555,6 @@ def _fits(
             except (NumericalError, StopIteration) as error:  # a failed chain has ended
                 failed.setdefault(word, str(error) or "see the number of components before")
             advance(1)
-
-
-def _note_on_failures(failed: Mapping[_Word, str]) -> str:
-    names = [str(word) for word in failed]
-    shown, reason = some_of(names, _MAX_NAMED), next(iter(failed.values()))
-    return f"could not be fitted, and left out: {shown} ({reason})"
 
 
 def _ranked(
