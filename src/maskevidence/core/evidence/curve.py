@@ -275,8 +275,9 @@ def curve_from_scores(
     size = column(number if n_tokens is not None else None for number in numbers)
     rate = column(rates[number] / n_masks[number] for number in numbers)
     names = ("mean", "mask_se", "mask_df", "data_se")
-    columns = [column(getattr(each, name) for each in means) for name in names]
-    return Curve(n_tokens, size, rate, *columns, np.array([n_masks[number] for number in numbers]))
+    score, mask_se, mask_df, data_se = (column(getattr(each, name) for each in means) for name in names)
+    counts = np.array([n_masks[number] for number in numbers])
+    return Curve(n_tokens, size, rate, score, mask_se, mask_df, data_se, counts)
 
 
 def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:

@@ -132,10 +132,8 @@ class EverySize(MaskDesign):
         sizes = [np.arange(1, n + 1) for n in lengths]
         listed = [n_subsets(np.full_like(m, len(m)), m, self.max_listed) for m in sizes]
         random = np.array([bool(((c == 0) | (c > self.masks_per_size)).any()) for c in listed])
-        not_scored = (np.maximum(c - self.masks_per_size, 0).sum() for c in listed)
-        left_out = np.array(
-            [math.inf if (c == 0).any() else n for n, c in zip(not_scored, listed, strict=True)]
-        )
+        scored = self.masks_per_size
+        left_out = np.array([math.inf if 0 in c else np.maximum(c - scored, 0).sum() for c in listed])
         n_left_out = left_out[group].sum() if masks == "own" else left_out.max()
         if 0 < n_left_out < FEWEST_LEFT_OUT:
             return (
