@@ -144,8 +144,10 @@ class RowGroups:
 
     def checked(self) -> tuple[str, Int64[np.ndarray, " N"]]:
         """Check all rows; their fingerprint, and how many cells each has."""
-        counts = [tokens.n_tokens.numpy() for _, tokens in self.checked_tables()]
-        return self.fingerprint, np.concatenate(counts)
+        counts = np.empty(self.n_rows, dtype=np.int64)  # parts of it would lie between freed pieces
+        for table, tokens in self.checked_tables():
+            counts[table.ids] = tokens.n_tokens.numpy()
+        return self.fingerprint, counts
 
     @property
     def note(self) -> str:
