@@ -129,42 +129,34 @@ class TextPairs(Shown):
         title = f"{first} minus {second}, nats per pair"
         title += f"; the first {MOST_SHOWN} of {n:,} pairs" if n > MOST_SHOWN else ""
         notes = dict.fromkeys(note for each in self.estimates for note in each.notes)
-        groups: list[Part] = []
-        if self.groups is not None:
-            groups = [self._table_of_groups(), self._picture_of_groups()]
         return Page(
             f"TextPairs({first} above {second} in {share}, {words.count(ties, 'tie')} counted half)",
             f"{first} is more probable than {second} in {share}",
             parts=[
                 Table((), rows, words=(0, 1)),
-                *groups,
+                *self._of_groups(),
                 Table(["pair", "difference", "mask error", "more probable"], shown, title, words=(0, 3)),
                 self.picture()[0],
             ],
             notes=[*self.notes, *notes],
         )
 
-    def _table_of_groups(self) -> Table:
-        rows = [
-            [
-                each["group"],
-                f"{100 * each['accuracy']:.1f} %",
-                f"{100 * each['interval_95'][0]:.1f} to {100 * each['interval_95'][1]:.1f} %",
-                f"{each['n_pairs']:,}",
-                f"{each['ties']:,}",
-            ]
-            for each in self.by_group()
-        ]
+    def _of_groups(self) -> list[Part]:
+        """A table and a picture of the groups; nothing without groups."""
+        rows, values = [], []
+        for each in self.by_group():
+            name, share, ends = each["group"], 100 * each["accuracy"], each["interval_95"]
+            low, high = (100 * end for end in ends)
+            counts = (f"{each['n_pairs']:,}", f"{each['ties']:,}")
+            rows.append([name, f"{share:.1f} %", f"{low:.1f} to {high:.1f} %", *counts])
+            values.append(Value(name, share, (low, high)))
+        if not rows:
+            return []
         title = f"how often {self.names[0]} is more probable, a tie counts half"
-        return Table(["group", "accuracy", "95 % over pairs", "pairs", "ties"], rows, title, words=(0,))
-
-    def _picture_of_groups(self) -> ValueRows:
-        values = [
-            Value(each["group"], 100 * each["accuracy"], tuple(100 * end for end in each["interval_95"]))
-            for each in self.by_group()
-        ]
         label = f"{self.names[0]} more probable  (% of pairs)"
-        return ValueRows(values, label, words="Bars are 95 % intervals, over pairs.")
+        columns = ["group", "accuracy", "95 % over pairs", "pairs", "ties"]
+        bars = ValueRows(values, label, words="Bars are 95 % intervals, over pairs.")
+        return [Table(columns, rows, title, words=(0,)), bars]
 
     def picture(self) -> tuple[Histogram, str]:
         """A histogram of the differences."""
