@@ -58,7 +58,6 @@ from maskevidence.tables.rows import (
     model_on,
     note_on_pairs,
     note_on_units,
-    raw_table,
     read_rows,
     reading_for,
     selection_of,
@@ -184,8 +183,8 @@ def holes_to_fill(raw: RawTable, table: Table, *, odd: bool = False) -> Bool[np.
 def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -> tuple[RawTable, Table]:
     """Read the file's columns unconverted, and the selected columns as numbers; both have the same rows."""
     if is_table_file(data):
-        raw = raw_table(data, reading.table)
         selection = selection_of(reading.table, words=words)
+        raw = read_raw(data, selection)
         table = to_table(raw, selection, empty_rows=True)
     else:
         import pyarrow as pa

@@ -59,8 +59,8 @@ _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
 
 
 @dataclass(frozen=True)
-class ColumnSelection:
-    """Which columns of a file to use, and how."""
+class FileOptions:
+    """How to read a file, and which of its columns to use."""
 
     columns: Sequence[str] | None = None  # the columns to use, in this order; None for all
     drop: Sequence[str] = ()  # columns to leave out
@@ -77,6 +77,12 @@ class ColumnSelection:
     day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of their first
     fold_words: bool = False  # whether words that differ by case, blanks or composition are one
     near_unique: bool = False  # whether to keep near-unique text and names of rows, too; with `words`
+    # of a text file; by default the reader finds them
+    delimiter: str | None = None  # one ASCII character
+    encoding: str | None = None
+    header: int | None = None  # the line with the names of the columns
+    comment: str | None = None  # the mark of lines to leave out
+    skip: Sequence[range] = ()  # lines to leave out
 
     @cached_property
     def of_words(self) -> set[str]:
@@ -130,7 +136,7 @@ class _Cells(NamedTuple):
 def read_columns(
     columns: Mapping[str, Any],
     lines: Sequence[int] | None,
-    choices: ColumnSelection,
+    choices: FileOptions,
     delimiter: str = ",",
     decimal: str = "",
 ) -> dict[str, ReadColumn]:
@@ -178,7 +184,7 @@ def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
     return replace(column, values=column.values + days, form=replace(form, origin=day_0))
 
 
-def _typed(name: str, column: Any, choices: ColumnSelection) -> ReadColumn:
+def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
     """A column that is typed in the file: numbers, dates, truth values."""
     import pyarrow as pa
     from pyarrow import types
@@ -206,7 +212,7 @@ def _empty(name: str, n: int) -> ReadColumn:
     return ReadColumn(described, np.full(n, np.nan))
 
 
-def _plain(name: str, column: Any, choices: ColumnSelection) -> tuple[ReadColumn | None, int]:
+def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | None, int]:
     """Fast path for numbers in Python's format; also count the cells that prove a decimal point."""
     import pyarrow as pa
     from pyarrow import compute
@@ -232,7 +238,7 @@ def _plain(name: str, column: Any, choices: ColumnSelection) -> tuple[ReadColumn
     return None, 0
 
 
-def _as_points(name: str, cells: Any, choices: ColumnSelection) -> tuple[ReadColumn | None, int]:
+def _as_points(name: str, cells: Any, choices: FileOptions) -> tuple[ReadColumn | None, int]:
     """Read a column if all cells have a decimal point at most; count the first cells that prove it."""
     import pyarrow as pa
     from pyarrow import compute
@@ -262,7 +268,7 @@ def _as_points(name: str, cells: Any, choices: ColumnSelection) -> tuple[ReadCol
     return ReadColumn(_numbers_described(name, "number", values), values), signs.point
 
 
-def _as_commas(name: str, cells: Any, choices: ColumnSelection) -> ReadColumn | None:
+def _as_commas(name: str, cells: Any, choices: FileOptions) -> ReadColumn | None:
     """Read a column of decimal commas, if one of its first cells proves that they are decimal."""
     import pyarrow as pa
     from pyarrow import compute
@@ -334,7 +340,7 @@ def arrow_texts(words: Sequence[str], kind: Any) -> Any:
     return pa.Array.from_buffers(pa.large_string(), len(words), buffers).cast(kind)
 
 
-def _different(column: Any, lines: Sequence[int] | None, choices: ColumnSelection) -> _Cells:
+def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -> _Cells:
     """The distinct non-empty cells of a column of text, trimmed."""
     from pyarrow import compute
 
@@ -368,7 +374,7 @@ def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
 def _decided(
     name: str,
     cells: _Cells,
-    choices: ColumnSelection,
+    choices: FileOptions,
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn:
@@ -436,7 +442,7 @@ def _others(
 def _as_numbers(
     base: ColumnDescription,
     cells: _Cells,
-    choices: ColumnSelection,
+    choices: FileOptions,
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn | None:
@@ -535,7 +541,7 @@ def _without(thousands: str) -> Choice | None:
 def _as_dates(
     base: ColumnDescription,
     cells: _Cells,
-    choices: ColumnSelection,
+    choices: FileOptions,
     file: Choice | None,
     delimiter: str,
 ) -> ReadColumn | None:
@@ -655,7 +661,7 @@ def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
 def _of_words(
     base: ColumnDescription,
     cells: _Cells,
-    choices: ColumnSelection,
+    choices: FileOptions,
     found: list[Finding],
 ) -> ReadColumn:
     """A column of words: a category, text, names of rows, or yes and no."""
