@@ -440,7 +440,7 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
 
     form, read = ("Parquet", parquet.read_table) if kind == ".parquet" else ("Feather", feather.read_table)
     with reading_parquet(Path(name), form):
-        table = read(pa.BufferReader(content))
+        table = read(pa.BufferReader(content), use_threads=False)
     views = [each.name for each in table.schema if pa.types.is_string_view(each.type)]
     for view in views:  # most of pyarrow does not take string views
         number = table.schema.get_field_index(view)
@@ -1115,7 +1115,8 @@ def refuse_empty_columns(table: Table) -> None:
         empty = [name for name, none in zip(table.columns, missing, strict=True) if none]
         which = f"column {empty[0]!r}" if len(empty) == 1 else f"columns {', '.join(map(repr, empty))}"
         out = "it" if len(empty) == 1 else "them"
-        raise InputError(f"{table.name!r} has no value in {which}; leave {out} out (--drop {typed(empty)})")
+        what = "nothing but limits" if any(table.limits.get(name) for name in empty) else "no value"
+        raise InputError(f"{table.name!r} has {what} in {which}; leave {out} out (--drop {typed(empty)})")
 
 
 def _encode(

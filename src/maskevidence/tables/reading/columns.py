@@ -516,8 +516,11 @@ def _on_writing(
         said = (
             "have something else beside the number, which" if len(at) > 1 else "has more than a number, which"
         )
-        note = f"{count(len(at), 'cell')} {said} is not read"
+        note = f"{count(len(at), 'cell')} {said} is not read: filled cells are numbers alone"
         found.append(finding("marks", name, at, note, f"--categories {typed([name])}", LOOK))
+    if at := _at(cells, [k for k, text in enumerate(cells.texts) if re.search(r"(?![0-9])\d", text)]):
+        note = f"{count(len(at), 'cell')} in digits of another script: filled cells have the digits 0 to 9"
+        found.append(finding("digits", name, at, note, "", LOOK))
     if form.thousands:
         at = having(lambda cell: form.thousands in cell.body)
         hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
@@ -692,8 +695,10 @@ def _of_words(
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         hint = f"--numbers {typed([name])}"
         found.append(finding("mixed", name, _at(cells, rarer), note, hint, DECIDE))
-    used_as = None if unique else base.used_as
-    return ReadColumn(replace(base, kind=kind, why=why, used_as=used_as), findings=tuple(found))
+    described = replace(
+        base, kind=kind, why=why, used_as=None if unique else base.used_as, n_numbers=n_numbers
+    )
+    return ReadColumn(described, findings=tuple(found))
 
 
 def _share(cells: _Cells, pattern: str) -> float:
@@ -707,7 +712,10 @@ def left_out(one: ColumnDescription) -> Finding:
     name, what = typed([one.name]), {"id": "names of rows", "text": "near-unique text"}.get(one.kind)
     options = {"empty": "", "constant": f"--drop {name}"}
     option = options.get(one.kind, f"--id-column {name}, or --categories {name}")
-    note = f"{what} ({one.why}): left out" if what else f"{one.why}: left out"
+    why, n_full = one.why, one.n_cells - one.n_missing
+    if what and n_full <= 2 * one.n_numbers < 2 * n_full:
+        why, option = f"{why}, {one.n_numbers:,} of them numbers", f"{option}, or --numbers {name}"
+    note = f"{what} ({why}): left out" if what else f"{why}: left out"
     return finding(one.kind, one.name, [], note, option, LOOK, one.n_cells)
 
 
