@@ -703,11 +703,7 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 
 
 def to_table(
-    raw: RawTable,
-    selection: FileOptions = _ALL,
-    *,
-    empty_rows: bool = False,
-    notes: bool = True,
+    raw: RawTable, selection: FileOptions = _ALL, *, empty_rows: bool = False, notes: bool = True
 ) -> Table:
     """Convert the selected columns of a file to float64; rows without a value are left out.
 

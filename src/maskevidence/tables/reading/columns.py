@@ -372,11 +372,7 @@ def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
 
 
 def _decided(
-    name: str,
-    cells: _Cells,
-    choices: FileOptions,
-    file: Choice | None,
-    delimiter: str,
+    name: str, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn:
     """Read a column of text as numbers, dates or words."""
     n_cells = len(cells.codes)
@@ -440,11 +436,7 @@ def _others(
 
 
 def _as_numbers(
-    base: ColumnDescription,
-    cells: _Cells,
-    choices: FileOptions,
-    file: Choice | None,
-    delimiter: str,
+    base: ColumnDescription, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn | None:
     """Read a column of numbers in any format; None if it is not a column of numbers."""
     said = base.name in choices.numbers
@@ -542,11 +534,7 @@ def _without(thousands: str) -> Choice | None:
 
 
 def _as_dates(
-    base: ColumnDescription,
-    cells: _Cells,
-    choices: FileOptions,
-    file: Choice | None,
-    delimiter: str,
+    base: ColumnDescription, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn | None:
     """Read a column of dates or times; None if it is not one."""
     sample = cells.texts[:: max(1, len(cells.texts) // 50)]
@@ -662,10 +650,7 @@ def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
 
 
 def _of_words(
-    base: ColumnDescription,
-    cells: _Cells,
-    choices: FileOptions,
-    found: list[Finding],
+    base: ColumnDescription, cells: _Cells, choices: FileOptions, found: list[Finding]
 ) -> ReadColumn:
     """A column of words: a category, text, names of rows, or yes and no."""
     name, n_full, n_different = base.name, base.n_cells - base.n_missing, len(cells.texts)
