@@ -62,7 +62,6 @@ from maskevidence.tables.reading.description import (
 )
 from maskevidence.tables.reading.layout import (
     LINE,
-    Apart,
     SheetRow,
     apart,
     is_blank,
@@ -604,25 +603,26 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
     import pyarrow as pa
 
     assert raw.lines is not None
-    found = Apart() if headless else apart(raw.columns.columns, raw.columns.column_names, raw.lines)
-    findings = [*raw.findings, *found.findings]
+    columns, lines, n = raw.columns, raw.lines, raw.columns.num_rows
+    nothing: tuple[int, int, tuple[int, ...], list[Finding]] = (0, 0, (), [])
+    n_head, n_foot, again, found = (
+        nothing if headless else apart(columns.columns, columns.column_names, lines)
+    )
+    findings = [*raw.findings, *found]
     if raw.foot:
         at = [CellAt(-1, line, row[0]) for line, row in raw.foot]
         note = f"{count(len(at), 'line')} below the table {'is' if len(at) == 1 else 'are'} no row of data"
         findings.append(finding("totals", None, at, note, "", LOOK))
-    n_head, n_foot = len(found.head), len(found.foot)
-    raw = replace(raw, head=found.head, foot=(*found.foot, *raw.foot), findings=tuple(findings))
-    if not (n_head or n_foot or found.again):
+
+    def rows(places: range) -> tuple[SheetRow, ...]:
+        return tuple((lines[k], tuple(column[k].as_py() for column in columns.columns)) for k in places)
+
+    foot = (*rows(range(n - n_foot, n)), *raw.foot)
+    raw = replace(raw, head=rows(range(n_head)), foot=foot, findings=tuple(findings))
+    if not (n_head or n_foot or again):
         return raw
-    n, lines = raw.columns.num_rows, raw.lines
-    assert lines is not None
-    kept = [k for k in range(n_head, n - n_foot) if k not in {*found.again}]
-    if found.again:
-        mask = np.zeros(n, dtype=bool)
-        mask[kept] = True
-        table = raw.columns.filter(pa.array(mask))
-    else:
-        table = raw.columns.slice(n_head, len(kept))
+    kept = [k for k in range(n_head, n - n_foot) if k not in again]
+    table = columns.take(pa.array(kept)) if again else columns.slice(n_head, len(kept))
     return replace(raw, columns=table, lines=[lines[k] for k in kept])
 
 
@@ -1082,19 +1082,18 @@ def _check_values(table: Table) -> None:
     low, high = np.fmin.reduce(table.values, axis=None), np.fmax.reduce(table.values, axis=None)
     if not max(-low, high) > MAX_MAGNITUDE:
         return
-    beyond = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
     infinite = np.argwhere(np.isinf(table.values))
-    for row, column in [*infinite[:1], *beyond[:1]]:
-        where = f"in column {table.columns[column]!r}, {table.place(row)}"
-        if len(infinite):
-            raise InputError(
-                f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a "
-                "missing value empty"
-            )
+    row, column = (infinite if len(infinite) else np.argwhere(np.abs(table.values) > MAX_MAGNITUDE))[0]
+    where = f"in column {table.columns[column]!r}, {table.place(row)}"
+    if len(infinite):
         raise InputError(
-            f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
-            "whose square float64 cannot hold; rescale the column"
+            f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a missing "
+            "value empty"
         )
+    raise InputError(
+        f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, whose "
+        "square float64 cannot hold; rescale the column"
+    )
 
 
 def refuse_empty_columns(table: Table) -> None:

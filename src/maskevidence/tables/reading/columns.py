@@ -257,8 +257,8 @@ def _as_points(name: str, cells: Any, choices: FileOptions) -> tuple[ReadColumn 
     first = compute.drop_null(cells.slice(0, _SAMPLE)).to_pylist()
     signs = signs_of(Counter(text.lstrip("+-") for text in first if set(text) <= set("+-.0123456789")))
     if name not in choices.numbers:
-        if whole and _has_leading_zeros(cells):
-            return None, 0
+        if whole and compute.any(compute.match_substring_regex(cells, "^0[0-9]")).as_py():
+            return None, 0  # codes such as 02208, perhaps
         if not signs.point and compute.any(compute.match_substring(cells, ".")).as_py():
             every = [text.lstrip("+-") for text in compute.unique(compute.drop_null(cells)).to_pylist()]
             signs = signs_of(Counter(every))
@@ -286,16 +286,6 @@ def _as_commas(name: str, cells: Any, choices: FileOptions) -> ReadColumn | None
     found = finding("decimal", name, [], "numbers are read with a decimal comma", "", RECORD, len(values))
     described = _numbers_described(name, "number", values, form.said())
     return ReadColumn(described, values, form, findings=(found,))
-
-
-def _has_leading_zeros(cells: Any) -> bool:
-    """Whether whole numbers are codes such as 02208."""
-    from pyarrow import compute
-
-    if not compute.any(compute.starts_with(cells, "0")).as_py():
-        return False
-    some = compute.any(compute.match_substring_regex(cells, "^0[0-9]+$")).as_py()
-    return bool(some and compute.all(compute.match_substring_regex(cells, "^[0-9]+$")).as_py())
 
 
 def _numbers_described(
@@ -382,13 +372,9 @@ def _decided(
         return _empty(name, n_cells)
     if name not in choices.of_words:
         said = name in choices.numbers
-        if (
-            not said
-            and all(re.fullmatch("[0-9]+", text) for text in cells.texts)
-            and any(re.fullmatch("0[0-9]+", text) for text in cells.texts)
-        ):
-            rows = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
-            at = _at(cells, rows)
+        codes = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
+        if codes and not said and all(re.fullmatch("[0-9]+", text) for text in cells.texts):
+            at = _at(cells, codes)
             note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
             found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
             return _of_words(replace(base, why=note), cells, choices, [found])

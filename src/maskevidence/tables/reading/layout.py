@@ -5,7 +5,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -46,22 +46,6 @@ class Layout:
     lines: Sequence[int]
     above: str = ""
     findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True)
-class Apart:
-    """Rows of a table that hold no data.
-
-    Attributes:
-        head: below the names of the columns, such as units.
-        foot: at the end, such as totals.
-        again: the places of rows that repeat the names of the columns.
-    """
-
-    head: tuple[SheetRow, ...] = ()
-    foot: tuple[SheetRow, ...] = ()
-    again: tuple[int, ...] = ()
-    findings: tuple[Finding, ...] = field(default=())
 
 
 def lay_out(
@@ -210,18 +194,23 @@ def _header_of(
     return start, [finding("comments" if marked else "header", None, at, note, f"--header {gone[0]}", LOOK)]
 
 
-def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], first: int = 0) -> Apart:
-    """Find rows of units, of totals, footnotes and repeated names.
+def apart(
+    columns: Sequence[Any], names: Sequence[str], lines: Sequence[int]
+) -> tuple[int, int, tuple[int, ...], list[Finding]]:
+    """Find rows that hold no data.
 
     Args:
         columns: chunked arrays of text, without the names.
         names: of the columns.
         lines: the line of each row.
-        first: of the rows, such as 1 to keep the first.
+
+    Returns:
+        The numbers of rows of units and the like below the names, and of totals and footnotes at the end; the
+        places of rows that repeat the names; findings.
     """
+    if len(columns) < 2 or len(columns[0]) <= _ENOUGH:
+        return 0, 0, (), []
     n = len(columns[0])
-    if len(columns) < 2 or n <= _ENOUGH:
-        return Apart()
 
     def rows(start: int, stop: int) -> list[tuple[str, ...]]:
         return list(zip(*(column.slice(start, stop - start).to_pylist() for column in columns), strict=True))
@@ -231,21 +220,19 @@ def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], fi
     while n_head < 2 and _is_of_units(top[n_head], top[n_head + 1 :]):
         n_head += 1
     end = rows(max(n_head, n - _HEAD_LINES), n)
-    n_foot, body = 0, end
+    n_foot = 0
     while n_foot < min(5, len(end) - _ENOUGH) and _foot(end, n_foot):
         n_foot += 1
     while n_foot and not any(cell.strip() for cell in end[len(end) - n_foot]):
         n_foot -= 1
     again = _repeated(columns, names)
     findings = []
-    head = tuple((lines[k], top[k]) for k in range(n_head))
-    foot = tuple((lines[n - n_foot + k], body[len(body) - n_foot + k]) for k in range(n_foot))
-    for what, found, noun in (
-        ("units row", head, "of units or names"),
-        ("totals", foot, "of totals or footnotes"),
+    for what, places, found, noun in (
+        ("units row", range(n_head), top[:n_head], "of units or names"),
+        ("totals", range(n - n_foot, n), end[len(end) - n_foot :], "of totals or footnotes"),
     ):
         if found:
-            at = [CellAt(-1, line, _shown(cells)) for line, cells in found]
+            at = [CellAt(-1, lines[k], _shown(row)) for k, row in zip(places, found, strict=True)]
             note = f"{count(len(at), 'row')} {noun} {'is' if len(at) == 1 else 'are'} no row of data"
             findings.append(finding(what, None, at, note, "", LOOK))
     if again:
@@ -253,7 +240,7 @@ def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], fi
         verb = "repeats" if len(at) == 1 else "repeat"
         note = f"{count(len(at), 'row')} {verb} the names of the columns: left out"
         findings.append(finding("header", None, at, note, "", LOOK))
-    return Apart(head, foot, again, tuple(findings))
+    return n_head, n_foot, again, findings
 
 
 def _shown(cells: Sequence[str]) -> str:
