@@ -160,15 +160,11 @@ class Judged(NamedTuple):
     clues: Clues
 
     def take(self, rows: Ints) -> "Judged":
-        """The rows in another order."""
-        of_clues = np.argsort(rows)[self.clues.row]
-        clues = Clues(of_clues, self.clues.suspicion)
-        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
-
-    def some(self, rows: Ints) -> "Judged":
-        """Some of the rows."""
-        kept = np.isin(self.clues.row, rows)
-        clues = Clues(np.searchsorted(rows, self.clues.row[kept]), self.clues.suspicion[kept])
+        """Some or all of the rows, in their order."""
+        place = np.full(len(self.fault), -1)
+        place[rows] = np.arange(len(rows))
+        kept = place[self.clues.row] >= 0
+        clues = Clues(place[self.clues.row[kept]], self.clues.suspicion[kept])
         return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
 
     def strength(self, rest: float) -> Float64[np.ndarray, " N"]:

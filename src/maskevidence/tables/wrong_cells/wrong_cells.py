@@ -339,7 +339,7 @@ def _most_suspicious(judge: CellJudge, file: RowGroups) -> tuple[Table, _Kept, l
             order = np.argsort(-strength, kind="stable")[: (strength > -np.inf).sum()]
             n_left_out += max(0, len(order) - most)
             chosen = np.sort(order[:most])
-            kept = piece.take(chosen), judged.some(chosen)
+            kept = piece.take(chosen), judged.take(chosen)
     assert kept is not None
     notes = [file.note]
     if n_left_out:
