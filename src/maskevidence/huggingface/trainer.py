@@ -207,7 +207,8 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
     Args:
         trainer: the Trainer to which the callback is added.
         data: the observations to score.
-        design: how masks are drawn; by default `RandomSize(8)`.
+        design: how masks are drawn; by default `RandomSize(8)`, or more draws for few observations, so that
+            the error of the masks is known.
         model: the `MaskedModel` to score; by default `MaskedLM` of the trainer's model and its tokenizer.
         every: steps between two estimates; by default 5 % of the training, but at least 1.
         seed: seed of the masks.
@@ -242,7 +243,8 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.trainer = trainer
         self.model = MaskedLM(trainer.model, tokenizer) if model is None else model
         self.data = data
-        self.design = RandomSize(8) if design is None else design
+        fewest = RandomSize(RandomSize(8).enough_draws(data.n_tokens.cpu().numpy(), "own"))
+        self.design = fewest if design is None else design
         self.every = every
         self.seed = seed
         self.prefix = prefix
