@@ -199,7 +199,7 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
     `metric_for_best_model="evidence_log_evidence"` keeps the best model by the evidence. To stop early by it,
     add transformers' `EarlyStoppingCallback` after this one.
 
-    Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
+    Each estimate costs design.n_draws forward passes per observation, without gradients, on
     the main process only. All estimates use the same masks, so that differences come from the model. The
     estimate does not change the training: dropout is off, no random number is drawn, and the model's mode is
     restored.
