@@ -135,15 +135,15 @@ def bracket(table: ScoreTable, design: MaskDesign, masks: Masks) -> Bracket | No
         return None
     logs, _ = log_probs_of_orders(table, design)
     lowers, no_upper = lower_bounds(logs), _why_no_upper(logs)
-    area, lower = _with_error(logs, masks), _with_error(lowers, masks)
-    upper: tuple[float | None, float | None] = (None, None)
+    of_area, of_lower = _with_error(logs, masks), _with_error(lowers, masks)
+    of_upper: tuple[float | None, float | None] = (None, None)
     if no_upper is None:
-        upper = _with_error(upper_bounds(logs), masks)
-    n_averaged, curve, curve_se = _curve(logs, masks)
-    curve_se[-1] = math.nan if lower[1] is None else lower[1]
+        of_upper = _with_error(upper_bounds(logs), masks)
+    points = _curve(logs, masks)
+    points[2][-1] = math.nan if of_lower[1] is None else of_lower[1]
     half = t_half_width(1.0, design.orders - 1, 0.95)
     low = lowers.mean(1) - half * lowers.std(axis=1, ddof=1) / math.sqrt(design.orders)
-    return Bracket(design.orders, *area, *lower, *upper, None, no_upper, n_averaged, curve, curve_se, low)
+    return Bracket(design.orders, *of_area, *of_lower, *of_upper, None, no_upper, *points, low)
 
 
 def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:

@@ -38,11 +38,6 @@ class MeanOfScores(NamedTuple):
     """A mean over observations with its errors and components.
 
     Attributes:
-        curves: the curves of the control variates; None for designs other than random sizes, shared masks, a
-            single replicate and runs of few masks. Shared masks move all observations together, so that these
-            do not tell the error. With few masks, the curves of the folds err together (coverage of 95 %
-            intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction;
-            benchmarks/coverage.py).
         per_observation: shape (n_observations,); the estimates whose mean it is, nats.
         mean: the mean with its errors.
         worst: the position of the observation with the largest variance of the masks, and its share of all
@@ -50,7 +45,6 @@ class MeanOfScores(NamedTuple):
         note: a note on the masks, one sentence; None without one.
     """
 
-    curves: SizeCurves | None
     per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
     worst: tuple[int, float] | None
@@ -105,14 +99,14 @@ def mean_of_scores(
     if conditionals == "exact" and isinstance(design, LogSizes):
         mean, note = mean_with_gains(mean, scores.table(), design)
         if note is None:
-            return MeanOfScores(None, per_observation, mean, None)
+            return MeanOfScores(per_observation, mean, None)
     if not mean.mask_se:
-        return MeanOfScores(curves, per_observation, mean, None, note)
+        return MeanOfScores(per_observation, mean, None, note)
     if shared:
         drops.add(*together.table())
     mean = mean._replace(tails=drops.tails(of_rows.lightness() if shared and of_difference else None))
     worst = (-largest[1], largest[0] / variance) if variance and math.isfinite(variance) else None
-    return MeanOfScores(curves, per_observation, mean, worst, note)
+    return MeanOfScores(per_observation, mean, worst, note)
 
 
 def _in_parts(
@@ -124,7 +118,13 @@ def _in_parts(
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
-    """Fit the curves of the control variates; None for other designs and for too few masks."""
+    """Fit the curves of the control variates.
+
+    None for designs other than random sizes, shared masks, a single replicate and runs of few masks. Shared
+    masks move all observations together, so that these do not tell the error. With few masks, the curves of
+    the folds err together (coverage of 95 % intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without
+    a prediction; benchmarks/coverage.py).
+    """
     if not (design.random_sizes and key.masks == "own" and design.n_replicates > 1):
         return None
     if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
