@@ -665,9 +665,9 @@ def _suggested(
     tried, of_row, changed = tried[fine], of_row[fine], changed[fine]
     wrong = judge.log_wrong(np.where(changed, tried, np.nan))
     suspicion = wrong - judge.log_given(tried, hidden[of_row] | changed)
-    ordinary = (~changed | (suspicion < 0)).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
     explained = (changed & hidden[of_row]).sum(axis=1)
+    ordinary = (~changed | (suspicion < 0)).all(axis=1) | ((explained == 2) & (total < 0))
     for place in np.lexsort((-total, explained)).tolist():  # the most ordinary one last
         if ordinary[place]:
             answers[of_row[place]] = tries[fine[place]][1]
