@@ -348,3 +348,17 @@ def test_findings_stand_by_column_and_counts_have_one_convention(tmp_path: Path)
     assert by_name["few"][4] == "1\u202f199"
     assert "not filled: its 1 known cell is too few" in by_name["few"][5]
     assert not [cell for row in tables["Columns"].rows for cell in row[4:] if re.search(r"\d,\d{3}", cell)]
+
+
+def test_two_cells_that_were_exchanged_are_one_line_of_the_page() -> None:
+    rng = np.random.default_rng(1)
+    size = rng.gamma(6, 14, 300) + 20
+    x = np.column_stack([13 * size, 1.4 * size, size]) + rng.normal(0, (60, 9, 1), (300, 3))
+    frame = pd.DataFrame(x.round(1), columns=["rent", "heating", "area"])
+    frame.loc[7, ["rent", "heating"]] = frame.loc[7, ["heating", "rent"]].to_numpy()
+    seen = me.look(frame, model="gaussian")
+    groups = {part.title: part for part in seen.page().parts if isinstance(part, Group)}
+    rows = next(part.rows for part in groups["Cells to look at"].parts if isinstance(part, Table))
+    (swapped,) = [row for row in rows if row[0] == "7"]
+    assert sorted(swapped[1].split("; ")) == ["heating", "rent"]
+    assert swapped[4] == "exchanged, both would fit the row"

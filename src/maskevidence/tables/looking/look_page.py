@@ -233,7 +233,7 @@ def _columns(look: Looked) -> Table:
                 bars,
                 values,
                 _counts(look, f"{each.n_missing:,}"),
-                "; ".join(filter(None, [each.why, each.writing, left_empty(look, each.name)])),
+                "; ".join(filter(None, [_counts(look, each.why), each.writing, left_empty(look, each.name)])),
             ]
         )
     headings = ["column", "kind", "distribution", "values", "empty", "how it was read"]
@@ -318,7 +318,7 @@ def _cells(look: Looked) -> Group:
 
 
 def _table_of_cells(look: Looked) -> Table:
-    rows, write = list[list[str]](), dict[str, Callable[..., str]]()
+    rows, write, swapped = list[list[str]](), dict[str, Callable[..., str]](), dict[tuple[int, str], int]()
     for cell in few_texts(listed_cells(look))[:_MOST_CELLS]:
         likely = _SHARE.sub(lambda share: f" {100 * float(share[1]):.0f} %", cell.likelier)
         if cell.expected is not None and cell.low is not None and cell.high is not None:
@@ -327,7 +327,14 @@ def _table_of_cells(look: Looked) -> Table:
             of_cell = (cell.expected, cell.low, cell.high)
             ends = [write[cell.column](each, cell.high - cell.low) for each in of_cell]
             likely = f"{ends[0]} ({ends[1]} to {ends[2]})"
-        rows.append([cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)])
+        line = [cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)]
+        place = swapped.get((cell.row, f"swap with {cell.column!r}"))
+        if place is not None and cell.suggestion == f"swap with {rows[place][1]!r}":
+            rows[place][1:4] = [f"{a}; {b}" for a, b in zip(rows[place][1:4], line[1:4], strict=True)]
+            rows[place][4] = "exchanged, both would fit the row"
+            continue
+        swapped[cell.row, cell.suggestion] = len(rows)
+        rows.append(line)
     headings = ["row", "column", "value in the file", "likely (90 % interval)", "why"]
     marked = {(k, 2) for k in range(len(rows))}
     return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True, elsewhere="cells.csv")
