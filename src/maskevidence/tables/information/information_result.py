@@ -172,7 +172,7 @@ class Information(Shown):
         digits = digits_for(self.standard_error)
         low, high = self.interval()
         headline = f"{self._of()}: {typeset(self.nats, digits)} nats ({typeset(self.bits, digits)} bits)"
-        nats, interval = number(self.nats, digits), interval_95(low, high, digits)
+        nats, interval = number(self.nats, digits), interval_95(low, high, digits, number)
         line = f"Information({self.quantity}, {nats} nats, {interval})"
         errors = {"masks": self.errors.mask_se, "rows": self.errors.data_se, "fits": self.errors.fit_se}
         named = {
@@ -183,12 +183,12 @@ class Information(Shown):
             "symmetric uncertainty": self.symmetric_uncertainty,
             "as a correlation": self.correlation if self.quantity == MUTUAL else None,
         }
-        rows = [[f"error of the {name}", standard_error(se, digits, typeset)] for name, se in errors.items()]
+        rows = [[f"error of the {name}", standard_error(se, digits)] for name, se in errors.items()]
         rows += [[name, typeset(value, digits)] for name, value in named.items() if value is not None]
         if self.zero is not None:
-            zero = plus_minus(self.zero, self.zero_se, digits, typeset)
+            zero = plus_minus(self.zero, self.zero_se, digits)
             rows.append(["the same of independent columns", zero])
-        aside = interval_95(low, high, digits, typeset)
+        aside = interval_95(low, high, digits)
         return Page(line, headline, aside, [Table([], rows)], self.notes)
 
     def _of(self) -> str:
