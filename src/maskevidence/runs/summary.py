@@ -12,11 +12,12 @@ from jaxtyping import Float64
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import curve_lines
 from maskevidence.core.evidence.observations import (
-    ObservationTable,
+    Rows,
     csv_in_parts,
     joined,
+    listed,
     observation_tables,
-    parquet_in_parts,
+    parquet_of,
 )
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.scores.record import Scores
@@ -60,13 +61,13 @@ class Run:
     parts: tuple[SavedPart, ...]
     texts: tuple[Path, ...] = ()
 
-    def observations(self) -> ObservationTable:
+    def observations(self) -> Rows:
         """The content of observations.csv, one row per observation."""
         return joined(self.observations_in_parts())
 
-    def observations_in_parts(self) -> Iterator[ObservationTable]:
+    def observations_in_parts(self) -> Iterator[Rows]:
         """The same, some rows at a time."""
-        tables = observation_tables(self.estimate, self.manifest.mask_design())
+        tables = observation_tables(self.estimate)
         return with_texts(tables, saved_beginnings(self.texts, self.manifest)) if self.texts else tables
 
     def result(self) -> dict[str, Any]:
@@ -159,9 +160,7 @@ def read_run(*folders: str | Path) -> Run:
 
 
 def beside_masks(
-    estimate: EvidenceEstimate,
-    labels: Mapping[int, str],
-    exact: tuple[Ids, Float64[np.ndarray, " n"]],
+    estimate: EvidenceEstimate, labels: Mapping[int, str], exact: tuple[Ids, Float64[np.ndarray, " n"]]
 ) -> EvidenceEstimate:
     """Add the labels and closed-form log evidence of the observations to a run's estimate."""
     ids, values = exact
@@ -242,7 +241,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     write_atomic(folder.path / CURVE, curve.to_csv())
     observations = run.observations_in_parts()
     if many:
-        write_atomic(folder.path / MANY_OBSERVATIONS, parquet_in_parts(observations))
+        write_atomic(folder.path / MANY_OBSERVATIONS, parquet_of(map(listed, observations)))
     else:
         write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
     lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)

@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.command.options import flag, own_file, parse_words
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.kind import Kind, kinds
-from maskevidence.core.model import HasNotesOn, HasRefine, as_tokens, to_device_of
+from maskevidence.core.model import as_tokens, to_device_of
 from maskevidence.core.show.words import MINUS
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.support.devices import choose_device
@@ -540,9 +540,9 @@ def _prepared(model: Any, table: Table, test_fraction: float | None, notes: list
         model.refuse_strange_cells(tokens, place=partial(place_of, lines=table.lines))
     else:
         tokens = as_tokens(model, table)
-    if isinstance(model, HasNotesOn):
+    if hasattr(model, "notes_on"):
         notes = [*notes, *model.notes_on(tokens, table)]
-    if isinstance(model, HasRefine):
+    if hasattr(model, "refine"):
         notes = [*notes, model.refine(to_device_of(model, tokens))]
     source = DataSource(
         name=table.name,

@@ -6,25 +6,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, Integer
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.comparing.comparable import check_same_quantity
 from maskevidence.core.comparing.comparison import LEVEL
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.result import EvidenceEstimate
-from maskevidence.core.evidence.score_means import contributions, curves_of, drawn_together, errors_of_sums
+from maskevidence.core.evidence.score_means import (
+    contributions,
+    curves_of,
+    drawn_together,
+    errors_of_sums,
+    summation_of,
+)
 from maskevidence.core.evidence.standard_errors import (
+    ErrorSums,
     MeanWithErrors,
-    Tails,
     df_of_sum,
     interval_with_tails,
-    mean_with_errors,
     student_t_quantile,
     t_half_widths,
     tails_of_each,
     variances_with_df,
 )
-from maskevidence.core.masks.design import Summation
 from maskevidence.core.scores.record import Scores, ScoreTable
 from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Histogram
@@ -118,17 +122,14 @@ class TextPairs(Shown):
         digits = digits_for(mean.mask_se, mean.data_se)
         a, b = self.estimates
         rows = [
-            [
-                "accuracy",
-                f"{share}, a tie counts half ({between} %, over pairs)",
-            ],
+            ["accuracy", f"{share}, a tie counts half ({between} %, over pairs)"],
             [f"{first} higher", f"{int((self.call > 0).sum()):,}"],
             [f"{second} higher", f"{int((self.call < 0).sum()):,}"],
             ["ties", f"{ties:,} ({equal:,} equal up to rounding, {ties - equal:,} within the masks' error)"],
             ["by sign", f"{100 * self.accuracy_by_sign:.1f} %, where the sign of each difference decides"],
             ["difference", f"{typeset(mean.mean, digits)} nats per pair, {first} minus {second}"],
-            ["mask error", standard_error(mean.mask_se, digits, typeset)],
-            ["data error", data_error(mean.data_se, mean.mask_se, n, digits, typeset)],
+            ["mask error", standard_error(mean.mask_se, digits)],
+            ["data error", data_error(mean.data_se, mean.mask_se, n, digits)],
             ["kind", f"{kind_name(a.kind)}: {kind_words(a.kind, a.design['name'])}"],
             ["scored", f"{count(2 * n, 'text')}, {count(a.n_masks + b.n_masks, 'mask')}"],
             ["design", f"{a.design['name']}, {a.masks} masks, seed {a.seed}"],
@@ -296,19 +297,22 @@ def pair_texts(
     contribution = np.concatenate([added[0], -added[1]])
     both = ScoreTable.join([replace(table, hidden=None) for table in tables])
     _, pair = np.unique(both.id, return_inverse=True)
-    summation = design.summation(both.n_tokens, both.draw, both.size)
+    summation = summation_of(both, design)
     mask_se, mask_df = errors_of_sums(contribution, pair, summation, design)
     difference = first.per_observation - second.per_observation
     n_tokens = [each.record.n_tokens for each in (first, second)]
     rounding = _rounding(np.add(*n_tokens), dtypes)
     equal = np.abs(difference) <= rounding
     mask_se = np.where(equal & ~(mask_se > rounding), 0.0, mask_se)
-    if design.deterministic:
-        summation = summation._replace(unseen=np.zeros_like(summation.weight))
-    below, above = _tails(contribution, pair, summation, *drawn_together(summation, design, both.draw))
-    half = _half_widths(mask_se, mask_df)
+    stratum, unit = drawn_together(summation, design, both.draw)
+    cell = pair * (stratum.max() + 1) + stratum
+    below, above = tails_of_each(contribution, pair, cell, unit, summation.unseen)
+    half = t_half_widths(mask_se, np.where(np.isnan(mask_df), np.inf, mask_df), LEVEL)
     decided = ~equal & ((difference > half + below) | (-difference > half + above))  # False where half is NaN
     joint = first.masks == "shared" or (design.pooled and None in curves)
+    sums = ErrorSums(design.n_replicates, joint=joint)
+    sums.add(contribution, pair, summation)
+    unknown = design.unknown_error(np.maximum(*n_tokens), first.masks)
     return TextPairs(
         names=names,
         labels=tuple(first.names),
@@ -317,14 +321,7 @@ def pair_texts(
         mask_df=mask_df,
         call=np.where(decided, np.sign(difference), 0).astype(np.int64),
         equal=equal,
-        mean=mean_with_errors(
-            contribution,
-            pair,
-            summation,
-            design.n_replicates,
-            joint=joint,
-            enough_masks=design.unknown_error(np.maximum(*n_tokens), first.masks) is None,
-        ),
+        mean=sums.mean_with_errors(enough_masks=unknown is None),
         estimates=(first, second),
     )
 
@@ -333,24 +330,6 @@ def _rounding(n_tokens: Int64[np.ndarray, " N"], dtypes: Sequence[str | None]) -
     """The largest difference of equal numbers, by the number of tokens of both texts, nats."""
     of_half = max((_IN_HALF.get(str(dtype), 0.0) for dtype in dtypes), default=0.0)
     return np.maximum(_ROUNDING * n_tokens, of_half * np.sqrt(n_tokens))
-
-
-def _tails(
-    contribution: Float64[np.ndarray, " n"],
-    pair: Int64[np.ndarray, " n"],
-    summation: Summation,
-    stratum: Integer[np.ndarray, " n"],
-    unit: Integer[np.ndarray, " n"],
-) -> Tails:
-    """The error of rare masks for the difference of one pair, below and above."""
-    return tails_of_each(contribution, pair, pair * (stratum.max() + 1) + stratum, unit, summation.unseen)
-
-
-def _half_widths(
-    mask_se: Float64[np.ndarray, " N"], mask_df: Float64[np.ndarray, " N"]
-) -> Float64[np.ndarray, " N"]:
-    """Half-width of the interval of each difference; NaN where its error is not known."""
-    return t_half_widths(mask_se, np.where(np.isnan(mask_df), np.inf, mask_df), LEVEL)
 
 
 @dataclass(frozen=True, repr=False)
@@ -388,8 +367,8 @@ class SetDifference(Shown):
             [
                 name,
                 typeset(each.log_evidence, digits),
-                standard_error(each.mask_se, digits, typeset),
-                data_error(each.data_se, each.mask_se, each.n_observations, digits, typeset),
+                standard_error(each.mask_se, digits),
+                data_error(each.data_se, each.mask_se, each.n_observations, digits),
                 f"{each.n_observations:,}",
             ]
             for name, each in zip(self.names, both, strict=True)

@@ -13,7 +13,8 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
 from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
-from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
+from maskevidence.core.evidence.observations import joined, observation_tables
+from maskevidence.core.evidence.score_means import curves_of, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
 from maskevidence.core.model import MASS, Conditionals
@@ -291,17 +292,9 @@ class EvidenceEstimate(Shown):
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df, closed_form
         where it was asked for, and per_token.
         """
-        scores = self.record
-        values: dict[str, Any] = {"n_tokens": scores.n_tokens}
-        if scores.n_bytes is not None:
-            values["n_bytes"] = scores.n_bytes
-        values["log_evidence"] = self.per_observation
-        errors = errors_of_rows(scores, self.how.design, self.how.key)
-        _, *of_masks = zip(*errors, strict=True)
-        values |= zip(("mask_se", "mask_df"), map(np.concatenate, of_masks), strict=True)
-        if self.closed_form is not None:
-            values["closed_form"] = self.closed_form
-        values["per_token"] = self.per_observation / values["n_tokens"]
+        names = ("n_tokens", "n_bytes", "log_evidence", "mask_se", "mask_df", "closed_form", "per_token")
+        whole = joined(observation_tables(self))
+        values = {name: whole[name] for name in names if whole[name] is not None}
         return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
     def to_arviz(self) -> Any:
@@ -361,10 +354,10 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
     main = exact if exact is not None and in_closed_form else result["log_evidence"]
     digits = digits_for(result["mask_se"], result["data_se"], exact_se)
     value = typeset(main, digits)
-    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits, typeset)
+    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits)
     mask_row = ["mask error", _mask_error(result, digits)]
     if in_closed_form:
-        data_se = data_se if exact_se is None else standard_error(exact_se, digits, typeset)
+        data_se = data_se if exact_se is None else standard_error(exact_se, digits)
         by_masks = f"{typeset(result['log_evidence'], digits)} nats per {noun}"
         rows = [["data error", data_se], ["by masks", by_masks], mask_row]
     else:
@@ -372,7 +365,7 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
         if exact is not None:
             name = "log evidence" if kind == "pseudo" else "closed form"
             rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
-    rows += [list(row) for row in orders_in_words(result, digits, typeset, noun)]
+    rows += [list(row) for row in orders_in_words(result, digits, noun)]
     rows += units_in_words(result, token)
     if (low := result.get("low_rates")) is not None:
         score = plus_minus(low["score"], low["mask_se"], 3, typeset)
@@ -402,7 +395,7 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
 
 
 def _mask_error(result: Mapping[str, Any], digits: int) -> str:
-    error = standard_error(result["mask_se"], digits, typeset)
+    error = standard_error(result["mask_se"], digits)
     if result["mask_se"] == 0:
         return f"{error}: {ENUMERATED}"
     if result["mask_se"] is None or result["interval_95"] is None:

@@ -327,7 +327,7 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
         verdict,
         f"{each['n_parameters']:,}",
         plus_minus(each["log_evidence"], each["data_se"], digits, typeset),
-        *[standard_error(each["mask_se"], digits, typeset)] * masks,
+        *[standard_error(each["mask_se"], digits)] * masks,
         behind,
     ]
 

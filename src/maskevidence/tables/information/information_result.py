@@ -173,9 +173,9 @@ class Information(Shown):
         low, high = self.interval()
         headline = f"{self._of()}: {typeset(self.nats, digits)} nats ({typeset(self.bits, digits)} bits)"
         line = f"Information({self.quantity}, {self.nats:.{digits}f} nats, {interval_95(low, high, digits)})"
-        rows = [["error of the masks", standard_error(self.errors.mask_se, digits, typeset)]]
-        rows.append(["error of the rows", standard_error(self.errors.data_se, digits, typeset)])
-        rows.append(["error of the fits", standard_error(self.errors.fit_se, digits, typeset)])
+        rows = [["error of the masks", standard_error(self.errors.mask_se, digits)]]
+        rows.append(["error of the rows", standard_error(self.errors.data_se, digits)])
+        rows.append(["error of the fits", standard_error(self.errors.fit_se, digits)])
         named: dict[str, float | None] = {}
         if self.seen is not None:
             named = {"of rows not seen in the fit": self.held_out, "of rows seen in the fit": self.seen}
