@@ -19,6 +19,7 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import Filling
 from maskevidence.tables.looking.by_folds import Kept, folds_for
+from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import writer
 from maskevidence.tables.looking.looking import Budget, _first_word, _simplest
 from maskevidence.tables.looking.reading import near_words, read_for_look
@@ -311,3 +312,13 @@ def test_whole_numbers_of_a_typed_file_have_no_decimals_on_the_page(tmp_path: Pa
     seen = me.look(str(path), model="gaussian")
     known = frame["age"].dropna().astype(int)
     assert writer(seen, "age")(float(known.max())) == f"{known.max()}"
+
+
+def test_columns_left_empty_have_a_reason() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=30)}).assign(b=lambda rows: rows.a + 0.1)
+    table.loc[[3, 9], "few"] = [2.5, 3.1]
+    seen = me.look(table, model="kernel-gaussian")
+    assert any("left empty" in note and note.endswith("in every fold: few") for note in seen.notes)
+    (line,) = (line for line in lines_of_columns(seen)[1] if line[0] == "few")
+    assert "too few values" in str(line[-1])

@@ -18,6 +18,7 @@ from maskevidence.tables.looking.look_page import page_of_look
 from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.reading.contents import SHEETS
 from maskevidence.tables.reading.dates import DateForm
+from maskevidence.tables.reading.description import ColumnDescription
 from maskevidence.tables.table_files import is_text, names_of, write_table
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
@@ -137,6 +138,14 @@ def _cells(look: Looked) -> tuple[list[str], list[tuple[object, ...]]]:
     return names, [tuple(getattr(cell, name) for name in names) for cell in look.cells]
 
 
+def _not_modelled(column: ColumnDescription) -> str:
+    """Why the holes of a column stay empty."""
+    if not column.n_missing:
+        return ""
+    few = column.used_as is not None and column.n_different > 1
+    return "left empty: too few values to differ in every fold" if few else "not modelled"
+
+
 def lines_of_columns(look: Looked) -> tuple[list[str], list[list[object]]]:
     """The columns of the table with their kinds, holes and errors."""
     rows = list[list[object]]()
@@ -152,7 +161,7 @@ def lines_of_columns(look: Looked) -> tuple[list[str], list[list[object]]]:
             each.n_different,
         ]
         if fill is None:
-            rows.append([*line, 0, "", "", "", "not modelled" if each.n_missing else ""])
+            rows.append([*line, 0, "", "", "", _not_modelled(each)])
             continue
         is_error = "share right" if fill.words else "RMSE"
         line += [fill.holes, f"{fill.quality:.4g}", f"{fill.without:.4g}", is_error, _note(look, each.name)]
