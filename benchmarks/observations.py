@@ -14,7 +14,7 @@ import io
 import numpy as np
 from pyarrow import parquet
 
-from maskevidence.core.evidence.observations import ObservationTable, parquet_in_parts
+from maskevidence.core.evidence.observations import Rows, csv_in_parts, listed, parquet_of
 from maskevidence.core.support.files import csv_text
 
 
@@ -24,10 +24,13 @@ def main() -> int:
     numbers, rows = {}, []
     for name, labels in (("no labels", [""] * n), ("labels", [f'row "{k}", of many' for k in range(n)])):
         table = made_up(tuple(labels))
-        ways = {"cells": lambda table=table: by_cells(table), "columns": table.to_csv}
-        ways["parquet"] = lambda table=table: b"".join(parquet_in_parts([table]))
-        assert by_cells(table) == table.to_csv()
-        assert parquet.read_table(io.BytesIO(ways["parquet"]())).to_pydict() == table.columns()
+        ways = {
+            "cells": lambda table=table: by_cells(table),
+            "columns": lambda table=table: "".join(csv_in_parts([table])),
+        }
+        ways["parquet"] = lambda table=table: b"".join(parquet_of([listed(table)]))
+        assert by_cells(table) == ways["columns"]()
+        assert parquet.read_table(io.BytesIO(ways["parquet"]())).to_pydict() == listed(table)
         timings = interleaved(ways, rounds=5, clock=time.process_time)
         faster = times_faster(timings, "cells", "columns")
         numbers[name] = {way: timing.median / n * 1e6 for way, timing in timings.items()} | {"faster": faster}
@@ -36,20 +39,20 @@ def main() -> int:
     return finish({"microseconds": numbers}, [], options.json)
 
 
-def made_up(labels: tuple[str, ...]) -> ObservationTable:
+def made_up(labels: tuple[str, ...]) -> Rows:
     """Observations with errors, of which every seventh is not known."""
     generator, n = np.random.default_rng(0), len(labels)
     error = generator.random(n)
     error[::7] = np.nan
     size = np.full(n, 20)
-    return ObservationTable(
-        np.arange(n), labels, size, 5 * size, generator.normal(size=n), error, error * 3, None, None
-    )
+    columns = {"id": np.arange(n), "label": labels, "n_tokens": size, "n_bytes": 5 * size}
+    columns |= {"log_evidence": generator.normal(size=n), "mask_se": error, "mask_df": error * 3}
+    return columns | dict.fromkeys(("per_token", "pll", "closed_form"))
 
 
-def by_cells(table: ObservationTable) -> str:
+def by_cells(table: Rows) -> str:
     """The lines from a csv writer."""
-    columns = table.columns()
+    columns = listed(table)
     return csv_text(columns, zip(*columns.values(), strict=True))
 
 

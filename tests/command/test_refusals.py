@@ -163,7 +163,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "qa.csv --text answer --pair": "--pair belongs to --context-field",
         "qa.csv --text answer --context-field hint": "has no column 'hint'",
         "two.txt --whole-words": "belongs to --design leave-one-out",
-        "two.txt --design orderings:per-token": "per-token belongs to random-size",
+        "two.txt --design orderings:per-token": "belongs to random-size",
         "two.txt --block-size 2": "leaves no room beside 2 special tokens",
         "two.txt --test-fraction 0.5": "--test-fraction belongs to models of rows",
         "two.txt --drop a": "--drop belongs to models of rows",

@@ -73,7 +73,7 @@ def scores_of(
 ) -> me.ScoreTable:
     """The scores of all masks of a design on all observations."""
     scoring = Scoring(design, key, _IN_A_CALL)
-    return score_in_memory(model, tokens, scoring, scoring.repeats)[0]
+    return score_in_memory(model, tokens, scoring, range(design.n_repeats))[0]
 
 
 def _of_whole_orders(

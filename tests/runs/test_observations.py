@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.core.evidence import observations
+from maskevidence.core.evidence.observations import listed
 from maskevidence.data import read_table
 from maskevidence.runs import directory, read_run, summary
 from recorded_runs import checked_observations
@@ -58,11 +58,10 @@ def test_many_observations_are_written_as_parquet(
     command = ("score", model, table, "--text", "answer", "--id-column", "name", "--design", "random-size:16")
     assert run(*command, "--out", tmp_path / "few").code == 0
     monkeypatch.setattr(summary, "MANY", len(SENTENCES))
-    monkeypatch.setattr(observations, "_ROWS_OF_GROUP", 2)
     assert run(*command, "--out", tmp_path / "many").code == 0
     assert not (tmp_path / "many" / "observations.csv").exists()
     many = parquet.read_table(tmp_path / "many" / "observations.parquet").to_pydict()
-    assert many == read_run(tmp_path / "few").observations().columns()
+    assert many == listed(read_run(tmp_path / "few").observations())
     monkeypatch.setattr(summary, "MANY", 10**7)
     more = (*command[:-1], "random-size:32", "--out", tmp_path / "many")  # the other file goes
     assert run(*more).code == 0

@@ -56,9 +56,9 @@ def test_a_run_is_not_continued_without_its_tokens(tmp_path: Path, run: CommandL
     ("design", "message"),
     [
         ("leave-one-out:per-token", "leave-one-out:per-token is a report on texts"),
-        ("every-size:per-token", "per-token belongs to random-size with own masks"),
-        ("random-size:shared,per-token", "per-token belongs to random-size"),
-        ("random-size:1,per-token", "per-token belongs to random-size"),
+        ("every-size:per-token", "belongs to random-size with own masks"),
+        ("random-size:shared,per-token", "belongs to random-size"),
+        ("random-size:1,per-token", "belongs to random-size"),
     ],
 )
 def test_designs_without_use_for_tokens_are_refused(run: CommandLine, design: str, message: str) -> None:

@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
@@ -220,8 +220,9 @@ def with_flat_signature(function: Callable[..., Any], which: Which = "some") -> 
     """
     parameters = inspect.signature(function).parameters.values()
     flat = [part for parameter in parameters for part in _flattened(parameter, which)]
-    names = {each.name for each in flat}
-    declared = {name: option for name, option in _declared(parameters) if name in names}
+    declared = {
+        each.name: option for each in flat if isinstance(option := declaration(each.annotation), Option)
+    }
 
     @wraps(function)
     def command(**values: Any) -> Any:
@@ -273,18 +274,6 @@ def options_by_kind(annotation: Any) -> dict[str, type]:
     if of is None:
         return {}
     return {kind.name: kind.options[of.command] for kind in kinds() if of.command in kind.options}
-
-
-def _declared(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, Option]]:
-    """Yield names and declarations of all options, also of options inside dataclasses."""
-    for each in parameters:
-        if by_kind := options_by_kind(each.annotation):
-            yield from _declared(each.replace(annotation=group) for group in by_kind.values())
-        elif is_dataclass(each.annotation):
-            nested = fields(each.annotation)
-            yield from _declared(each.replace(name=field.name, annotation=field.type) for field in nested)
-        elif isinstance(option := declaration(each.annotation), Option):
-            yield each.name, option
 
 
 def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
@@ -343,7 +332,7 @@ def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
             help=declared.help,
             rich_help_panel=declared.panel or _panel(name, owner),
         )
-    return Annotated[get_args(annotation)[0], info]
+    return Annotated[get_args(annotation)[0], info, declared]
 
 
 def _panel(name: str, owner: type | None) -> str | None:

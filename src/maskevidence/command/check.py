@@ -31,11 +31,7 @@ def check_command(model: Model, data: Data, options: Annotated[Any, OptionsOf("c
     design, tolerance = kind.check_with(options)
     ready = kind.prepare(model, data, parse_design(design).design, options, None)
     report = check_model(
-        ready.model,
-        ready.in_memory,
-        texts=ready.texts,
-        seed=options.seed,
-        tolerance=tolerance,
+        ready.model, ready.in_memory, texts=ready.texts, seed=options.seed, tolerance=tolerance
     )
     page = report.page()
     page = replace(page, notes=[*page.notes, *ready.notes])

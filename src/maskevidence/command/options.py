@@ -171,18 +171,12 @@ def parse_size(word: str | None) -> tuple[int, int] | None:
 
 Model = Annotated[str, Argument("MODEL", model_words)]
 Data = Annotated[str, Argument("DATA", data_words)]
-Json = Annotated[
-    str | None,
-    Option("Write the result as JSON; - is standard output.", "FILE", writes="file"),
-]
+Json = Annotated[str | None, Option("Write the result as JSON; - is standard output.", "FILE", writes="file")]
 Out = Annotated[Path | None, Option("Write the run into this folder.", "DIR", writes="folder")]
 Overwrite = Annotated[bool, Option("Replace another run in --out and the file that --json names.")]
 OverwriteFiles = Annotated[bool, Option("Replace the files that the command writes.")]
 Seed = Annotated[int, Option("Random seed of the masks and the train/test split.", min=0, max=2**63 - 1)]
-Threads = Annotated[
-    int | None,
-    Option("Number of processor threads; by default all.", min=1, max=1024),
-]
+Threads = Annotated[int | None, Option("Number of processor threads; by default all.", min=1, max=1024)]
 Limit = Annotated[int | None, Option("Use only the first N rows, texts or images.", "N", min=1)]
 Design = Annotated[
     str | None,
@@ -193,12 +187,10 @@ Design = Annotated[
     ),
 ]
 TestFraction = Annotated[
-    float | None,
-    Option("Share to hold out and score; by default 0.2, and all for a saved model."),
+    float | None, Option("Share to hold out and score; by default 0.2, and all for a saved model.")
 ]
 IdColumn = Annotated[
-    str | None,
-    Option("Column with names of the observations, which are not data.", "COLUMN"),
+    str | None, Option("Column with names of the observations, which are not data.", "COLUMN")
 ]
 
 
@@ -238,8 +230,7 @@ BatchTokens = Annotated[
     ),
 ]
 Revision = Annotated[
-    str | None,
-    Option("Branch, tag or commit of a model on the hub; by default main.", "NAME", panel="Model"),
+    str | None, Option("Branch, tag or commit of a model on the hub; by default main.", "NAME", panel="Model")
 ]
 
 
@@ -263,8 +254,7 @@ class RunOptions:
     engine: Annotated[
         str | None,
         Option(
-            "Score in Ray workers, with --out: ray, ray:8, ray:8,gpus=0.5 or ray:address=HOST:PORT.",
-            "ENGINE",
+            "Score in Ray workers, with --out: ray, ray:8, ray:8,gpus=0.5 or ray:address=HOST:PORT.", "ENGINE"
         ),
     ] = None
     threads: Threads = None
@@ -278,28 +268,18 @@ class Training:
     objective: Annotated[
         str,
         Option(
-            "likelihood, elbo, iwae:5, or a design as of score, by default with one mask a step.",
-            "DESIGN",
+            "likelihood, elbo, iwae:5, or a design as of score, by default with one mask a step.", "DESIGN"
         ),
     ] = "random-size"
     learning_rate: Annotated[
-        float | None,
-        Option("Of Adam; by default 0.02 for rows, 0.002 for VAEs, masked-net and masked-lm."),
+        float | None, Option("Of Adam; by default 0.02 for rows, 0.002 for VAEs, masked-net and masked-lm.")
     ] = None
-    batch_size: Annotated[
-        int | None,
-        Option("In one step; by default 512 rows or 32 texts.", min=1),
-    ] = None
+    batch_size: Annotated[int | None, Option("In one step; by default 512 rows or 32 texts.", min=1)] = None
     test_fraction: Annotated[
-        float | None,
-        Option("Share to hold out; by default 0.2, and 0.1 of a text."),
+        float | None, Option("Share to hold out; by default 0.2, and 0.1 of a text.")
     ] = None
     checkpoint_every: Annotated[
-        int | None,
-        Option(
-            "Epochs (20) or steps (masked-lm: 200) between two checkpoints.",
-            min=1,
-        ),
+        int | None, Option("Epochs (20) or steps (masked-lm: 200) between two checkpoints.", min=1)
     ] = None
     seed: Seed = 0
     limit: Limit = None

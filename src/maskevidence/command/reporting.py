@@ -20,8 +20,7 @@ def report(
         "report.html"
     ),
     observations: Annotated[
-        int,
-        Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0),
+        int, Option("Number of hardest and of easiest observations to show; 0 shows none.", "N", min=0)
     ] = 5,
 ) -> Result:
     """Write one self-contained page about runs, or what another command found; it needs no network.

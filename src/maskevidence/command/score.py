@@ -57,7 +57,7 @@ def score(
     key = MaskKey(options.seed, word.masks)
     reports = word.per_token and isinstance(drawing.design, LeaveOneOut)
     records = word.per_token and not reports
-    numbers.check_per_token(kind, drawing.design, key, reports=reports, records=records)
+    numbers.check_tokens_asked(kind, drawing.design, key, reports=reports, records=records)
     batch_size = getattr(options, "batch_size", Scoring.batch_size)
     scoring = Scoring(drawing.design, key, batch_size, per_token=records)
     numbers.check_folder(run, model, scoring)

@@ -19,7 +19,7 @@ from maskevidence.core.masks.design_words import DesignWord
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.scores.record import ScoreTable
-from maskevidence.core.scores.score_masks import Scoring, score_repeats
+from maskevidence.core.scores.score_masks import Scoring, check_per_token, score_repeats
 from maskevidence.core.show.parts import Part, Table
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import plain_number
@@ -162,16 +162,12 @@ MAX_TOKENS_SHOWN = 40
 _ROWS_IN_BOTH, _REPEATS_IN_BOTH = 8, 4  # observations and masks that show the rounding of half precision
 
 
-def check_per_token(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
+def check_tokens_asked(kind: Kind, design: MaskDesign, key: MaskKey, *, reports: bool, records: bool) -> None:
     """Raise an InputError for per-token if neither the report nor the error uses token scores."""
-    predicts = design.random_sizes and key.masks == "own" and design.n_replicates > 1
     if reports and not kind.tells_tokens:
         raise InputError("leave-one-out:per-token is a report on texts; leave per-token out")
-    if records and not predicts:
-        raise InputError(
-            "per-token belongs to random-size with own masks and 2 or more replicates, and to leave-one-out "
-            "on texts; leave it out, or choose one of these"
-        )
+    if records:
+        check_per_token(design, key)
 
 
 def check_run(run: RunOptions) -> None:

@@ -55,25 +55,19 @@ def summarize(
 def _copy(run: "Run", source: Path, folder: "RunDirectory") -> None:
     """Copy the scores, and the model if it was fitted for the run."""
     from maskevidence.core.support.files import write_atomic
-    from maskevidence.runs.directory import (
-        MODEL,
-        saved_beginnings,
-        write_closed_form,
-        write_labels,
-        write_texts,
-    )
+    from maskevidence.runs.directory import CLOSED_FORM, LABELS, MODEL, TEXTS, saved_beginnings, write_beside
 
     model = source / MODEL
     folder.begin(run.manifest, partial(shutil.copytree, model) if model.is_dir() else None)
     estimate = run.estimate
     if estimate.labels is not None:
-        write_labels(folder.path, run.manifest, estimate.ids, estimate.labels)
+        write_beside(folder.path / LABELS, run.manifest, estimate.ids, estimate.labels)
     if estimate.closed_form is not None:
-        write_closed_form(folder.path, run.manifest, estimate.ids, estimate.closed_form)
+        write_beside(folder.path / CLOSED_FORM, run.manifest, estimate.ids, estimate.closed_form)
     if run.texts:
         texts = (
             text for table in saved_beginnings(run.texts, run.manifest) for text in table["text"].to_pylist()
         )
-        write_texts(folder.path, run.manifest, estimate.ids, texts)
+        write_beside(folder.path / TEXTS, run.manifest, estimate.ids, texts)
     for part in run.parts:
         write_atomic(folder.scores / part.path.name, part.path.read_bytes())

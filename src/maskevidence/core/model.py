@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
-from torch import Generator, Tensor, device, nn
+from torch import Tensor, device, nn
 
 from maskevidence.core.errors import InputError, NumericalError, unknown_name
 from maskevidence.core.moments import GaussianMoments
@@ -203,6 +203,22 @@ class MaskedModel(Protocol):
     probabilities of discrete values, otherwise the density and its unit in words, such as `DENSITY` ("density
     per unit of each column"). Estimates with different base measures are not compared, and a comparison with
     a model that lacks the attribute says so.
+
+    Further methods are optional and found by their names: those of the protocols below, and
+
+    - `notes_on(tokens, data=None)`: notes for the user on the answers for these observations, one sentence
+      each; `data` is what they were read from, with the names and words that tokens lack;
+    - `refine(tokens)`: refine a numerical integral for these tokens in place, and return one sentence on the
+      result; `estimate_evidence` refines a copy of the model;
+    - `elbo(tokens, generator=None, samples=1)`: a bound of log p of the maskable tokens from draws of an
+      encoder q(z | x), nats, shape (B,);
+    - `score_moments(moments, masked)`: the score of each of P masks, (P, D), averaged over the complete rows
+      behind `GaussianMoments`, nats, shape (P,);
+    - `launched(tokens, masked)`: `log_conditionals` of tokens in the processor's memory, on the model's
+      device, which may still be computing them;
+    - `timed_batches(n_present)`: calls like those of `batches`, whose sizes may depend on the time of earlier
+      calls, with the attribute `call_note` on the result in one sentence. Each call is made before the next
+      is taken.
     """
 
     conditionals: Conditionals
@@ -302,42 +318,6 @@ class HasLogEvidence(Protocol):
 
 
 @runtime_checkable
-class HasNotesOn(Protocol):
-    """A model that has notes for the user on its answers for some data."""
-
-    def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """Notes on these observations, one sentence each, for example that the model was fitted to them.
-
-        Args:
-            data: what they were read from, with the names and words that tokens lack.
-        """
-        ...
-
-
-@runtime_checkable
-class HasRefine(Protocol):
-    """A model that integrates numerically and can refine the integral for given data.
-
-    `estimate_evidence` refines a copy of the model before it scores.
-    """
-
-    def refine(self, tokens: Tokens) -> str:
-        """Refine the log evidence of these tokens in place; return one sentence on the result."""
-        ...
-
-
-@runtime_checkable
-class HasElbo(Protocol):
-    """A model with an encoder q(z | x), trainable by variational inference."""
-
-    def elbo(
-        self, tokens: Tokens, *, generator: Generator | None = None, samples: int = 1
-    ) -> Float[Tensor, " B"]:
-        """A lower bound of log p of the maskable tokens, from `samples` draws of q; nats, shape (B,)."""
-        ...
-
-
-@runtime_checkable
 class HasScoreOrderings(Protocol):
     """A model that computes the scores of all prefixes of an order at once."""
 
@@ -346,15 +326,6 @@ class HasScoreOrderings(Protocol):
 
         Column M - 1 is the score at size M; columns beyond an observation's number of tokens are 0.
         """
-        ...
-
-
-@runtime_checkable
-class HasScoreMoments(Protocol):
-    """A model whose mean score over complete rows depends on their moments alone."""
-
-    def score_moments(self, moments: GaussianMoments, masked: Bool[Tensor, "P D"]) -> Float[Tensor, " P"]:
-        """The score of each of P masks, averaged over the rows behind the moments, nats, shape (P,)."""
         ...
 
 
@@ -434,36 +405,6 @@ class HasBatches(Protocol):
 
         Yields:
             The positions (0..n_pairs-1) of the pairs of each call; each position occurs once.
-        """
-        ...
-
-
-@runtime_checkable
-class HasLaunched(Protocol):
-    """A model that answers tokens in the processor's memory without waiting for its device."""
-
-    def launched(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """`log_conditionals` on the model's device, which may still be computing them."""
-        ...
-
-
-@runtime_checkable
-class HasTimedBatches(Protocol):
-    """A model that can also time calls of several sizes and choose the fastest.
-
-    Attributes:
-        call_note: the result of the trial, in one sentence; None without a trial.
-    """
-
-    @property
-    def call_note(self) -> str | None: ...
-
-    def timed_batches(
-        self, n_present: Int64[np.ndarray, " n_pairs"]
-    ) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
-        """Divide the pairs into calls like `batches`; call sizes may depend on the time of earlier calls.
-
-        The reader makes each call before it takes the next.
         """
         ...
 

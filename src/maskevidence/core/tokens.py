@@ -64,12 +64,7 @@ class Tokens:
 
     @classmethod
     def from_array(
-        cls,
-        x: object,
-        ids: object = None,
-        dtype: torch.dtype = torch.float64,
-        *,
-        empty_rows: bool = False,
+        cls, x: object, ids: object = None, dtype: torch.dtype = torch.float64, *, empty_rows: bool = False
     ) -> "Tokens":
         """Convert a table of numbers to tokens; NaN marks a missing value.
 

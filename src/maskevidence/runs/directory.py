@@ -2,18 +2,19 @@
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64, Integer
+from jaxtyping import Float64, Int64
 from pydantic import ValidationError
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.observations import ObservationTable, parquet_of
+from maskevidence.core.evidence.observations import Rows, parquet_of
 from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
@@ -30,133 +31,100 @@ from maskevidence.runs.manifest import SCHEMA, Manifest
 TEXTS = "texts.parquet"
 _ROWS_OF_GROUP = 2**16
 _OF_DATA = b"data"  # key of the fingerprint of the data in a Parquet file
+_REMEDY = "remove it to go on without it, or score again with --overwrite"
 LABELS, CLOSED_FORM = "labels.parquet", "closed_form.parquet"
+_COLUMNS = {TEXTS: "text", LABELS: "label", CLOSED_FORM: "closed_form"}
 Ids = Int64[np.ndarray, " n"]
 Beginnings = Callable[[], Iterable[str]]  # of the texts of all observations, in the order of the tokens
 
 
-def write_texts(
-    folder: Path, manifest: Manifest, ids: Integer[np.ndarray, " n"], texts: Iterable[str]
-) -> None:
-    """Write the beginning of each observation's text, in the order of the ids."""
-    import pyarrow as pa
+def write_beside(file: Path, manifest: Manifest, ids: Ids, values: Iterable[Any]) -> None:
+    """Write a value of each observation beside the scores, in the order of the ids.
 
-    schema = pa.schema([("id", pa.int64()), ("text", pa.string())], {_OF_DATA: manifest.data.fingerprint})
-    left = iter(texts)
+    Args:
+        file: TEXTS for the beginning of each text, LABELS, or CLOSED_FORM for the log evidence, nats, whose
+            mean is in run.json.
+    """
+    left = iter(values)
     groups = (ids[first : first + _ROWS_OF_GROUP] for first in range(0, len(ids), _ROWS_OF_GROUP))
-    tables = ({"id": group, "text": list(islice(left, len(group)))} for group in groups)
-    write_atomic(folder / TEXTS, parquet_of(schema, tables))
+    tables = ({"id": group, _COLUMNS[file.name]: list(islice(left, len(group)))} for group in groups)
+    write_atomic(file, parquet_of(tables, {_OF_DATA: manifest.data.fingerprint}))
+
+
+@contextmanager
+def _undamaged(file: Path) -> Iterator[None]:
+    from pyarrow import ArrowException
+
+    with reading(file):
+        try:
+            yield
+        except (ArrowException, KeyError) as error:
+            raise InputError(f"{str(file)!r} is damaged; {_REMEDY}") from error
+
+
+def _opened(file: Path, manifest: Manifest) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with _undamaged(file):
+        content = parquet.ParquetFile(pa.OSFile(os.fsencode(file)))  # Arrow would encode the name as UTF-8
+    if (content.schema_arrow.metadata or {}).get(_OF_DATA) != manifest.data.fingerprint.encode():
+        raise InputError(f"{str(file)!r} belongs to other data; {_REMEDY}")
+    return content
 
 
 def saved_beginnings(files: Sequence[Path], manifest: Manifest) -> Iterator[Any]:
     """The ids and texts of a run in the order of the ids, a table of pyarrow at a time."""
-    from pyarrow import ArrowException, parquet
-
-    opened = []
-    for file in files:
-        remedy = "remove it to go on without it, or score again with --overwrite"
-        with reading(file):
-            try:
-                content = parquet.ParquetFile(file)
-            except ArrowException as error:
-                raise InputError(f"{str(file)!r} is damaged; {remedy}") from error
-        if (content.schema_arrow.metadata or {}).get(_OF_DATA) != manifest.data.fingerprint.encode():
-            raise InputError(f"{str(file)!r} belongs to other data; {remedy}")
-        opened.append(content)
 
     def first_id(content: Any) -> int:
         return int(content.read_row_group(0, ["id"], use_threads=False)["id"][0].as_py())
 
-    for content in sorted(opened, key=first_id):
+    for content in sorted((_opened(file, manifest) for file in files), key=first_id):
         for group in range(content.num_row_groups):
             yield content.read_row_group(group, use_threads=False)
 
 
-def with_texts(tables: Iterable[ObservationTable], texts: Iterator[Any]) -> Iterator[ObservationTable]:
+def with_texts(tables: Iterable[Rows], texts: Iterator[Any]) -> Iterator[Rows]:
     """Add the texts to tables of observations in the order of the ids."""
     import pyarrow as pa
 
     here = next(texts)
     for table in tables:
         more = [here]
-        while more[-1]["id"][-1].as_py() < table.id[-1]:
+        while more[-1]["id"][-1].as_py() < table["id"][-1]:
             more.append(next(texts))
         here = pa.concat_tables(more)
-        place = np.searchsorted(here["id"].to_numpy(), table.id)
-        yield replace(table, text=tuple(here["text"].take(pa.array(place)).to_pylist()))
+        place: Any = np.searchsorted(here["id"].to_numpy(), table["id"])
+        yield {**table, "text": here["text"].take(pa.array(place)).to_pylist()}
         here = here.slice(place[-1])
-
-
-def write_labels(folder: Path, manifest: Manifest, ids: Ids, labels: Sequence[str]) -> None:
-    """Write the labels of the observations of all shards, unless the folder has the same labels."""
-    _write(folder / LABELS, manifest, "label", ids, labels)
-
-
-def write_closed_form(folder: Path, manifest: Manifest, ids: Ids, values: Float64[np.ndarray, " n"]) -> None:
-    """Write the closed-form log evidence of the run's own observations, nats, unless the folder has it.
-
-    Args:
-        manifest: the content of run.json; its `closed_form` is the mean of these values.
-    """
-    _write(folder / CLOSED_FORM, manifest, "closed_form", ids, values)
 
 
 def read_labels(folder: Path, manifest: Manifest) -> dict[int, str]:
     """The labels of a run's observations by id; {} if they have none."""
-    content = _read(folder / LABELS, manifest, "label")
+    content = _read(folder / LABELS, manifest)
     return {} if content is None else dict(zip(*(column.to_pylist() for column in content), strict=True))
 
 
 def read_closed_form(folder: Path, manifest: Manifest) -> tuple[Ids, Float64[np.ndarray, " n"]]:
     """Ids and their closed-form log evidence, nats; none if the model has none."""
-    content = _read(folder / CLOSED_FORM, manifest, "closed_form")
+    content = _read(folder / CLOSED_FORM, manifest)
     if content is None:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     (ids, values), mean = (column.to_numpy() for column in content), manifest.closed_form
     if mean is None or not math.isclose(values.mean(), mean, rel_tol=1e-9):
         raise InputError(
-            f"{str(folder / CLOSED_FORM)!r} does not have the mean that run.json records; remove it to go on "
-            "without it, or score again with --overwrite"
+            f"{str(folder / CLOSED_FORM)!r} does not have the mean that run.json records; {_REMEDY}"
         )
     return ids, values
 
 
-def _write(file: Path, manifest: Manifest, name: str, ids: Ids, values: Sequence[Any] | np.ndarray) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    content = pa.table({"id": pa.array(ids, pa.int64()), name: pa.array(values)})
-    content = content.replace_schema_metadata({_OF_DATA: manifest.data.fingerprint})
-    sink = pa.BufferOutputStream()
-    parquet.write_table(content, sink, compression="zstd")
-    data = sink.getvalue().to_pybytes()
-    with reading(file):
-        same = file.is_file() and file.read_bytes() == data
-    if not same:
-        write_atomic(file, data)
-
-
-def _read(file: Path, manifest: Manifest, name: str) -> tuple[Any, Any] | None:
+def _read(file: Path, manifest: Manifest) -> tuple[Any, Any] | None:
     """Two columns, ids and values; None without the file."""
-    import pyarrow as pa
-    from pyarrow import ArrowException, parquet
-
-    with reading(file):
+    with _undamaged(file):
         if not file.exists():
             return None
-        try:
-            content = parquet.ParquetFile(pa.BufferReader(file.read_bytes())).read(use_threads=False)
-            columns = content.column("id"), content.column(name)
-            of_data = (content.schema.metadata or {}).get(_OF_DATA)
-        except (ArrowException, KeyError) as error:
-            raise InputError(
-                f"{str(file)!r} is damaged; remove it to go on without it, or score again with --overwrite"
-            ) from error
-    if of_data != manifest.data.fingerprint.encode():
-        raise InputError(
-            f"{str(file)!r} belongs to other data; remove it, and run the command in run.json again"
-        )
-    return columns
+        content = _opened(file, manifest).read(use_threads=False)
+        return content.column("id"), content.column(_COLUMNS[file.name])
 
 
 MANIFEST = "run.json"

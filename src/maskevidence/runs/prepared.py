@@ -12,14 +12,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import Precise, estimate_evidence
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.kind import kinds
-from maskevidence.core.model import (
-    HasLogEvidence,
-    HasNotesOn,
-    base_measure_of,
-    device_of,
-    fingerprint,
-    to_device_of,
-)
+from maskevidence.core.model import HasLogEvidence, base_measure_of, device_of, fingerprint, to_device_of
 from maskevidence.core.packed_tokens import Observations, StoredTokens
 from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.tokens import Tokens
@@ -128,7 +121,7 @@ def score_prepared(
             tokens = to_device_of(prepared.model, prepared.in_memory)
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()
         estimate = replace(estimate, closed_form=values[np.argsort(tokens.ids.cpu().numpy())])
-    if isinstance(prepared.model, HasNotesOn):  # `prepare`, which knows the words of the table, noted these
+    if hasattr(prepared.model, "notes_on"):  # `prepare`, which knows the words of the table, noted these
         noted = prepared.model.notes_on(prepared.in_memory)
         estimate = replace(estimate, notes=tuple(note for note in estimate.notes if note not in noted))
     return content_of(estimate, prepared.source, prepared.details), estimate

@@ -52,7 +52,7 @@ def save_run(
         >>> read_run(folder).manifest.model, read_run(folder).estimate.n_observations
         ('mine', 40)
     """
-    from maskevidence.runs.directory import RunDirectory, write_labels
+    from maskevidence.runs.directory import LABELS, RunDirectory, write_beside
     from maskevidence.runs.folder import locked
     from maskevidence.runs.manifest import Manifest
     from maskevidence.runs.score_into import begin_run, closed_form_by_row, write_scores
@@ -83,7 +83,7 @@ def save_run(
         exact = None if tokens is None else closed_form_by_row(model, manifest, tokens)
         manifest = begin_run(directory, manifest, exact, getattr(model, "save", None))
         if estimate.labels is not None:
-            write_labels(directory.path, manifest, estimate.ids, estimate.names)
+            write_beside(directory.path / LABELS, manifest, estimate.ids, estimate.names)
         write_scores(directory, manifest, estimate.scores, estimate.n_model_calls)
         run = read_run(directory.path)
         return write_summary(directory, run, run.result())

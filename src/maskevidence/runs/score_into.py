@@ -41,14 +41,13 @@ from maskevidence.runs.blocks import (
 )
 from maskevidence.runs.directory import (
     CLOSED_FORM,
+    LABELS,
     MODEL,
     TEXTS,
     Beginnings,
     Ids,
     RunDirectory,
-    write_closed_form,
-    write_labels,
-    write_texts,
+    write_beside,
 )
 from maskevidence.runs.folder import locked
 from maskevidence.runs.manifest import Manifest
@@ -139,18 +138,18 @@ def record_run(
             if existing.extended_by(manifest) or existing.devices != manifest.devices:
                 folder.extend(manifest)
         if recording.labels is not None:
-            write_labels(folder.path, manifest, tokens.ids.cpu().numpy(), recording.labels)
+            write_beside(folder.path / LABELS, manifest, tokens.ids.cpu().numpy(), recording.labels)
         if recording.texts is not None and not (folder.path / TEXTS).exists():
             blocks, cut = manifest.blocks(), manifest.rows_per_block
             first, last = (min(block * cut, len(tokens)) for block in (blocks.start, blocks.stop))
             own = islice(recording.texts(), first, last)
-            write_texts(folder.path, manifest, tokens.ids[first:last].cpu().numpy(), own)
+            write_beside(folder.path / TEXTS, manifest, tokens.ids[first:last].cpu().numpy(), own)
         if fitted:
             model = _kept(folder, model)
         if manifest.closed_form is not None and not (folder.path / CLOSED_FORM).exists():
             exact = closed_form_by_row(model, manifest, tokens)
             if exact is not None:
-                write_closed_form(folder.path, manifest, *exact)
+                write_beside(folder.path / CLOSED_FORM, manifest, *exact)
         folder.remove_temporaries()
         return _score_missing(folder, manifest, model, tokens, recording, score_all)
 
@@ -192,7 +191,7 @@ def begin_run(
     mean = None if exact is None else float(exact[1].mean())
     manifest = folder.begin(manifest.model_copy(update={"closed_form": mean}), save)
     if exact is not None:
-        write_closed_form(folder.path, manifest, *exact)
+        write_beside(folder.path / CLOSED_FORM, manifest, *exact)
     return manifest
 
 

@@ -13,14 +13,13 @@ import torch
 from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.model import HasNotesOn, HasRefine
 from maskevidence.core.packed_tokens import StoredTokens
 from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.reading.columns import ColumnSelection
+from maskevidence.tables.reading.columns import FileOptions
 from maskevidence.tables.table_files import RawTable, kind_of_file, to_table
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _CELLS_AT_ONCE, _BUFFER = 2**20, 2**16  # that are read, and bytes of the file f
 class RowGroups:
     """The rows of a Parquet file in the columns of a model, read one piece of a row group after the other."""
 
-    def __init__(self, model: TableModel, data: str, selection: ColumnSelection) -> None:
+    def __init__(self, model: TableModel, data: str, selection: FileOptions) -> None:
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -145,8 +144,10 @@ class RowGroups:
 
     def checked(self) -> tuple[str, Int64[np.ndarray, " N"]]:
         """Check all rows; their fingerprint, and how many cells each has."""
-        counts = [tokens.n_tokens.numpy() for _, tokens in self.checked_tables()]
-        return self.fingerprint, np.concatenate(counts)
+        counts = np.empty(self.n_rows, dtype=np.int64)  # parts of it would lie between freed pieces
+        for table, tokens in self.checked_tables():
+            counts[table.ids] = tokens.n_tokens.numpy()
+        return self.fingerprint, counts
 
     @property
     def note(self) -> str:
@@ -169,7 +170,7 @@ class RowGroups:
             read=self.read,
         )
         notes = [self.note]
-        if isinstance(self.model, HasNotesOn):
+        if hasattr(self.model, "notes_on"):
             notes += self.model.notes_on(tokens)
         source = DataSource(
             name=self.name,
@@ -183,7 +184,7 @@ class RowGroups:
         return Prepared(self.model, tokens, source)
 
 
-def by_row_groups(model: Any, data: str, selection: ColumnSelection, *, times: int = 1) -> RowGroups | None:
+def by_row_groups(model: Any, data: str, selection: FileOptions, *, times: int = 1) -> RowGroups | None:
     """The rows of a Parquet file, to be read by row groups; None if memory holds them.
 
     It is None as well where all rows have to be seen at once: for words, names of rows, and a model that
@@ -195,7 +196,7 @@ def by_row_groups(model: Any, data: str, selection: ColumnSelection, *, times: i
         times: how much more memory the rows take at once than to be scored.
     """
     whole = selection.one_hot or selection.words or selection.id_column
-    if whole or not isinstance(model, TableModel) or isinstance(model, HasRefine) or model.columns is None:
+    if whole or not isinstance(model, TableModel) or hasattr(model, "refine") or model.columns is None:
         return None
     if is_remote(data) or kind_of_file(data) != ".parquet" or not Path(data).is_file():
         return None

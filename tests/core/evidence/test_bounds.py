@@ -20,7 +20,7 @@ from maskevidence.core.evidence.bounds import (
     order_spread,
     upper_bounds,
 )
-from maskevidence.core.evidence.observations import observation_table
+from maskevidence.core.evidence.observations import joined, observation_tables
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.tokens import Tokens
@@ -268,8 +268,8 @@ def test_more_orders_extend_a_record_and_shared_orders_have_an_error() -> None:
 def test_the_error_of_each_observation_is_that_of_its_bound() -> None:
     design = me.Orderings(8, bound="importance")
     estimate = me.estimate_evidence(Learned(5, 3), rows(6, 5, 3), design)
-    table = observation_table(estimate, design)
-    np.testing.assert_allclose(np.sqrt((table.mask_se**2).sum()) / 6, estimate.mask_se, rtol=1e-12)
+    table = joined(observation_tables(estimate))
+    np.testing.assert_allclose(np.sqrt((table["mask_se"] ** 2).sum()) / 6, estimate.mask_se, rtol=1e-12)
 
 
 def test_the_spread_is_split_into_within_and_between() -> None:

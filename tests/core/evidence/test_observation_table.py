@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.core.evidence.observations import observation_table
+from maskevidence.core.evidence.observations import joined, observation_tables
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.evidence.score_means import contributions, curves_of
 from maskevidence.core.masks.design import MaskDesign, MaskKey
@@ -51,20 +51,20 @@ def test_values_and_errors_of_each_observation(design: MaskDesign) -> None:
     x = np.array(model.sample(7, seed=3))
     x[0, 1:3], x[1, 1:] = np.nan, np.nan
     estimate = me.estimate_evidence(model, x, design, seed=2)
-    table = observation_table(replace(estimate, labels=("α, 1", *"uvwx", "b", "")), design)
-    assert table.log_evidence.mean() == pytest.approx(estimate.log_evidence, abs=1e-9)
-    assert table.label == ("α, 1", *"uvwx", "b", "")
-    assert table.n_tokens.tolist() == [5, 1, 7, 7, 7, 7, 7]
-    assert (table.pll is not None) == (design.name == "leave-one-out")
+    table = joined(observation_tables(replace(estimate, labels=("α, 1", *"uvwx", "b", ""))))
+    assert table["log_evidence"].mean() == pytest.approx(estimate.log_evidence, abs=1e-9)
+    assert table["label"] == ("α, 1", *"uvwx", "b", "")
+    assert table["n_tokens"].tolist() == [5, 1, 7, 7, 7, 7, 7]
+    assert (table["pll"] is not None) == (design.name == "leave-one-out")
     known = design.n_replicates >= design.min_replicates
-    for row, number in enumerate(table.id):
+    for row, number in enumerate(table["id"]):
         if known or design.deterministic:
             value, error = plainly(estimate, design, int(number))
-            assert table.log_evidence[row] == pytest.approx(value, abs=1e-9)
-            assert table.mask_se[row] == pytest.approx(error, abs=1e-12)
-    assert table.mask_se[1] == 0 or not known  # a single token has a single mask
+            assert table["log_evidence"][row] == pytest.approx(value, abs=1e-9)
+            assert table["mask_se"][row] == pytest.approx(error, abs=1e-12)
+    assert table["mask_se"][1] == 0 or not known  # a single token has a single mask
     if not known and not design.deterministic:
-        assert np.isnan(table.mask_se[2:]).all()
+        assert np.isnan(table["mask_se"][2:]).all()
 
 
 def test_the_variance_of_each_observation_is_unbiased(unchecked: None) -> None:
@@ -72,11 +72,11 @@ def test_the_variance_of_each_observation_is_unbiased(unchecked: None) -> None:
     tokens = me.Tokens.from_array(model.sample(4, seed=0))
     for design in (me.RandomSize(8, 8), me.EverySize(2)):
         drawn = [
-            observation_table(me.estimate_evidence(model, tokens, design, seed=seed, check=False), design)
+            joined(observation_tables(me.estimate_evidence(model, tokens, design, seed=seed, check=False)))
             for seed in range(150)
         ]
-        values = np.array([table.log_evidence for table in drawn])
-        squares = np.array([table.mask_se**2 for table in drawn])
+        values = np.array([table["log_evidence"] for table in drawn])
+        squares = np.array([table["mask_se"] ** 2 for table in drawn])
         truth = values.var(axis=0, ddof=1)
         error = np.hypot(squares.std(axis=0) / np.sqrt(150), truth * np.sqrt(2.6 / 150))
         assert (abs(squares.mean(axis=0) - truth) < 3.5 * error).all(), design

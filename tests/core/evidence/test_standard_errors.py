@@ -11,9 +11,9 @@ from scipy.stats import t as student
 import oracles
 from maskevidence.core.evidence.standard_errors import (
     Drops,
+    ErrorSums,
     MeanWithErrors,
     cell_variances,
-    mean_with_errors,
     student_t_quantile,
     t_half_width,
     totals_of_cells,
@@ -21,11 +21,20 @@ from maskevidence.core.evidence.standard_errors import (
 from maskevidence.core.masks.design import Summation
 
 
+def of_contributions(
+    contribution: np.ndarray, observation: np.ndarray, summation: Summation, n_replicates: int, *, joint: bool
+) -> MeanWithErrors:
+    """The mean of all masks at once."""
+    sums = ErrorSums(n_replicates, joint=joint)
+    sums.add(contribution, observation, summation)
+    return sums.mean_with_errors()
+
+
 def flat(contribution: np.ndarray, *, joint: bool) -> MeanWithErrors:
-    """`mean_with_errors` for an array (observation, stratum, replicate)."""
+    """The mean of an array (observation, stratum, replicate)."""
     observation, stratum, replicate = (grid.ravel() for grid in np.indices(contribution.shape))
     summation = Summation(np.ones(contribution.size), stratum, replicate)
-    return mean_with_errors(contribution.ravel(), observation, summation, contribution.shape[2], joint=joint)
+    return of_contributions(contribution.ravel(), observation, summation, contribution.shape[2], joint=joint)
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -60,7 +69,7 @@ def test_errors_of_ragged_strata_equal_the_definitions(seed: int) -> None:
     contribution = np.array([row[3] for row in shuffled])
     summation = Summation(np.ones(len(rows)), stratum, replicate)
     for joint in (False, True):
-        found = mean_with_errors(contribution, observation, summation, 3, joint=joint)
+        found = of_contributions(contribution, observation, summation, 3, joint=joint)
         mean, mask_variance, data_variance = oracles.mean_with_errors(cells, 3, joint)
         assert found.mean == pytest.approx(mean, rel=1e-9, abs=1e-12)
         assert found.mask_se**2 == pytest.approx(mask_variance, rel=1e-9)
@@ -148,7 +157,7 @@ class TestWhatCannotBeKnown:
     ) -> None:
         zero = np.zeros(3, dtype=np.int64)
         summation = Summation(np.ones(3), zero, zero, unseen)
-        found = mean_with_errors(np.array(values), np.arange(3), summation, 1, joint=False)
+        found = of_contributions(np.array(values), np.arange(3), summation, 1, joint=False)
         assert (found.mask_se, found.mask_df) == mask
         assert found.data_se == (data and pytest.approx(data))
 

@@ -12,7 +12,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.control_variates import Prediction, fitted_curves, predict_by_size
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.score_means import mean_of_scores
-from maskevidence.core.evidence.token_means import _Cells, _Effects, token_controls
+from maskevidence.core.evidence.token_means import _means, token_controls
 from maskevidence.core.masks.design import MaskKey, Masks
 from maskevidence.core.scores.record import HiddenTokens
 
@@ -172,11 +172,11 @@ def test_two_models_are_compared_by_the_differences_of_their_tokens() -> None:
 )
 def test_designs_without_use_for_them_are_refused(design: me.MaskDesign, masks: Masks) -> None:
     model = me.models.PPCA(4, 1)
-    with pytest.raises(InputError, match="per_token belongs to random-size with own masks"):
+    with pytest.raises(InputError, match="belongs to random-size with own masks"):
         me.estimate_evidence(model, model.sample(5), design, masks=masks, per_token=True)
 
 
 def test_means_that_are_not_shrunk_are_0_for_tokens_that_were_never_hidden() -> None:
     """Residuals without noise have no shrinkage: 0 of 0 masks is no number, and no warning either."""
-    cells = _Cells(np.array([[0.0, 3.0]]), np.array([[0.0, 2.0]]), 4.5)
-    assert _Effects(np.zeros(2), 0.0).means(cells).tolist() == [[0.0, 1.5]]
+    means = _means(np.array([[0.0, 3.0]]), np.array([[0.0, 2.0]]), np.zeros(2), 0.0)
+    assert means.tolist() == [[0.0, 1.5]]

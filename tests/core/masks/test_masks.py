@@ -16,7 +16,7 @@ from scipy.stats import chisquare, norm
 
 import maskevidence as me
 from many_estimates import scores_of
-from maskevidence.core.evidence.standard_errors import mean_with_errors
+from maskevidence.core.evidence.standard_errors import ErrorSums
 from maskevidence.core.masks.design import (
     MAX_LISTED,
     MaskDesign,
@@ -377,13 +377,9 @@ class TestEverySize:
         for seed in range(n_seeds):
             drawn = draw_all(me.EverySize(per_size), MaskKey(seed, masks), np.arange(3), maskable)
             summation = me.EverySize(per_size).summation(n_tokens[drawn.row], drawn.draw, drawn.size)
-            found = mean_with_errors(
-                summation.weight * scores[drawn.row, drawn.masked @ code],
-                drawn.row,
-                summation,
-                per_size,
-                joint=masks == "shared",
-            )
+            sums = ErrorSums(per_size, joint=masks == "shared")
+            sums.add(summation.weight * scores[drawn.row, drawn.masked @ code], drawn.row, summation)
+            found = sums.mean_with_errors()
             errors[seed], variances[seed] = found.mean - truth, found.mask_se**2
         assert abs(errors.mean()) < 4 * errors.std() / math.sqrt(n_seeds)
         excess = variances - errors**2

@@ -21,15 +21,7 @@ from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.evidence.result import page_of_numbers
 from maskevidence.core.show.parts import Group, Page, Part, Picture, Table
 from maskevidence.core.show.pictures import CellMap
-from maskevidence.core.show.words import (
-    NOT_KNOWN,
-    capital,
-    count,
-    digits_for,
-    meaning,
-    sentence,
-    typeset,
-)
+from maskevidence.core.show.words import NOT_KNOWN, capital, count, digits_for, meaning, sentence
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.support.provenance import made_of
 from maskevidence.runs import compare_runs
@@ -40,10 +32,7 @@ _AREAS = frozenset({"exact", "unbiased", "approximate", "lower_bound"})  # kinds
 
 
 def write_report(
-    runs: Sequence[ReportedRun] | Page,
-    path: str | Path,
-    *,
-    observations: int = N_SHOWN,
+    runs: Sequence[ReportedRun] | Page, path: str | Path, *, observations: int = N_SHOWN
 ) -> None:
     """Write the report of one or more runs, or the page of another result.
 
@@ -150,7 +139,7 @@ def _of_compared(
     """A section with the conclusion, the ranking, open questions, and all numbers of the runs."""
     page = comparison.page(noun)
     unknown = [each for each in comparison.behind if each.verdict in ("proves nothing", "not known")]
-    whys = [sentence(verdict(each, digits_for(each.standard_error), typeset, noun)) for each in unknown]
+    whys = [sentence(verdict(each, digits_for(each.standard_error), noun)) for each in unknown]
     parts: list[Block] = [
         *_blocks(page.parts),
         *notes([*whys, *remarks, *page.notes]),

@@ -113,14 +113,6 @@ class ReportedRun:
         return self.n_done == self.n_blocks
 
     @property
-    def closed_form(self) -> float | None:
-        """Mean closed-form log evidence of the observations; None if not known."""
-        assert self.estimate is not None
-        if self.estimate.closed_form is not None:
-            return float(self.estimate.closed_form.mean())
-        return self.manifest.closed_form if self.finished else None
-
-    @property
     def is_exact(self) -> bool:
         """Whether each observation's closed form is known and is the quantity that the masks estimate."""
         return (
@@ -156,10 +148,12 @@ class ReportedRun:
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """The content of estimate.json, with the closed-form log evidence if known."""
+        """The content of estimate.json, with the closed form of the observations that are done."""
         assert self.estimate is not None
-        exact = {"closed_form": self.closed_form, "closed_form_se": self.estimate.closed_form_se}
-        return self.run.result() | exact
+        numbers, exact = self.run.result(), self.estimate.closed_form
+        return (
+            numbers if self.finished else numbers | {"closed_form": None if exact is None else exact.mean()}
+        )
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:

@@ -2,7 +2,9 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from maskevidence.core.errors import InputError
@@ -46,24 +48,11 @@ class Finding:
     look_at: str = ""
 
 
-def passed(found: str, **fields: Any) -> Finding:
-    """A finding that passed; the `Check` adds its name and the counts of the trial."""
-    return Finding("", "passed", found, **fields)
-
-
-def failed(found: str, **fields: Any) -> Finding:
-    """A finding that failed."""
-    return Finding("", "failed", found, **fields)
-
-
-def noted(found: str, **fields: Any) -> Finding:
-    """A finding that does not fail the model but that readers of its numbers should know."""
-    return Finding("", "noted", found, **fields)
-
-
-def skipped(reason: str) -> Finding:
-    """A finding of a check that does not apply."""
-    return Finding("", "skipped", reason)
+_Found = Callable[..., Finding]  # of what was found; the `Check` adds its name and the counts of the trial
+passed: _Found = partial(Finding, "", "passed")
+failed: _Found = partial(Finding, "", "failed")
+noted: _Found = partial(Finding, "", "noted")  # no failure, but readers should know of it
+skipped: _Found = partial(Finding, "", "skipped")  # of a check that does not apply
 
 
 @dataclass(frozen=True, repr=False)

@@ -80,8 +80,7 @@ def orders(trial: Trial) -> Finding:
 
 
 @check(
-    "closed form",
-    "log_evidence and score_orderings were compared with sums of conditionals along an order.",
+    "closed form", "log_evidence and score_orderings were compared with sums of conditionals along an order."
 )
 def closed_form(trial: Trial) -> Finding:
     """Compare `log_evidence` and `score_orderings`, if the model has them, with its conditionals."""

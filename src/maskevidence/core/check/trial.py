@@ -151,10 +151,7 @@ def new_trial(
 
 
 def compared(
-    trial: Trial,
-    before: Float64[Tensor, "b D"],
-    after: Float64[Tensor, "b D"],
-    where: Bool[Tensor, "b D"],
+    trial: Trial, before: Float64[Tensor, "b D"], after: Float64[Tensor, "b D"], where: Bool[Tensor, "b D"]
 ) -> Finding:
     """Compare the answers before and after a change that must not matter, up to rounding.
 

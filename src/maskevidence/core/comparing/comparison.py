@@ -10,7 +10,7 @@ from jaxtyping import Float64, Integer
 
 from maskevidence.core.comparing.along_rates import notes_on_rates, turns, with_turns
 from maskevidence.core.comparing.comparable import check_comparable, in_same_tokens, same_data
-from maskevidence.core.comparing.pairing import CommonMasks, Unit, paired_by
+from maskevidence.core.comparing.pairing import Pairing, Unit, paired_by
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.conditional_gains import ORDERS_DIFFER
 from maskevidence.core.evidence.curve import Curve, curve_lines
@@ -21,20 +21,11 @@ from maskevidence.core.evidence.standard_errors import (
     interval_with_tails,
     variances_with_df,
 )
+from maskevidence.core.show import words
 from maskevidence.core.show.arviz import elpd_data
 from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Histogram, Lines
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import (
-    Write,
-    digits_for,
-    evidence_name,
-    interval_95,
-    number,
-    plus_minus,
-    typeset,
-    wider,
-)
 
 Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
 LEVEL = 0.95
@@ -64,7 +55,6 @@ class Difference(Shown):
             are shared.
         pairing: "masks" if both models scored the same masks, otherwise "observations".
         masks_shared: whether all observations of a run had the same masks.
-        win_share: share of the observations on which the first model is higher; ties count half.
         log_bayes_factor: the difference summed over these observations, nats, if both numbers belong to
             densities of the same data; otherwise None.
         log_bayes_factor_se: its Monte-Carlo standard error; None if not known.
@@ -92,17 +82,16 @@ class Difference(Shown):
     unit: Unit
     difference: float
     mask_se: float | None
-    mask_df: float | None
     data_se: float | None
-    pairing: Literal["masks", "observations"]
-    masks_shared: bool
-    win_share: float
-    log_bayes_factor: float | None
-    log_bayes_factor_se: float | None
     n_observations: int
-    curve: Curve | None = field(repr=False)
     per_observation: Float64[np.ndarray, " n_observations"] = field(repr=False)
     kinds: tuple[EstimateKind, EstimateKind]
+    mask_df: float | None = None
+    pairing: Pairing = "observations"
+    masks_shared: bool = False
+    log_bayes_factor: float | None = None
+    log_bayes_factor_se: float | None = None
+    curve: Curve | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     n_pairs: int = 1
     tails: Tails = (0.0, 0.0)
@@ -111,6 +100,11 @@ class Difference(Shown):
     whole: bool = False
     turns: tuple[float, ...] = ()
     integral_error: float | None = None
+
+    @property
+    def win_share(self) -> float:
+        """Share of the observations on which the first model is higher; ties count half."""
+        return float((self.per_observation > 0).mean() + (self.per_observation == 0).mean() / 2)
 
     @property
     def standard_error(self) -> float | None:
@@ -194,20 +188,20 @@ class Difference(Shown):
     def page(self) -> Page:
         """The verdict, and the difference by mask size."""
         digits, names = self._digits, f"{self.first} minus {self.second}"
-        line = plus_minus(self.difference, self.standard_error, digits)
-        error = plus_minus(self.difference, self.standard_error, digits, typeset)
+        line = words.plus_minus(self.difference, self.standard_error, digits, words.number)
+        error = words.plus_minus(self.difference, self.standard_error, digits)
         parts: list[Part] = [f"{names}: {error} {self.unit}."]
         parts += [] if self.curve is None else [self.picture()[0]]
         return Page(
             f"Difference({names}: {line} {self.unit}, {self.verdict})",
-            f"{verdict(self, digits, typeset)}.",
+            f"{verdict(self, digits)}.",
             parts=parts,
             notes=self.notes,
         )
 
     def picture(self) -> tuple[Lines | Histogram, str]:
         """The difference by mask size; without common masks, a histogram of the observations' differences."""
-        names, title = f"{self.first} minus {self.second}", f"{verdict(self, self._digits, typeset)}."
+        names, title = f"{self.first} minus {self.second}", f"{verdict(self, self._digits)}."
         if self.curve is not None:
             lines = curve_lines({names: self.curve}, "difference of the scores", zero=True)
             return with_turns(lines, {names: self.turns}), title
@@ -215,7 +209,7 @@ class Difference(Shown):
 
     @property
     def _digits(self) -> int:
-        return digits_for(self.mask_se, self.data_se)
+        return words.digits_for(self.mask_se, self.data_se)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON values."""
@@ -297,10 +291,10 @@ class Comparison(Shown):
             numbers = -numbers if each.first == self.names[0] else numbers
             if abs(numbers - each.difference) > unit:
                 return [
-                    f"{each.first} minus {each.second} is {number(each.difference, digits)} and not "
-                    f"{number(numbers, digits)}, as the two numbers alone give: mask sizes explain a part "
-                    "of each score, which is estimated for the differences by themselves, with less error; "
-                    "quote the difference for which is better, and a number for a model alone"
+                    f"{each.first} minus {each.second} is {words.number(each.difference, digits)} and not "
+                    f"{words.number(numbers, digits)}, as the two numbers alone give: mask sizes explain a "
+                    "part of each score, which is estimated for the differences by themselves, with less "
+                    "error; quote the difference for which is better, and a number for a model alone"
                 ]
         return []
 
@@ -312,17 +306,19 @@ class Comparison(Shown):
         """
         noun = self.estimates[self.names[0]].noun if noun is None else noun
         digits = self._digits
-        rest = ", ".join(
-            f"{each.second} {plus_minus(each.difference, each.standard_error, digits)} ({_standing(each)})"
+        behind = [
+            words.plus_minus(each.difference, each.standard_error, digits, words.number)
             for each in self.behind
-        )
-        best = f"{self.names[0]} {number(self.log_evidence[0], digits)}"
-        columns, rows = ranking(self, digits, typeset)
+        ]
+        named = zip(self.behind, behind, strict=True)
+        rest = ", ".join(f"{each.second} {by} ({_standing(each)})" for each, by in named)
+        best = f"{self.names[0]} {words.number(self.log_evidence[0], digits)}"
+        columns, rows = ranking(self, digits)
         verdicts = ["best", *map(_standing, self.behind)]
-        rows = [[name, words, *cells] for (name, *cells), words in zip(rows, verdicts, strict=True)]
+        rows = [[name, said, *cells] for (name, *cells), said in zip(rows, verdicts, strict=True)]
         best_model = self.estimates[self.names[0]]
         names = best_model.ids if best_model.labels is None else best_model.labels
-        decided = filter(None, (decided_by_few(each, names, typeset, noun) for each in self.behind))
+        decided = filter(None, (decided_by_few(each, names, noun) for each in self.behind))
         headline, lead = answer(self, noun)
         return Page(
             f"Comparison({best} {self.unit.replace('observation', noun)}; behind it {rest})",
@@ -344,12 +340,12 @@ class Comparison(Shown):
     def _distances(self, noun: str) -> ValueRows:
         values = [Value(self.names[0], 0.0, group="the best model", number=2)]
         for each in self.behind:
-            words, mark = _LEGEND[each.verdict]
-            values.append(Value(each.second, each.difference, each.interval(), group=words, number=mark))
+            group, mark = _LEGEND[each.verdict]
+            values.append(Value(each.second, each.difference, each.interval(), group=group, number=mark))
         several = "simultaneous " if len(self.behind) > 1 else ""
-        words = f"Bars are {several}95 % intervals, for masks and data."
+        bars = f"Bars are {several}95 % intervals, for masks and data."
         unit = self.unit.replace("observation", noun)
-        return ValueRows(values, f"behind the best model  ({unit})", True, words)
+        return ValueRows(values, f"behind the best model  ({unit})", True, bars)
 
     def columns(self) -> Columns:
         """One row per model, best first.
@@ -375,7 +371,7 @@ class Comparison(Shown):
 
     @property
     def _digits(self) -> int:
-        return digits_for(*(each.standard_error for each in self.behind))
+        return words.digits_for(*(each.standard_error for each in self.behind))
 
     def to_arviz(self) -> dict[str, Any]:
         """Return the pointwise log evidence of each model in the form that ArviZ's `compare` takes.
@@ -509,15 +505,8 @@ def difference_by_rows(
         unit="nats per observation",
         difference=float(each.mean()),
         mask_se=0.0,
-        mask_df=None,
         data_se=float(each.std(ddof=1) / math.sqrt(n)) if n > 1 else None,
-        pairing="observations",
-        masks_shared=False,
-        win_share=float((each > 0).mean() + (each == 0).mean() / 2),
-        log_bayes_factor=None,
-        log_bayes_factor_se=None,
         n_observations=n,
-        curve=None,
         per_observation=each,
         kinds=("exact", "exact"),
     )
@@ -552,8 +541,14 @@ def _mean(estimate: EvidenceEstimate, unit: Unit) -> float:
 
 def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimate], unit: Unit) -> Difference:
     a, b = estimates[first], estimates[second]
-    paired, common = paired_by(a, b, unit)
-    notes = _notes_on_pairing(first, second, estimates, unit, common)
+    paired, of_masks = paired_by(a, b, unit)
+    notes = [] if of_masks is None else [f"{first} and {second} {of_masks}"]
+    if unit == "nats per byte":
+        notes = ["compared per byte of text only, since the models cut it into different tokens"]
+        if a.n_bytes != b.n_bytes:
+            notes.append(
+                f"the tokens of {first} stand for {a.n_bytes:,} bytes, of {second} for {b.n_bytes:,}"
+            )
     if paired.mask_se is None:
         notes.append("the masks' error is not known; give each run more masks per observation")
     blind = [
@@ -577,15 +572,12 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         changes = turns(paired.curve)
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations
-    sign = np.sign(paired.per_observation)
     return Difference(
         first=first,
         second=second,
         unit=unit,
         **paired._asdict(),
-        pairing="observations" if common is None else "masks",
         masks_shared="shared" in (a.masks, b.masks),
-        win_share=float((sign > 0).mean() + (sign == 0).mean() / 2),
         log_bayes_factor=n * paired.difference if densities else None,
         log_bayes_factor_se=n * paired.mask_se if densities and paired.mask_se is not None else None,
         n_observations=n,
@@ -596,32 +588,6 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
         whole=isinstance(a, EvidenceOfRows) and isinstance(b, EvidenceOfRows),
         turns=changes,
     )
-
-
-def _notes_on_pairing(
-    first: str,
-    second: str,
-    estimates: Mapping[str, EvidenceEstimate],
-    unit: Unit,
-    common: CommonMasks | None,
-) -> list[str]:
-    """Notes on differences between two estimates in tokens, masks or number of masks."""
-    if unit == "nats per byte":
-        bytes_of = [estimates[name].n_bytes for name in (first, second)]
-        notes = ["compared per byte of text only, since the models cut it into different tokens"]
-        if bytes_of[0] != bytes_of[1]:
-            notes.append(
-                f"the tokens of {first} stand for {bytes_of[0]:,} bytes, of {second} for {bytes_of[1]:,}"
-            )
-        return notes
-    if common is None:
-        return [
-            f"{first} and {second} have different masks (design, seed or number): paired by observation "
-            "only, which makes the error larger"
-        ]
-    if common.in_words is None:
-        return []
-    return [f"{first} and {second} have different numbers of masks: {common.in_words}"]
 
 
 def answer(comparison: Comparison, noun: str = "observation") -> tuple[str, str]:
@@ -656,21 +622,21 @@ def answer(comparison: Comparison, noun: str = "observation") -> tuple[str, str]
         f"{best} has the highest {common_name(comparison.estimates.values())}; {', and '.join(statements)}"
     )
     nearest = (unknown or ties or behind)[0]
-    digits = digits_for(nearest.standard_error)
+    digits = words.digits_for(nearest.standard_error)
     if unknown:
-        return headline, f"{verdict(nearest, digits, typeset, noun)}."
-    by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
+        return headline, f"{verdict(nearest, digits, noun)}."
+    by = words.plus_minus(nearest.difference, nearest.standard_error, digits)
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
     simultaneous = "simultaneous " if nearest.n_pairs > 1 else ""
     between = ""
     if interval is not None:
-        sides = wider(interval[0], nearest.difference, interval[1], digits)
-        between = f", {simultaneous}{interval_95(*interval, digits, typeset)}{sides}"
-    words = f"{by} {unit} ahead of {nearest.second}{between}."
+        sides = words.wider(interval[0], nearest.difference, interval[1], digits)
+        between = f", {simultaneous}{words.interval_95(*interval, digits)}{sides}"
+    lead = f"{by} {unit} ahead of {nearest.second}{between}."
     if ties and (rest := len(behind) - len(ties)):
-        words += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
-    return headline, words
+        lead += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
+    return headline, lead
 
 
 def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
@@ -680,38 +646,35 @@ def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
         >>> common_name([])
         'number'
     """
-    names = {evidence_name(estimate.kind, estimate.design["name"]) for estimate in estimates}
+    names = {words.evidence_name(estimate.kind, estimate.design["name"]) for estimate in estimates}
     return names.pop() if len(names) == 1 else "number"
 
 
-def ranking(comparison: Comparison, digits: int, write: Write = number) -> tuple[list[str], list[list[str]]]:
+def ranking(comparison: Comparison, digits: int) -> tuple[list[str], list[list[str]]]:
     """The table of a comparison, best model first: headings and rows."""
     name = common_name(comparison.estimates.values())
 
     def own(name: str, value: float) -> str:
         estimate = comparison.estimates[name]
         same = math.isclose(estimate.log_evidence, value, rel_tol=1e-9)  # and not per byte, or in closed form
-        return plus_minus(value, (estimate.mask_se or None) if same else None, digits, write)
+        return words.plus_minus(value, (estimate.mask_se or None) if same else None, digits)
 
     rows = [[comparison.names[0], own(comparison.names[0], comparison.log_evidence[0]), "best", ""]]
     for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
-        behind = plus_minus(difference.difference, difference.standard_error, digits, write)
-        wins = f"{write(100 * (1 - difference.win_share), 0)} %"
+        behind = words.plus_minus(difference.difference, difference.standard_error, digits)
+        wins = f"{words.typeset(100 * (1 - difference.win_share), 0)} %"
         rows.append([difference.second, own(difference.second, value), behind, wins])
     columns = ["run", name, "behind best", "wins"]
     if name == "number":  # the kinds differ
         columns.append("which is")
         for row in rows:
             estimate = comparison.estimates[row[0]]
-            row.append(evidence_name(estimate.kind, estimate.design["name"]))
+            row.append(words.evidence_name(estimate.kind, estimate.design["name"]))
     return columns, rows
 
 
 def decided_by_few(
-    difference: Difference,
-    names: Sequence[object] | Integer[np.ndarray, " N"],
-    write: Write = number,
-    noun: str = "observation",
+    difference: Difference, names: Sequence[object] | Integer[np.ndarray, " N"], noun: str = "observation"
 ) -> str | None:
     """Name the few observations that put a model ahead although it is lower on most; None otherwise.
 
@@ -729,25 +692,25 @@ def decided_by_few(
     order = np.argsort(-gains, kind="stable")
     few = int(np.count_nonzero(np.cumsum(gains[order]) < gains.sum())) + 1
     digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
-    listed = [f"{names[k]} by {write(float(gains[k]), digits)}" for k in order[: min(few, _NAMED)]]
+    listed = [f"{names[k]} by {words.typeset(float(gains[k]), digits)}" for k in order[: min(few, _NAMED)]]
     more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
-    share = write(100 * (1 - wins), 0)
+    share = words.typeset(100 * (1 - wins), 0)
     return (
         f"{other} is higher on {share} % of the {noun}s; {ahead} is ahead because of {few:,} of "
         f"{len(gains):,}: {', '.join(listed)} {unit}{more}"
     )
 
 
-def verdict(difference: Difference, digits: int, write: Write = number, noun: str = "observation") -> str:
+def verdict(difference: Difference, digits: int, noun: str = "observation") -> str:
     """One sentence: which model is better, or that the two cannot be told apart."""
     first, second, interval = difference.first, difference.second, difference.interval()
     if interval is None:
         why = difference.no_interval or "the error is not known"
         return f"{first} and {second} cannot be told apart: {why}"
-    between = f"{interval_95(*interval, digits, write)} {difference.unit.replace('observation', noun)}"
+    between = f"{words.interval_95(*interval, digits)} {difference.unit.replace('observation', noun)}"
     if difference.n_pairs > 1:
         between = f"simultaneous {between}"
-    sides = wider(interval[0], difference.difference, interval[1], digits)
+    sides = words.wider(interval[0], difference.difference, interval[1], digits)
     if difference.told_apart:
         return f"{first} is better than {second}: {between}{sides}"
     if difference.verdict == "proves nothing":

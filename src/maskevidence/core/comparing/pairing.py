@@ -16,20 +16,24 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Integer
+from jaxtyping import Bool, Float64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.evidence.curve import Curve, curve_from_scores
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.evidence.standard_errors import Tails
-from maskevidence.core.masks.design import MaskDesign, MaskKey
+from maskevidence.core.masks.design import Floats, MaskDesign, MaskKey
 from maskevidence.core.masks.design_words import design_from_settings
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.record import HiddenTokens, Scores, ScoreTable
 
 Unit = Literal["nats per observation", "nats per byte"]
+Pairing = Literal["masks", "observations"]
+_APART = (
+    "have different masks (design, seed or number): paired by observation only, which makes the error larger"
+)
 
 
 class Paired(NamedTuple):
@@ -40,64 +44,42 @@ class Paired(NamedTuple):
     mask_df: float | None  # degrees of freedom of mask_se; None if unknown or infinite
     data_se: float | None  # sampling standard error of the observations; None if not resolved
     per_observation: Float64[np.ndarray, " n_observations"]
+    pairing: Pairing
     curve: Curve | None  # the difference by mask size; None unless paired by masks
     tails: Tails  # how far undrawn rare masks could move the ends of an interval (standard_errors.py)
 
 
-class CommonMasks(NamedTuple):
-    """The masks that two estimates have in common."""
-
-    design: MaskDesign  # the design that draws these masks
-    # repeats of each estimate, for example its number of draws
-    repeats: tuple[int, int]
-
-    @property
-    def in_words(self) -> str | None:
-        """Say which masks are left out, as the end of a sentence; None if both have the same masks.
-
-        Example:
-            >>> from maskevidence.core.masks.sizes import RandomSize
-            >>> CommonMasks(RandomSize(8), (8, 12)).in_words
-            'paired by the first 8 draws of 8 and 12'
-        """
-        if len({*self.repeats, self.design.n_repeats}) == 1:
-            return None
-        assert self.design.extended_by is not None
-        what = self.design.extended_by.replace("_", " ")
-        return (
-            f"paired by the first {self.design.n_repeats} {what} of {self.repeats[0]} and {self.repeats[1]}"
-        )
-
-
-def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, CommonMasks | None]:
-    """Return the difference a - b and the common masks; None for the masks if paired by observation."""
-    common = _common_masks(a, b) if unit == "nats per observation" else None
-    if common is None:
-        return _by_observations(a, b, unit), None
-    first, second = _first(a, common.design), _first(b, common.design)
+def paired_by(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> tuple[Paired, str | None]:
+    """Return the difference a - b, and how the masks of a and b differ, as the end of a sentence."""
+    design = _common_masks(a, b) if unit == "nats per observation" else None
+    if design is None:
+        return _by_observations(a, b, unit), _APART
+    first, second = _first(a, design), _first(b, design)
     both_exact = a.conditionals == b.conditionals == "exact"
-    by_masks = _by_masks(first, second, common.design, a.how.key, both_exact=both_exact)
-    if common.in_words is None:
-        return by_masks, common
+    by_masks = _by_masks(first, second, design, a.how.key, both_exact=both_exact)
+    n, repeats = design.n_repeats, [each.how.design.n_repeats for each in (a, b)]
+    if len({*repeats, n}) == 1:
+        return by_masks, None
     by_observations = _by_observations(a, b, unit)
     if _error(by_observations) < _error(by_masks):
-        return by_observations, None
-    return by_masks, common
+        return by_observations, _APART
+    assert design.extended_by is not None
+    some = f"the first {n} {design.extended_by.replace('_', ' ')} of {repeats[0]} and {repeats[1]}"
+    return by_masks, f"have different numbers of masks: paired by {some}"
 
 
 def _error(paired: Paired) -> float:
     return math.inf if paired.mask_se is None else paired.mask_se
 
 
-def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | None:
-    """The common masks, if they are all the masks of one estimate; else None."""
+def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> MaskDesign | None:
+    """The design of the common masks, if they are all the masks of one estimate; else None."""
     if (a.masks, a.seed, a.design["name"]) != (b.masks, b.seed, b.design["name"]):
         return None
     try:
         both = [design_from_settings(estimate.design) for estimate in (a, b)]
-        repeats = both[0].n_repeats, both[1].n_repeats
         if both[0].extended_by is not None:
-            fewer = {both[0].extended_by: min(repeats)}
+            fewer = {both[0].extended_by: min(design.n_repeats for design in both)}
             both = [design_from_settings({**estimate.design, **fewer}) for estimate in (a, b)]
     except InputError:  # a user's own design, or a number of draws that the replicates do not divide
         return None
@@ -109,7 +91,7 @@ def _common_masks(a: EvidenceEstimate, b: EvidenceEstimate) -> CommonMasks | Non
         for (_, one), (_, other) in zip(first, second, strict=True)
         for name in ("id", "draw", "size", "n_tokens")
     )
-    return CommonMasks(both[0], repeats) if same else None
+    return both[0] if same else None
 
 
 def _drawing(design: MaskDesign) -> dict[str, object]:
@@ -135,7 +117,7 @@ def _first(estimate: EvidenceEstimate, design: MaskDesign) -> Scores:
 def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_exact: bool) -> Paired:
     """Estimate the difference from the differences of the scores, chunk by chunk."""
 
-    def subtracted(linear: Callable[[ScoreTable], Float64[np.ndarray, " n_masks"]]) -> Scores:
+    def subtracted(linear: Callable[[ScoreTable], Floats]) -> Scores:
         def read() -> Iterator[ScoreTable]:
             for (_, one), (_, other) in zip(a, b, strict=True):
                 score = linear(one) - linear(other)
@@ -143,7 +125,7 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
 
         return replace(a, read=read)
 
-    def plain(table: ScoreTable) -> Float64[np.ndarray, " n_masks"]:
+    def plain(table: ScoreTable) -> Floats:
         return table.score
 
     # The scores of LogSizes are linear in the scores of tokens.
@@ -162,7 +144,7 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
     if equal:  # the models agree on every mask
         mask_se, mask_df, data_se = 0.0, None, 0.0 if estimate.n_observations > 1 else None
     each = estimate.per_observation
-    return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, curve, estimate.tails)
+    return Paired(estimate.log_evidence, mask_se, mask_df, data_se, each, "masks", curve, estimate.tails)
 
 
 def _hidden(a: ScoreTable, b: ScoreTable) -> HiddenTokens | None:
@@ -184,8 +166,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
     n = len(a.ids)
     values, variances, tails, lost, within = [], [], [], 0.0, 0.0
     for estimate in (a, b):
-        n_bytes = _bytes_of(estimate)
-        e, scale = estimate.per_observation, 1.0
+        n_bytes, e, scale = estimate.record.n_bytes, estimate.per_observation, 1.0
         if unit == "nats per byte" and n_bytes is not None:
             ratio, scale = float(e.sum() / n_bytes.sum()), n / float(n_bytes.sum())
             values.append(ratio + (e - ratio * n_bytes) * scale)
@@ -209,11 +190,7 @@ def _by_observations(a: EvidenceEstimate, b: EvidenceEstimate, unit: Unit) -> Pa
         mask_df=sum(variances) ** 2 / lost if both_known and lost else None,
         data_se=data_se,
         per_observation=u,
+        pairing="observations",
         curve=None,
         tails=(tails[0][0] + tails[1][1], tails[0][1] + tails[1][0]),
     )
-
-
-def _bytes_of(estimate: EvidenceEstimate) -> Integer[np.ndarray, " n"] | None:
-    """The number of bytes of text of each observation."""
-    return estimate.record.n_bytes

@@ -33,11 +33,13 @@ Source:
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Integer
 
+from maskevidence.core.masks.design import Floats, Ints
 from maskevidence.core.scores.record import ScoreTable
 
 KNOTS_PER_OCTAVE = 2
@@ -55,31 +57,37 @@ class SizeCurves(NamedTuple):
     knots: Float64[np.ndarray, " n_knots"]  # logit of the rate, ascending
     values: Float64[np.ndarray, "n_folds n_knots"]  # nats per masked token
 
-    def at(
-        self,
-        size: Integer[np.ndarray, " n_masks"],
-        n_tokens: Integer[np.ndarray, " n_masks"],
-        fold: Integer[np.ndarray, " n_masks"],
-    ) -> Float64[np.ndarray, " n_masks"]:
+    def at(self, size: Ints, n_tokens: Ints, fold: Ints) -> Floats:
         """ĉ_r(M) for each mask, nats per masked token."""
-        return self.of_sizes(size, n_tokens)(fold)
+        of_fold, answer = self.of_sizes(size, n_tokens), np.empty(len(size))
+        for number in range(len(self.values)):
+            here = np.flatnonzero(fold == number)
+            answer[here] = of_fold(number, here)
+        return answer
 
     def of_sizes(
-        self, size: Integer[np.ndarray, " n_masks"], n_tokens: Integer[np.ndarray, " n_masks"]
-    ) -> "_AtSizes":
-        """The curves at the sizes of some masks; each size of each length is interpolated once."""
+        self, size: Ints, n_tokens: Ints
+    ) -> Callable[[int, Integer[np.ndarray, " n"]], Float64[np.ndarray, " n"]]:
+        """A fold's curve at the sizes of some of the masks; each size of each length is interpolated once."""
         lengths = np.flatnonzero(np.bincount(n_tokens)).astype(n_tokens.dtype)
         if int(lengths.sum()) >= len(size):
-            return _AtSizes(self, logit_rate(size, n_tokens), np.arange(len(size)))
-        start = np.zeros(int(lengths[-1]) + 1, dtype=np.int64)
-        start[lengths] = np.cumsum(lengths) - lengths
-        sizes = [np.arange(1, length + 1, dtype=size.dtype) for length in lengths]
-        logits = logit_rate(np.concatenate(sizes), np.repeat(lengths, lengths))
-        return _AtSizes(self, logits, start[n_tokens] + size - 1)
+            logits, place = logit_rate(size, n_tokens), np.arange(len(size))
+        else:
+            start = np.zeros(int(lengths[-1]) + 1, dtype=np.int64)
+            start[lengths] = np.cumsum(lengths) - lengths
+            sizes = [np.arange(1, length + 1, dtype=size.dtype) for length in lengths]
+            logits = logit_rate(np.concatenate(sizes), np.repeat(lengths, lengths))
+            place = start[n_tokens] + size - 1
 
-    def total(
-        self, n_tokens: Integer[np.ndarray, " n_masks"], fold: Integer[np.ndarray, " n_masks"]
-    ) -> Float64[np.ndarray, " n_masks"]:
+        def of_fold(number: int, masks: Integer[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+            here, values = place[masks], self.values[number]
+            if len(here) < len(logits):
+                return np.interp(logits[here], self.knots, values)
+            return np.interp(logits, self.knots, values)[here]
+
+        return of_fold
+
+    def total(self, n_tokens: Ints, fold: Ints) -> Floats:
         """Σ_{M=1}^{D} ĉ_r(M) for each mask's observation, nats."""
         lengths, group = np.unique(n_tokens, return_inverse=True)
         totals = np.empty((len(lengths), len(self.values)))
@@ -89,59 +97,29 @@ class SizeCurves(NamedTuple):
         return totals[group, fold]
 
 
-class _AtSizes(NamedTuple):
-    """Curves at the sizes of some masks."""
-
-    curves: SizeCurves
-    logits: Float64[np.ndarray, " n_distinct"]
-    place: Integer[np.ndarray, " n_masks"]  # of each mask's logit
-
-    def __call__(self, fold: Integer[np.ndarray, " n_masks"]) -> Float64[np.ndarray, " n_masks"]:
-        """ĉ_r(M) for each mask by its fold, nats per masked token."""
-        answer = np.empty(len(self.place))
-        for number in range(len(self.curves.values)):
-            of_fold = np.flatnonzero(fold == number)
-            answer[of_fold] = self.of_fold(number, of_fold)
-        return answer
-
-    def of_fold(self, number: int, masks: Integer[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
-        """ĉ_r(M) of one fold's curve for some masks."""
-        knots, values, place = self.curves.knots, self.curves.values[number], self.place[masks]
-        if len(place) < len(self.logits):
-            return np.interp(self.logits[place], knots, values)
-        return np.interp(self.logits, knots, values)[place]
-
-
 class Prediction(NamedTuple):
     """The prediction of each mask's score from the other replicates, ĝ_r(M) = ĉ_r(M) + level."""
 
     curves: SizeCurves  # the curves of all folds
     # the fold of each mask; its curve and level are fitted to the other folds
-    fold: Integer[np.ndarray, " n_masks"]
-    level: Float64[np.ndarray, " n_masks"]  # nats per masked token
+    fold: Ints
+    level: Floats  # nats per masked token
     # shape (n_masks,); the hidden tokens' term of ĝ_r, nats per masked token, with expectation 0 over the
     # masks of each size (token_means.py); None without scores of tokens
-    token: Float64[np.ndarray, " n_masks"] | None = None
+    token: Floats | None = None
 
-    def contributions(
-        self,
-        table: ScoreTable,
-        weight: Float64[np.ndarray, " n_masks"],
-        n_draws: Integer[np.ndarray, " n_masks"],
-    ) -> Float64[np.ndarray, " n_masks"]:
+    def contributions(self, table: ScoreTable, weight: Floats, n_draws: Ints) -> Floats:
         """The contribution of each mask to its observation's estimate, shape (n_masks,), nats."""
         expected = self.curves.total(table.n_tokens, self.fold) + table.n_tokens * self.level
         return weight * self.residuals(table) + expected / n_draws
 
-    def residuals(self, table: ScoreTable) -> Float64[np.ndarray, " n_masks"]:
+    def residuals(self, table: ScoreTable) -> Floats:
         """The scores minus their predictions, shape (n_masks,), nats per masked token."""
         left = table.score - self.level - self.curves.at(table.size, table.n_tokens, self.fold)
         return left if self.token is None else left - self.token
 
 
-def logit_rate(
-    size: Integer[np.ndarray, " n_masks"], n_tokens: Integer[np.ndarray, " n_masks"]
-) -> Float64[np.ndarray, " n_masks"]:
+def logit_rate(size: Ints, n_tokens: Ints) -> Floats:
     """log M - log(D + 1 - M), a logit of the mask rate that spreads out small and large sizes.
 
     Example:
@@ -151,12 +129,7 @@ def logit_rate(
     return np.log(size) - np.log(n_tokens + 1 - size)
 
 
-def predict_by_size(
-    table: ScoreTable,
-    replicate: Integer[np.ndarray, " n_masks"],
-    n_replicates: int,
-    curves: SizeCurves,
-) -> Prediction:
+def predict_by_size(table: ScoreTable, replicate: Ints, n_replicates: int, curves: SizeCurves) -> Prediction:
     """Predict each score from the mask size: a curve common to all observations plus a level for each.
 
     Args:
@@ -175,22 +148,20 @@ def predict_by_size(
         [-5.0, -9.0, -13.0, -17.0]
     """
     fold, n_folds = replicate % MAX_FOLDS, min(n_replicates, MAX_FOLDS)
-    row, at_sizes = table.observation, curves.of_sizes(table.size, table.n_tokens)
+    row, of_fold = table.observation, curves.of_sizes(table.size, table.n_tokens)
     n_rows = int(row[-1]) + 1
     n_masks, level = np.bincount(row), np.empty(len(table))
     for number in range(n_folds):
         here = fold == number
         others, here = np.flatnonzero(~here), np.flatnonzero(here)
-        apart = table.score[others] - at_sizes.of_fold(number, others)
+        apart = table.score[others] - of_fold(number, others)
         sums = np.bincount(row[others], weights=apart, minlength=n_rows)
         counts = n_masks - np.bincount(row[here], minlength=n_rows)
         level[here] = (sums / np.maximum(counts, 1))[row[here]]
     return Prediction(curves, fold, level)
 
 
-def fitted_curves(
-    table: ScoreTable, replicate: Integer[np.ndarray, " n_masks"], n_replicates: int
-) -> SizeCurves:
+def fitted_curves(table: ScoreTable, replicate: Ints, n_replicates: int) -> SizeCurves:
     """Fit one curve per fold to the scores of the other folds; a curve is 0 if they are too few.
 
     Args:
@@ -233,9 +204,7 @@ def _knots(n_tokens: int) -> Float64[np.ndarray, " n_knots"]:
     return logits[np.unique([*nearest, n_tokens - 1])]
 
 
-def _hats(
-    logits: Float64[np.ndarray, " n_masks"], knots: Float64[np.ndarray, " n_knots"]
-) -> Float64[np.ndarray, "n n_knots"]:
+def _hats(logits: Floats, knots: Float64[np.ndarray, " n_knots"]) -> Float64[np.ndarray, "n n_knots"]:
     """Evaluate the hat functions, piecewise linear and 1 at one knot and 0 at the others."""
     hats = np.zeros((len(logits), len(knots)))
     if len(knots) == 1:

@@ -21,7 +21,8 @@ every k-th observation gives s² and v.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ from jaxtyping import Bool, Float64, Integer
 
 from maskevidence.core.evidence.conditional_gains import with_all_hidden
 from maskevidence.core.evidence.control_variates import Prediction, SizeCurves
-from maskevidence.core.evidence.score_means import predicted
+from maskevidence.core.evidence.score_means import predicted, summation_of
 from maskevidence.core.evidence.standard_errors import (
     ErrorSums,
     MeanWithErrors,
@@ -39,7 +40,7 @@ from maskevidence.core.evidence.standard_errors import (
     student_t_quantile,
     t_half_width,
 )
-from maskevidence.core.masks.design import MaskDesign, Masks, Summation, lengths_of
+from maskevidence.core.masks.design import Floats, Ints, MaskDesign, Masks, Summation, lengths_of
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.masks.sizes import Rates
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -237,7 +238,9 @@ def _whole_or_float(value: float) -> float:
 RATE_BINS = (20, 10, 5)  # 20 % is an edge of each
 _SHORT = 0.05  # share of observations that may have fewer tokens than there are bins
 NEAREST, SHARE = 32, 1 / 4  # masks used for the spread at a point: the minimum, and the share of all masks
-PointOf = Callable[[Integer[np.ndarray, " n"], Integer[np.ndarray, " n"]], Integer[np.ndarray, " n"]]
+_OfPoints = Float64[np.ndarray, " n_points"]
+_Sizes = Integer[np.ndarray, " n"]
+PointOf = Callable[[_Sizes, _Sizes], _Sizes]
 
 
 def curve_from_scores(
@@ -250,37 +253,31 @@ def curve_from_scores(
     if curves is not None:
         return _predicted_curve(scores, design, curves, n_tokens)
     by_stratum = n_tokens is None and isinstance(design, Rates)
-    of_point: type[_Pooled | _ByRow] = _Pooled if design.pooled else _ByRow
-    points: dict[int, _Pooled | _ByRow] = {}
-    point_of = _point_of(n_tokens, scores)
+    points: dict[int, ErrorSums | _Pooled] = {}
+    n_masks, rates, point_of = Counter[int](), Counter[int](), _point_of(n_tokens, scores)
     for _, table in scores:
-        summation = design.summation(table.n_tokens, table.draw, table.size)
+        summation = summation_of(table, design)
         point = summation.stratum if by_stratum else point_of(table.size, table.n_tokens)
         order = np.argsort(point, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(point[order])) + 1):
-            number = int(point[part[0]])
-            if number not in points:
-                points[number] = of_point(design, masks)
+            number, some = int(point[part[0]]), table.select(part)
             here: list[Any] = [each if each is None else each[part] for each in summation]
-            points[number].add(table.select(part), Summation(*here))
-    found = [points[number] for number in sorted(points)]
-    means = [each.mean_with_errors() for each in found]
+            values, how = _at_point(some, Summation(*here), pooled=design.pooled)
+            points.setdefault(number, _new_point(design, masks)).add(values, some.observation, how)
+            n_masks[number] += len(some)
+            rates[number] += float((some.size / some.n_tokens).sum())  # type: ignore[assignment]
+    numbers, enough = sorted(points), design.n_replicates >= design.min_replicates
+    means = [points[number].mean_with_errors(enough_masks=enough) for number in numbers]
 
-    def column(name: str) -> Float64[np.ndarray, " n_points"]:
-        values = [getattr(mean, name) for mean in means]
+    def column(values: Iterable[float | None]) -> _OfPoints:
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
-    sizes = [each.size if n_tokens is not None else math.nan for each in found]
-    return Curve(
-        n_tokens=n_tokens,
-        size=np.array(sizes, dtype=np.float64),
-        rate=np.array([each.rates / each.n_masks for each in found], dtype=np.float64),
-        score=column("mean"),
-        mask_se=column("mask_se"),
-        mask_df=column("mask_df"),
-        data_se=column("data_se"),
-        n_masks=np.array([each.n_masks for each in found], dtype=np.int64),
-    )
+    size = column(number if n_tokens is not None else None for number in numbers)
+    rate = column(rates[number] / n_masks[number] for number in numbers)
+    names = ("mean", "mask_se", "mask_df", "data_se")
+    score, mask_se, mask_df, data_se = (column(getattr(each, name) for each in means) for name in names)
+    counts = np.array([n_masks[number] for number in numbers])
+    return Curve(n_tokens, size, rate, score, mask_se, mask_df, data_se, counts)
 
 
 def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
@@ -292,76 +289,55 @@ def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
     return lambda size, length: np.ceil(size / length * n_bins - 1e-9).astype(np.int64)
 
 
-class _Point:
-    """A point of the curve, accumulated over groups of observations."""
-
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        self.design, self.masks = design, masks
-        self.n_masks, self.rates, self.size = 0, 0.0, 0
-        self.random = False  # whether any mask leaves tokens visible
-        self.enough = design.n_replicates >= design.min_replicates
-
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        """Add the masks of some observations at this point."""
-        self.n_masks += len(table)
-        self.rates += float((table.size / table.n_tokens).sum())
-        self.size = int(table.size[0])
-        self.random |= bool((table.size < table.n_tokens).any())
+def _new_point(design: MaskDesign, masks: Masks) -> "ErrorSums | _Pooled":
+    n = design.n_replicates
+    return _Pooled(n) if design.pooled else ErrorSums(n, joint=masks == "shared")
 
 
-class _ByRow(_Point):
-    """A point where each observation has its own masks."""
-
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        super().__init__(design, masks)
-        self.sums = ErrorSums(design.n_replicates, joint=masks == "shared")
-
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        super().add(table, summation)
-        weight, observation = summation.weight, table.observation
-        unseen = (table.size < table.n_tokens).astype(np.float64) * (not self.design.deterministic)
-        if summation.unseen is not None:
-            unseen *= summation.unseen
-        mean = table.score * weight / np.bincount(observation, weights=weight)[observation]
-        self.sums.add(mean, observation, summation._replace(unseen=unseen))
-
-    def mean_with_errors(self) -> MeanWithErrors:
-        return self.sums.mean_with_errors(enough_masks=self.enough)
+def _at_point(table: ScoreTable, summation: Summation, *, pooled: bool) -> tuple[Floats, Summation]:
+    """What each mask adds to the mean at its point, where a mask that hides all tokens has no error."""
+    unseen = (table.size < table.n_tokens).astype(np.float64)
+    if summation.unseen is not None:
+        unseen *= summation.unseen
+    weight, observation, values = summation.weight, table.observation, table.score
+    if not pooled:
+        values = values * weight / np.bincount(observation, weights=weight)[observation]
+    return values, summation._replace(unseen=unseen)
 
 
-class _Pooled(_Point):
-    """A point where observations and number of masks are random: a linearised ratio estimate.
+class _Pooled:
+    """`ErrorSums` of a point where observations and number of masks are random: a linearised ratio estimate.
 
     The spread of the observations that have masks there includes the error of the masks.
     """
 
-    def __init__(self, design: MaskDesign, masks: Masks) -> None:
-        super().__init__(design, masks)
-        self.rows = Spread()
+    def __init__(self, n_replicates: int) -> None:
+        self.rows, self.random = Spread(), False
         self.around: float | None = None  # offset subtracted from all scores
-        self.sums, self.counts = np.zeros((2, design.n_replicates))
+        self.sums, self.counts = np.zeros((2, n_replicates))
 
-    def add(self, table: ScoreTable, summation: Summation) -> None:
-        super().add(table, summation)
-        observation, n = table.observation, self.design.n_replicates
-        self.rows.add(np.bincount(observation, weights=table.score) / np.bincount(observation))
-        self.around = float(table.score.mean()) if self.around is None else self.around
-        self.sums += np.bincount(summation.replicate, weights=table.score - self.around, minlength=n)
+    def add(self, score: Floats, observation: Ints, summation: Summation) -> None:
+        n = len(self.sums)
+        self.random |= bool(np.any(summation.unseen))
+        self.rows.add(np.bincount(observation, weights=score) / np.bincount(observation))
+        self.around = float(score.mean()) if self.around is None else self.around
+        self.sums += np.bincount(summation.replicate, weights=score - self.around, minlength=n)
         self.counts += np.bincount(summation.replicate, minlength=n)
 
-    def mean_with_errors(self) -> MeanWithErrors:
+    def mean_with_errors(self, *, enough_masks: bool) -> MeanWithErrors:
         assert self.around is not None
-        apart = float(self.sums.sum()) / self.n_masks
-        mean, n = self.around + apart, self.rows.n
+        n_masks, n_replicates, n = self.counts.sum(), len(self.sums), self.rows.n
+        apart = float(self.sums.sum() / n_masks)
+        mean = self.around + apart
         data_se = math.sqrt(self.rows.square / (n - 1)) / math.sqrt(n) if n > 1 else math.nan
         unknown = MeanWithErrors(mean, None, None, data_se)
-        if not self.enough or not self.counts.all():
+        if not enough_masks or not self.counts.all():
             return unknown
-        totals = (self.sums - apart * self.counts) / self.n_masks
-        variance = float(totals.var(ddof=1)) * self.design.n_replicates
+        totals = (self.sums - apart * self.counts) / n_masks
+        variance = float(totals.var(ddof=1)) * n_replicates
         if equal_by_chance(variance, mean) and self.random:
             return unknown
-        return MeanWithErrors(mean, math.sqrt(variance), self.design.n_replicates - 1, data_se)
+        return MeanWithErrors(mean, math.sqrt(variance), n_replicates - 1, data_se)
 
 
 def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:
@@ -388,21 +364,14 @@ def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_t
         data_se = np.sqrt(between[kept] + mask_se**2)
     point, score = np.flatnonzero(kept), total / n_sizes
     unknown = equal_by_chance(mask_se**2, score) | (design.n_replicates < design.min_replicates)
-    return Curve(
-        n_tokens=n_tokens,
-        size=np.full(len(point), math.nan) if n_tokens is None else point.astype(np.float64),
-        rate=rates / n_sizes,
-        score=score,
-        mask_se=np.where(unknown, math.nan, mask_se),
-        mask_df=np.where(unknown, math.nan, df[kept]),
-        data_se=data_se,
-        n_masks=n_masks[kept],
-    )
+    mask_se, mask_df = (np.where(unknown, math.nan, each) for each in (mask_se, df[kept]))
+    size = np.full(len(point), math.nan) if n_tokens is None else point.astype(np.float64)
+    return Curve(n_tokens, size, rates / n_sizes, score, mask_se, mask_df, data_se, n_masks[kept])
 
 
 def _spread(
     scores: Scores, design: MaskDesign, curves: SizeCurves, point_of: PointOf, n_points: int
-) -> tuple[Float64[np.ndarray, " n_points"], ...]:
+) -> tuple[_OfPoints, ...]:
     """Compute s² of each point, its degrees of freedom, and v/N, from the masks of every k-th observation.
 
     v/N is the variance of the observations around their curve, over their number.
@@ -421,7 +390,7 @@ def _spread(
 
 
 def _expected(
-    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: Integer[np.ndarray, " n"]
+    table: ScoreTable, design: MaskDesign, prediction: Prediction, size: _Sizes
 ) -> Float64[np.ndarray, "n 4"]:
     """Per-size sums for observations of D tokens, one row per size."""
     n_tokens, n_folds = np.full_like(size, len(size)), len(prediction.curves.values)
@@ -443,10 +412,8 @@ def _expected(
 
 
 def _nearest_squares(
-    point: Integer[np.ndarray, " n"],
-    square: Float64[np.ndarray, " n"],
-    n_masks: Integer[np.ndarray, " n_points"],
-) -> tuple[Float64[np.ndarray, " n_points"], Float64[np.ndarray, " n_points"]]:
+    point: _Sizes, square: Float64[np.ndarray, " n"], n_masks: Integer[np.ndarray, " n_points"]
+) -> tuple[_OfPoints, _OfPoints]:
     """Average squares around each point with linearly decreasing weights; return degrees of freedom, too.
 
     The weights come from a running mean over a window of the masks, in the order of their points, taken

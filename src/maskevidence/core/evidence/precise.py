@@ -47,9 +47,6 @@ from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import EverySize, LeaveOneOut, RandomSize
 from maskevidence.core.model import (
-    HasNotesOn,
-    HasRefine,
-    HasTimedBatches,
     MaskedModel,
     as_tokens,
     base_measure_of,
@@ -58,7 +55,7 @@ from maskevidence.core.model import (
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.scores.ask import check_batch_size, check_shared
+from maskevidence.core.scores.ask import check_shared
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score_masks import (
     Scoring,
@@ -225,7 +222,14 @@ class Precise:
         if self.target_relative is not None:
             asked = f"{self.target_relative:.3g} of the log evidence, {_brief(target)}"
         if needed > draws:
-            reached = f"the mask error is {_brief(se)}, and {asked} {self._outlook(estimate)}"
+            outlook = "is never reached"
+            if target > 0:
+                for_target = max(needed, draws * _square(se / target))
+                outlook = f"takes {_passes(for_target, estimate)}"
+                if needed < for_target:
+                    enough = _passes(needed, estimate)
+                    outlook += f"; with {enough} it no longer matters beside the data error"
+            reached = f"the mask error is {_brief(se)}, and {asked} {outlook}"
             if self.max_passes is not None:
                 return f"{ended} by max_passes={self.max_passes}: {reached}"
             if _too_many(needed * estimate.n_observations):
@@ -242,18 +246,6 @@ class Precise:
                 f"({asked} takes {_passes(draws * _square(se / target), estimate)})"
             )
         return f"{ended}: the mask error is {_brief(se)}, {asked} is reached"
-
-    def _outlook(self, estimate: EvidenceEstimate) -> str:
-        """Say how many passes reach the target, and how many make the mask error negligible."""
-        draws, target = estimate.design["draws"], self.target(estimate.log_evidence)
-        if target == 0 or estimate.mask_se is None:
-            return "is never reached"
-        needed = self.needed(draws, estimate)
-        for_target = max(needed, draws * _square(estimate.mask_se / target))
-        takes = f"takes {_passes(for_target, estimate)}"
-        if needed == for_target:
-            return takes
-        return f"{takes}; with {_passes(needed, estimate)} it no longer matters beside the data error"
 
     def target(self, log_evidence: float) -> float:
         """The target for the mask error, nats; 0 if there is none.
@@ -427,7 +419,7 @@ def estimate_evidence(
         design, masks = word.design, word.masks
         per_token = word.per_token and not isinstance(design, LeaveOneOut)
     check_conditionals(model)
-    batch_size = check_batch_size(batch_size) or Scoring.batch_size
+    batch_size = Scoring.batch_size if batch_size is None else whole_number("batch_size", batch_size, 1)
     key = MaskKey(seed, "shared" if isinstance(data, GaussianMoments) else masks)
     if isinstance(design, Precise):
         check_own_masks(key)
@@ -439,7 +431,7 @@ def estimate_evidence(
     model, of_limits = for_limits(model, data)
     tokens = as_tokens(model, data)
     design = default_design(tokens.n_tokens.cpu().numpy(), masks) if design is None else design
-    of_data = model.notes_on(tokens, data) if isinstance(model, HasNotesOn) else ()
+    of_data = model.notes_on(tokens, data) if hasattr(model, "notes_on") else ()
     model, of_integrals = _refined(model, tokens) if refine else (model, ())
     notes = [*of_limits, *of_data, *of_integrals]
     first = FEWEST if isinstance(design, Precise) else design
@@ -456,8 +448,7 @@ def estimate_evidence(
         estimate = replace(estimate, notes=(*estimate.notes, design.verdict(estimate)))
     else:
         estimate = extended(design)
-    if isinstance(model, HasTimedBatches) and model.call_note is not None:
-        notes.append(model.call_note)
+    notes += filter(None, [getattr(model, "call_note", None)])
     return _of_data(replace(estimate, notes=(*notes, *estimate.notes)), tokens, labels)
 
 
@@ -531,7 +522,7 @@ def _how_scored(model: MaskedModel, scoring: Scoring) -> HowScored:
 
 def _refined(model: Any, tokens: Tokens) -> tuple[Any, tuple[str, ...]]:
     """A copy of the model refined for these tokens, with a note; the model itself if it cannot be refined."""
-    if not isinstance(model, HasRefine):
+    if not hasattr(model, "refine"):
         return model, ()
     refined = copy.deepcopy(model)
     try:

@@ -13,38 +13,18 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
 from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
-from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
+from maskevidence.core.evidence.observations import joined, observation_tables
+from maskevidence.core.evidence.score_means import curves_of, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
 from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
+from maskevidence.core.show import words
 from maskevidence.core.show.arviz import log_likelihood_tree
 from maskevidence.core.show.draw import plot
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Line, Lines
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import (
-    BOUND,
-    ENUMERATED,
-    NOT_KNOWN,
-    OF_A_DENSITY,
-    PSEUDO,
-    capital,
-    count,
-    data_error,
-    digits_for,
-    evidence_name,
-    interval_95,
-    kind_name,
-    kind_words,
-    number,
-    orders_in_words,
-    plus_minus,
-    standard_error,
-    typeset,
-    units_in_words,
-    wider,
-)
 from maskevidence.core.support.provenance import origin
 
 EstimateKind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
@@ -250,26 +230,24 @@ class EvidenceEstimate(Shown):
 
     def page(self) -> Page:
         """The number with its errors and kind, the curve, and the notes."""
-        digits = digits_for(self.mask_se, self.data_se)
-        errors = (("mask_se", self.mask_se), ("data_se", self.data_se))
-        in_words = ", ".join(
-            f"{name} {NOT_KNOWN if error is None else number(error, digits)}" for name, error in errors
-        )
-        n = count(self.n_observations, self.noun)
-        line = (
-            f"{type(self).__name__}({number(self.log_evidence, digits)} nats per {self.noun}, {in_words}, "
-            f"{kind_name(self.kind)}, {n})"
-        )
+        digits = words.digits_for(self.mask_se, self.data_se)
+        named = (("mask_se", self.mask_se), ("data_se", self.data_se))
+        errors = [f"{x} {words.NOT_KNOWN if se is None else words.number(se, digits)}" for x, se in named]
+        value = f"{words.number(self.log_evidence, digits)} nats per {self.noun}"
+        n = words.count(self.n_observations, self.noun)
+        line = f"{type(self).__name__}({', '.join([value, *errors, words.kind_name(self.kind), n])})"
         page = page_of_numbers(self._numbers(), self.noun, self.token)
         return replace(page, line=line, parts=[*page.parts, self.picture()[0]])
 
     def picture(self) -> tuple[Lines, str]:
         """The curve, with the log evidence and its errors as the title."""
-        digits = digits_for(self.mask_se, self.data_se)
+        digits = words.digits_for(self.mask_se, self.data_se)
         errors = (("masks", self.mask_se), ("data", self.data_se))
-        shown = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
-        name = capital(evidence_name(self.kind, self.design["name"]))
-        title = f"{name} {typeset(self.log_evidence, digits)} nats per {self.noun}"
+        shown = ", ".join(
+            f"± {words.typeset(error, digits)} {name}" for name, error in errors if error is not None
+        )
+        name = words.capital(words.evidence_name(self.kind, self.design["name"]))
+        title = f"{name} {words.typeset(self.log_evidence, digits)} nats per {self.noun}"
         return self._lines("score"), title + (f" ({shown})" if shown else "")
 
     def _lines(self, label: str) -> Lines:
@@ -291,17 +269,9 @@ class EvidenceEstimate(Shown):
         The columns are n_tokens, n_bytes where there is text, log_evidence, mask_se, mask_df, closed_form
         where it was asked for, and per_token.
         """
-        scores = self.record
-        values: dict[str, Any] = {"n_tokens": scores.n_tokens}
-        if scores.n_bytes is not None:
-            values["n_bytes"] = scores.n_bytes
-        values["log_evidence"] = self.per_observation
-        errors = errors_of_rows(scores, self.how.design, self.how.key)
-        _, *of_masks = zip(*errors, strict=True)
-        values |= zip(("mask_se", "mask_df"), map(np.concatenate, of_masks), strict=True)
-        if self.closed_form is not None:
-            values["closed_form"] = self.closed_form
-        values["per_token"] = self.per_observation / values["n_tokens"]
+        names = ("n_tokens", "n_bytes", "log_evidence", "mask_se", "mask_df", "closed_form", "per_token")
+        whole = joined(observation_tables(self))
+        values = {name: whole[name] for name in names if whole[name] is not None}
         return Columns(values, self.ids if self.labels is None else list(self.labels), "observation")
 
     def to_arviz(self) -> Any:
@@ -326,7 +296,7 @@ class EvidenceEstimate(Shown):
         )
         values = {name: getattr(self, name) for name in names.split()}
         if self.n_bytes is not None:
-            values[PSEUDO if self.kind == "pseudo" else BOUND] = self.perplexity_bound
+            values[words.PSEUDO if self.kind == "pseudo" else words.BOUND] = self.perplexity_bound
         values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
         if self.kind == "lower_bound" and self.curve.low_rates.any():
             score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
@@ -357,60 +327,62 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
     """
     kind, design = result["kind"], result["design"]["name"]
     exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
-    in_closed_form = exact is not None and kind in OF_A_DENSITY
+    in_closed_form = exact is not None and kind in words.OF_A_DENSITY
     main = exact if exact is not None and in_closed_form else result["log_evidence"]
-    digits = digits_for(result["mask_se"], result["data_se"], exact_se)
-    value = typeset(main, digits)
-    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits, typeset)
+    digits = words.digits_for(result["mask_se"], result["data_se"], exact_se)
+    value = words.typeset(main, digits)
+    data_se = words.data_error(result["data_se"], result["mask_se"], result["n_observations"], digits)
     mask_row = ["mask error", _mask_error(result, digits)]
     if in_closed_form:
-        data_se = data_se if exact_se is None else standard_error(exact_se, digits, typeset)
-        by_masks = f"{typeset(result['log_evidence'], digits)} nats per {noun}"
+        data_se = data_se if exact_se is None else words.standard_error(exact_se, digits)
+        by_masks = f"{words.typeset(result['log_evidence'], digits)} nats per {noun}"
         rows = [["data error", data_se], ["by masks", by_masks], mask_row]
     else:
         rows = [mask_row, ["data error", data_se]]
         if exact is not None:
             name = "log evidence" if kind == "pseudo" else "closed form"
-            rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
-    rows += [list(row) for row in orders_in_words(result, digits, typeset, noun)]
-    rows += units_in_words(result, token)
+            rows.append([name, f"{words.typeset(exact, digits)} in closed form, on the same {noun}s"])
+    rows += [list(row) for row in words.orders_in_words(result, digits, noun)]
+    rows += words.units_in_words(result, token)
     if (low := result.get("low_rates")) is not None:
-        score = plus_minus(low["score"], low["mask_se"], 3, typeset)
+        score = words.plus_minus(low["score"], low["mask_se"], 3)
         rows.append(
             ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
         )
     if (one := result.get("one_rate")) is not None:
-        words = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
+        said = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
         if "instead" in one:
-            instead = typeset(one["instead"], digits)
-            words += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
-        rows.append(["one rate", words])
+            instead = words.typeset(one["instead"], digits)
+            said += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
+        rows.append(["one rate", said])
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
-    rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
+    rows.append(["kind", f"{words.kind_name(kind)}: {words.kind_words(kind, design)}"])
     scored = [
-        count(result["n_observations"], noun),
-        count(result["n_tokens"], token),
-        count(result["n_masks"], "mask"),
-        count(result["n_model_calls"], "model call"),
+        words.count(result["n_observations"], noun),
+        words.count(result["n_tokens"], token),
+        words.count(result["n_masks"], "mask"),
+        words.count(result["n_model_calls"], "model call"),
     ]
     rows.append(["scored", ", ".join(scored)])
     rows.append(["design", f"{design}, {result['masks']} masks, seed {result['seed']}"])
     aside = f"nats per {noun}" + (", in closed form" if in_closed_form else "")
     table = Table((), rows, words=(0, 1))
-    return Page("", f"{capital(evidence_name(kind, design))} {value}", aside, [table], result["notes"])
+    return Page(
+        "", f"{words.capital(words.evidence_name(kind, design))} {value}", aside, [table], result["notes"]
+    )
 
 
 def _mask_error(result: Mapping[str, Any], digits: int) -> str:
-    error = standard_error(result["mask_se"], digits, typeset)
+    error = words.standard_error(result["mask_se"], digits)
     if result["mask_se"] == 0:
-        return f"{error}: {ENUMERATED}"
+        return f"{error}: {words.ENUMERATED}"
     if result["mask_se"] is None or result["interval_95"] is None:
         return error
-    df = "" if result["mask_df"] is None else f", {typeset(result['mask_df'], 1)} df"
+    df = "" if result["mask_df"] is None else f", {words.typeset(result['mask_df'], 1)} df"
     low, high = result["interval_95"]
-    sides = wider(low, result["log_evidence"], high, digits)
-    return f"{error}  ({interval_95(low, high, digits, typeset)}{df}{sides})"
+    sides = words.wider(low, result["log_evidence"], high, digits)
+    return f"{error}  ({words.interval_95(low, high, digits)}{df}{sides})"
 
 
 def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Integer
+from jaxtyping import Float64
 
 from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.evidence.conditional_gains import mean_with_gains
@@ -28,7 +28,7 @@ from maskevidence.core.evidence.standard_errors import (
     variances_of_cells,
 )
 from maskevidence.core.evidence.token_means import token_controls
-from maskevidence.core.masks.design import MASKS_AT_ONCE, MaskDesign, MaskKey, Summation
+from maskevidence.core.masks.design import MASKS_AT_ONCE, Floats, Ints, MaskDesign, MaskKey, Summation
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -38,11 +38,6 @@ class MeanOfScores(NamedTuple):
     """A mean over observations with its errors and components.
 
     Attributes:
-        curves: the curves of the control variates; None for designs other than random sizes, shared masks, a
-            single replicate and runs of few masks. Shared masks move all observations together, so that these
-            do not tell the error. With few masks, the curves of the folds err together (coverage of 95 %
-            intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction;
-            benchmarks/coverage.py).
         per_observation: shape (n_observations,); the estimates whose mean it is, nats.
         mean: the mean with its errors.
         worst: the position of the observation with the largest variance of the masks, and its share of all
@@ -50,7 +45,6 @@ class MeanOfScores(NamedTuple):
         note: a note on the masks, one sentence; None without one.
     """
 
-    curves: SizeCurves | None
     per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
     worst: tuple[int, float] | None
@@ -105,63 +99,64 @@ def mean_of_scores(
     if conditionals == "exact" and isinstance(design, LogSizes):
         mean, note = mean_with_gains(mean, scores.table(), design)
         if note is None:
-            return MeanOfScores(None, per_observation, mean, None)
+            return MeanOfScores(per_observation, mean, None)
     if not mean.mask_se:
-        return MeanOfScores(curves, per_observation, mean, None, note)
+        return MeanOfScores(per_observation, mean, None, note)
     if shared:
         drops.add(*together.table())
     mean = mean._replace(tails=drops.tails(of_rows.lightness() if shared and of_difference else None))
     worst = (-largest[1], largest[0] / variance) if variance and math.isfinite(variance) else None
-    return MeanOfScores(curves, per_observation, mean, worst, note)
+    return MeanOfScores(per_observation, mean, worst, note)
 
 
 def _in_parts(
     scores: Scores, design: MaskDesign, curves: SizeCurves | None
-) -> Iterator[tuple[slice, ScoreTable, Summation, Float64[np.ndarray, " n_masks"]]]:
+) -> Iterator[tuple[slice, ScoreTable, Summation, Floats]]:
     """Rows, scores, summation and contributions of some observations at a time."""
     for rows, table in scores:
-        summation, each = _summation(table, design), contributions(table, design, curves)
-        if design.deterministic:
-            summation = summation._replace(unseen=np.zeros_like(each))
-        yield rows, table, summation, each
+        yield rows, table, summation_of(table, design), contributions(table, design, curves)
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
-    """Fit the curves of the control variates; None for other designs and for too few masks."""
+    """Fit the curves of the control variates.
+
+    None for designs other than random sizes, shared masks, a single replicate and runs of few masks. Shared
+    masks move all observations together, so that these do not tell the error. With few masks, the curves of
+    the folds err together (coverage of 95 % intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without
+    a prediction; benchmarks/coverage.py).
+    """
     if not (design.random_sizes and key.masks == "own" and design.n_replicates > 1):
         return None
     if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
         return None
     sample = scores.sample(MAX_MASKS)
-    return fitted_curves(sample, _summation(sample, design).replicate, design.n_replicates)
+    return fitted_curves(sample, summation_of(sample, design).replicate, design.n_replicates)
 
 
 def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Prediction:
     """Predict the scores of some observations by control variates."""
-    replicate = _summation(table, design).replicate
+    replicate = summation_of(table, design).replicate
     prediction = predict_by_size(table, replicate, design.n_replicates, curves)
     if table.hidden is None:
         return prediction
     return prediction._replace(token=token_controls(table, prediction))
 
 
-def contributions(
-    table: ScoreTable, design: MaskDesign, curves: SizeCurves | None
-) -> Float64[np.ndarray, " n_masks"]:
+def contributions(table: ScoreTable, design: MaskDesign, curves: SizeCurves | None) -> Floats:
     """The contribution of each mask to the estimate of its observation, nats."""
-    weight = _summation(table, design).weight
+    weight = summation_of(table, design).weight
     if curves is None:
         return weight * linear_scores(table, design)
     return predicted(table, design, curves).contributions(table, weight, design.n_draws(table.n_tokens))
 
 
-def _summation(table: ScoreTable, design: MaskDesign) -> Summation:
-    return design.summation(table.n_tokens, table.draw, table.size)
+def summation_of(table: ScoreTable, design: MaskDesign) -> Summation:
+    """How the masks of a record are summed; where all of them are scored, none is unseen."""
+    summation = design.summation(table.n_tokens, table.draw, table.size)
+    return summation._replace(unseen=np.zeros(len(table))) if design.deterministic else summation
 
 
-def drawn_together(
-    summation: Summation, design: MaskDesign, draw: Integer[np.ndarray, " n_masks"]
-) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
+def drawn_together(summation: Summation, design: MaskDesign, draw: Ints) -> tuple[Ints, Ints]:
     """The stratum and unit of each mask; a unit is the masks of a stratum that are drawn together."""
     if design.random_sizes:  # each draw is one unit
         return np.zeros_like(draw), draw
@@ -183,16 +178,11 @@ def errors_of_rows(
 
 
 def errors_of_sums(
-    contribution: Float64[np.ndarray, " n_masks"],
-    observation: Integer[np.ndarray, " n_masks"],
-    summation: Summation,
-    design: MaskDesign,
+    contribution: Floats, observation: Ints, summation: Summation, design: MaskDesign
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
     """mask_se and mask_df of each observation's sum of contributions; see `errors_of_rows`."""
     n = int(observation.max()) + 1
     unseen = np.ones(len(contribution)) if summation.unseen is None else summation.unseen
-    if design.deterministic:
-        unseen = np.zeros(len(contribution))
     random = np.zeros(n, dtype=np.bool_)
     np.logical_or.at(random, observation, unseen > 0)
     mask_se, mask_df = np.where(random, np.nan, 0.0), np.full(n, np.nan)

@@ -49,8 +49,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Integer
 
-from maskevidence.core.masks.design import Summation
+from maskevidence.core.masks.design import Floats, Ints, Summation
 
+OfCells = Float64[np.ndarray, " n_cells"]
+Sums = Float64[np.ndarray, "n_cells R"]  # of each cell and replicate
 Tails = tuple[float, float]  # d/n below and above the estimate
 _MANY_DF = 1000  # from which an expansion is as precise
 _MANY_STEPS, _CLOSE = 500, 1e-14  # of iterations that end long before
@@ -78,37 +80,11 @@ class MeanWithErrors(NamedTuple):
         return interval_with_tails(self.mean, self.mask_se, self.mask_df, (self.tails[0], 0.0), level)
 
 
-def mean_with_errors(
-    contribution: Float64[np.ndarray, " n_masks"],
-    observation: Integer[np.ndarray, " n_masks"],
-    summation: Summation,
-    n_replicates: int,
-    *,
-    joint: bool,
-    enough_masks: bool = True,
-) -> MeanWithErrors:
-    """Average Σ contribution over observations, with both standard errors (formulas above).
+class ErrorSums:
+    """Accumulates the sums behind a mean of Σ contribution over observations and its errors (formulas above).
 
     Args:
-        summation: the stratum, replicate and finite-population correction of each mask; its weights are in
-            `contribution`.
         joint: True if the masks of different observations are drawn together (shared or pooled).
-        enough_masks: False if the design has too few independent masks for mask_se, which is then None.
-
-    Example:
-        >>> import numpy as np
-        >>> replicates = Summation(np.ones(4) / 2, stratum=np.zeros(4, int), replicate=np.array([0, 1, 0, 1]))
-        >>> contribution = replicates.weight * np.array([1.0, 2.0, 1.0, 3.0])
-        >>> mean_with_errors(contribution, np.array([0, 0, 1, 1]), replicates, 2, joint=False)[:2]
-        (1.75, 0.5590169943749475)
-    """
-    sums = ErrorSums(n_replicates, joint=joint)
-    sums.add(contribution, observation, summation)
-    return sums.mean_with_errors(enough_masks=enough_masks)
-
-
-class ErrorSums:
-    """Accumulates the sums behind a mean over observations and its errors, group by group.
 
     Example:
         >>> from maskevidence.core.masks.design import Summation
@@ -127,13 +103,8 @@ class ErrorSums:
         self._own = self._squares = 0.0  # variances of single observations' cells, and their squares
         self.shared = Totals(n_replicates)  # totals of the strata over all observations
 
-    def add(
-        self,
-        contribution: Float64[np.ndarray, " n_masks"],
-        observation: Integer[np.ndarray, " n_masks"],
-        summation: Summation,
-    ) -> None:
-        """Add all masks of some observations, numbered from 0."""
+    def add(self, contribution: Floats, observation: Ints, summation: Summation) -> None:
+        """Add all masks of some observations, numbered from 0; the weights are in `contribution`."""
         _, stratum, replicate, unseen = summation
         self.estimates.add(np.bincount(observation, weights=contribution))
         random = unseen is None or bool(unseen.any())
@@ -149,7 +120,7 @@ class ErrorSums:
             self._squares += float((own**2).sum())
 
     def mean_with_errors(self, *, enough_masks: bool = True) -> MeanWithErrors:
-        """The mean with its errors; `enough_masks` as in the function `mean_with_errors`."""
+        """The mean with its errors; mask_se is None without enough independent masks."""
         n, mean = self.estimates.n, self.estimates.mean
         spread = self.estimates.square / (n - 1) if n > 1 else None
         whole_error = math.sqrt(spread / n) if spread else None
@@ -206,31 +177,21 @@ class Totals:
         self.n_replicates = n_replicates
         self._cells: dict[int, tuple[Float64[np.ndarray, " R"], float]] = {}
 
-    def add(
-        self,
-        contribution: Float64[np.ndarray, " n_masks"],
-        cell: Integer[np.ndarray, " n_masks"],
-        replicate: Integer[np.ndarray, " n_masks"],
-        unseen: Float64[np.ndarray, " n_masks"] | None,
-    ) -> None:
+    def add(self, contribution: Floats, cell: Ints, replicate: Ints, unseen: Floats | None) -> None:
         cells = totals_of_cells(contribution, cell, replicate, self.n_replicates, unseen)
         for number, total, corrected in zip(*cells, strict=True):
             before, largest = self._cells.get(int(number), (0.0, 0.0))
             self._cells[int(number)] = before + total, max(largest, float(corrected))
 
-    def table(self) -> tuple[Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]]:
+    def table(self) -> tuple[Sums, OfCells]:
         """The sums, shape (n_cells, R), and the corrections, ordered by cell number."""
         totals, correction = zip(*(self._cells[number] for number in sorted(self._cells)), strict=True)
         return np.array(totals), np.array(correction)
 
 
 def cell_variances(
-    contribution: Float64[np.ndarray, " n_masks"],
-    cell: Integer[np.ndarray, " n_masks"],
-    replicate: Integer[np.ndarray, " n_masks"],
-    n_replicates: int,
-    unseen: Float64[np.ndarray, " n_masks"] | None = None,
-) -> Float64[np.ndarray, " n_cells"]:
+    contribution: Floats, cell: Ints, replicate: Ints, n_replicates: int, unseen: Floats | None = None
+) -> OfCells:
     """Variance of each cell's sum of contributions: R times the sample variance of the replicate sums.
 
     It is multiplied by the finite-population correction of the cell, the largest one of its masks.
@@ -238,22 +199,14 @@ def cell_variances(
     return variances_of_cells(*totals_of_cells(contribution, cell, replicate, n_replicates, unseen)[1:])
 
 
-def variances_of_cells(
-    totals: Float64[np.ndarray, "n_cells R"], correction: Float64[np.ndarray, " n_cells"]
-) -> Float64[np.ndarray, " n_cells"]:
+def variances_of_cells(totals: Sums, correction: OfCells) -> OfCells:
     """Variance of each cell's sum from its replicate sums and finite-population correction."""
     return totals.var(axis=1, ddof=1) * totals.shape[1] * correction
 
 
 def totals_of_cells(
-    contribution: Float64[np.ndarray, " n_masks"],
-    cell: Integer[np.ndarray, " n_masks"],
-    replicate: Integer[np.ndarray, " n_masks"],
-    n_replicates: int,
-    unseen: Float64[np.ndarray, " n_masks"] | None,
-) -> tuple[
-    Integer[np.ndarray, " n_cells"], Float64[np.ndarray, "n_cells R"], Float64[np.ndarray, " n_cells"]
-]:
+    contribution: Floats, cell: Ints, replicate: Ints, n_replicates: int, unseen: Floats | None
+) -> tuple[Integer[np.ndarray, " n_cells"], Sums, OfCells]:
     """The cells in order, the sums of their replicates, and their finite-population corrections."""
     cells, dense = np.unique(cell, return_inverse=True)
     n_cells = len(cells)
@@ -290,7 +243,7 @@ class Drops:
         self._widths: list[Float64[np.ndarray, " n"]] = []
 
     def add(
-        self, totals: Float64[np.ndarray, "n_cells n_units"], correction: Float64[np.ndarray, " n_cells"]
+        self, totals: Float64[np.ndarray, "n_cells n_units"], correction: OfCells
     ) -> Float64[np.ndarray, " n_drops"]:
         """Add the unit sums of some cells; return their drops."""
         random = totals[correction > 0]
@@ -344,11 +297,7 @@ class Drops:
 
 
 def tails_of_each(
-    contribution: Float64[np.ndarray, " n_masks"],
-    observation: Integer[np.ndarray, " n_masks"],
-    cell: Integer[np.ndarray, " n_masks"],
-    unit: Integer[np.ndarray, " n_masks"],
-    unseen: Float64[np.ndarray, " n_masks"] | None = None,
+    contribution: Floats, observation: Ints, cell: Ints, unit: Ints, unseen: Floats | None = None
 ) -> Tails:
     """The error of rare masks for one observation's sum, below and above, from all observations.
 

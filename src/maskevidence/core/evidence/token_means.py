@@ -26,119 +26,80 @@ Source:
 """
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Integer
 
 from maskevidence.core.evidence.control_variates import Prediction
-from maskevidence.core.scores.record import HiddenTokens, ScoreTable
+from maskevidence.core.masks.design import Floats
+from maskevidence.core.scores.record import ScoreTable
 
 MAX_CELLS = 2_000_000  # pairs of an observation and a column held at once
+_Ints = Integer[np.ndarray, " _"]
+_Columns = Float64[np.ndarray, " n_columns"]
+_Cells = Float64[np.ndarray, "n_rows n_columns"]  # by observation and column
 
 
-class _Cells(NamedTuple):
-    """Sums of the residuals of hidden tokens by observation and column."""
-
-    total: Float64[np.ndarray, "n_rows n_columns"]  # sum of residuals
-    times: Float64[np.ndarray, "n_rows n_columns"]  # number of residuals
-    square: float  # sum of all squared residuals
-
-
-class _Effects(NamedTuple):
-    """Shrinkage estimates of columns and tokens from the masks of some replicates."""
-
-    column_means: Float64[np.ndarray, " n_columns"]  # the shrunk mean residual of each column
-    shrinkage: float  # variance of a token's residuals over the variance between tokens
-
-    def means(self, cells: _Cells) -> Float64[np.ndarray, "n_rows n_columns"]:
-        """τ of each token."""
-        times = cells.times
-        own = (cells.total - times * self.column_means) / np.maximum(times + self.shrinkage, 1e-300)
-        return np.where(times > 0, self.column_means + own, 0.0)
-
-
-@dataclass(frozen=True)
-class _Fold:
-    """The scores of hidden tokens, and the prediction for one fold from the other folds."""
-
-    table: ScoreTable  # the scores, sorted by observation
-    hidden: HiddenTokens  # the scores of hidden tokens
-    row: Integer[np.ndarray, " n_masks"]  # the position of each mask's observation
-    expected: Float64[np.ndarray, " n_masks"]  # the prediction by size, nats per masked token
-    n_columns: int  # the number of columns
-
-    def cells(self, masks: Integer[np.ndarray, " n"], rows: range) -> _Cells:
-        """Sum the residuals of these masks, all of which belong to these rows."""
-        entries, cell = self.entries(masks, rows)
-        size = self.table.size[masks]
-        residual = self.hidden.log_prob[entries].astype(np.float64) - np.repeat(self.expected[masks], size)
-        shape = (len(rows), self.n_columns)
-        total = np.bincount(cell, weights=residual, minlength=len(rows) * self.n_columns).reshape(shape)
-        count = np.bincount(cell, minlength=len(rows) * self.n_columns).reshape(shape).astype(np.float64)
-        return _Cells(total, count, float(residual @ residual))
-
-    def entries(
-        self, masks: Integer[np.ndarray, " n"], rows: range
-    ) -> tuple[Integer[np.ndarray, " n_entries"], Integer[np.ndarray, " n_entries"]]:
-        """The positions of the masks' hidden tokens in the record and in the cells of these rows."""
-        size = self.table.size[masks]
-        entries = self.hidden[masks].entries(size)
-        column = self.hidden.column[entries].astype(np.int64)
-        return entries, np.repeat((self.row[masks] - rows.start) // rows.step, size) * self.n_columns + column
-
-
-def token_controls(table: ScoreTable, prediction: Prediction) -> Float64[np.ndarray, " n_masks"]:
+def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
     """The control variate of each mask, shape (n_masks,), nats per masked token, with expectation 0."""
-    assert table.hidden is not None
-    controls = np.empty(len(table))
+    hidden, size, controls = table.hidden, table.size, np.empty(len(table))
+    assert hidden is not None
     _, row = np.unique(table.id, return_inverse=True)
-    n_rows, n_columns = int(row[-1]) + 1, int(table.hidden.column.max()) + 1
+    n_rows, n_columns = int(row[-1]) + 1, int(hidden.column.max()) + 1
     at_once = max(1, MAX_CELLS // n_columns)
     every = math.ceil(n_rows / at_once)
+
+    def places(masks: _Ints, rows: range) -> tuple[_Ints, _Ints]:
+        """The positions of the masks' hidden tokens in the record and in the cells of these rows."""
+        entries = hidden[masks].entries(size[masks])
+        first = (row[masks] - rows.start) // rows.step * n_columns
+        return entries, np.repeat(first, size[masks]) + hidden.column[entries].astype(np.int64)
+
+    def sums(masks: _Ints, rows: range) -> tuple[_Cells, _Cells, float]:
+        """Sum and number of residuals by observation and column, and the sum of all their squares."""
+        entries, cell = places(masks, rows)
+        residual = hidden.log_prob[entries].astype(np.float64) - np.repeat(expected[masks], size[masks])
+        total, times = (np.bincount(cell, x, len(rows) * n_columns) for x in (residual, None))
+        shape = (len(rows), n_columns)
+        return total.reshape(shape), times.reshape(shape).astype(np.float64), float(residual @ residual)
+
     for fold in range(len(prediction.curves.values)):
-        here = prediction.fold == fold
-        level = np.empty(n_rows)
+        here, level = prediction.fold == fold, np.empty(n_rows)
         level[row[here]] = prediction.level[here]
-        expected = prediction.curves.at(table.size, table.n_tokens, np.full(len(table), fold)) + level[row]
-        others = _Fold(table, table.hidden, row, expected, n_columns)
-        sample = range(0, n_rows, every)
-        effects = _effects(others.cells(np.flatnonzero(~here & (row % every == 0)), sample))
+        expected = prediction.curves.at(size, table.n_tokens, np.full(len(table), fold)) + level[row]
+        sample = np.flatnonzero(~here & (row % every == 0))
+        effects = _effects(*sums(sample, range(0, n_rows, every)))
         for first in range(0, n_rows, at_once):
             rows = range(first, min(first + at_once, n_rows))
             inside = (row >= rows.start) & (row < rows.stop)
-            means = effects.means(others.cells(np.flatnonzero(inside & ~here), rows))
-            masks = np.flatnonzero(inside & here)
-            controls[masks] = _centred(others, masks, rows, means)
+            total, times, _ = sums(np.flatnonzero(inside & ~here), rows)
+            means, masks = _means(total, times, *effects), np.flatnonzero(inside & here)
+            mask = np.repeat(np.arange(len(masks)), size[masks])
+            of_hidden = np.bincount(mask, weights=means.ravel()[places(masks, rows)[1]]) / size[masks]
+            controls[masks] = of_hidden - means.sum(1)[row[masks] - rows.start] / table.n_tokens[masks]
     return controls
 
 
-def _centred(
-    fold: _Fold, masks: Integer[np.ndarray, " n"], rows: range, means: Float64[np.ndarray, "n_rows n_columns"]
-) -> Float64[np.ndarray, " n_some"]:
-    """The mean of τ over each mask's hidden tokens minus its mean over all tokens of the observation."""
-    size = fold.table.size[masks]
-    _, cell = fold.entries(masks, rows)
-    hidden = np.bincount(np.repeat(np.arange(len(masks)), size), weights=means.ravel()[cell]) / size
-    everything = means.sum(1)[fold.row[masks] - rows.start] / fold.table.n_tokens[masks]
-    return hidden - everything
+def _means(total: _Cells, times: _Cells, column_means: _Columns, shrinkage: float) -> _Cells:
+    """τ of each token."""
+    own = (total - times * column_means) / np.maximum(times + shrinkage, 1e-300)
+    return np.where(times > 0, column_means + own, 0.0)
 
 
-def _effects(cells: _Cells) -> _Effects:
-    """Estimate the shrunk column means and the shrinkage of token means."""
-    seen = cells.times > 0
-    n_rows, n_each = seen.sum(0), cells.times.sum(0)
-    mean = cells.total.sum(0) / np.maximum(n_each, 1)
-    around = np.where(seen, cells.total / np.maximum(cells.times, 1) - mean, 0.0)
+def _effects(total: _Cells, times: _Cells, squares: float) -> tuple[_Columns, float]:
+    """The shrunk mean residual of each column, and the shrinkage: variance within over between tokens."""
+    seen = times > 0
+    n_rows, n_each = seen.sum(0), times.sum(0)
+    mean = total.sum(0) / np.maximum(n_each, 1)
+    around = np.where(seen, total / np.maximum(times, 1) - mean, 0.0)
     noise = (around**2).sum() / max(1, (n_rows - 1).clip(0).sum()) / np.maximum(n_rows, 1)
     used = n_rows > 1
     between = max(0.0, float(mean[used].var(ddof=1) - noise[used].mean())) if used.sum() > 1 else 0.0
     column_means = np.where(used, mean * between / np.maximum(between + noise, 1e-300), 0.0)
 
-    total = cells.total - cells.times * column_means
-    square = cells.square - 2 * float(column_means @ cells.total.sum(0)) + float(column_means**2 @ n_each)
-    pairs = float((cells.times * (cells.times - 1)).sum())
-    of_tokens = (float((total**2).sum()) - square) / pairs if pairs else 0.0
+    own = total - times * column_means
+    square = squares - 2 * float(column_means @ total.sum(0)) + float(column_means**2 @ n_each)
+    pairs = float((times * (times - 1)).sum())
+    of_tokens = (float((own**2).sum()) - square) / pairs if pairs else 0.0
     within = square / max(1.0, float(n_each.sum())) - of_tokens
-    return _Effects(column_means, max(0.0, within) / of_tokens if of_tokens > 0 else math.inf)
+    return column_means, max(0.0, within) / of_tokens if of_tokens > 0 else math.inf

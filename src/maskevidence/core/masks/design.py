@@ -17,14 +17,14 @@ from jaxtyping import Bool, Float64, Int64, Integer
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import check_memory, in_short, whole_number
-from maskevidence.core.support.keyed_random import (
-    keyed_subset,
-)
+from maskevidence.core.support.keyed_random import keyed_subset
 
 Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
 LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Integers = Integer[np.ndarray, " B"]
+Floats = Float64[np.ndarray, " n_masks"]  # a number of each mask
+Ints = Integer[np.ndarray, " n_masks"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
 Plan = tuple[Integers, Integers]  # draw number and size of each mask
@@ -136,7 +136,6 @@ class MaskDesign(ABC):
     def n_draws(self, n_tokens: Integers) -> Integers:
         """Number of masks of an observation of n tokens, over all repeats."""
 
-    @abstractmethod
     def plan(
         self,
         key: MaskKey,
@@ -151,7 +150,13 @@ class MaskDesign(ABC):
         the positions of the observations among all that are scored together (`positions`), so that ids with
         gaps do not make its sizes uneven. A step of training has some of the observations only, and gives no
         positions; sizes then follow the ids.
+        By default these follow from the index alone: `sizes`.
         """
+        return self.sizes(n_tokens, index)
+
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
+        """The `plan` of a design in which draw number and size follow from the index of a mask."""
+        raise InputError(f"{type(self).__name__} has no sizes; define sizes(n_tokens, index), or plan")
 
     def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
         """Whether each mask is scored; False for a repetition of another mask of the observation."""
@@ -303,9 +308,9 @@ class DrawnMasks:
     key: MaskKey  # seed, and whether all observations share the masks
     ids: Int64[np.ndarray, " B"]  # ids of the observations
     maskable: Bool[np.ndarray, "B D"]
-    row: Integer[np.ndarray, " n_masks"]  # position of each mask's observation, 0..B-1
-    draw: Integer[np.ndarray, " n_masks"]
-    size: Integer[np.ndarray, " n_masks"]
+    row: Ints  # position of each mask's observation, 0..B-1
+    draw: Ints
+    size: Ints
 
     def __len__(self) -> int:
         return len(self.row)
@@ -327,14 +332,12 @@ class DrawnMasks:
         return self.design.scored(self.key, self.ids[row], self.draw[part], masked, self.maskable[row])
 
     @property
-    def weight(self) -> Float64[np.ndarray, " n_masks"]:
+    def weight(self) -> Floats:
         """The weight of each mask's score, shape (n_masks,)."""
         return self.design.summation(self.maskable.sum(1)[self.row], self.draw, self.size).weight
 
 
-def all_pairs(
-    design: MaskDesign, n_tokens: Integers, repeats: range | None = None
-) -> tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]]:
+def all_pairs(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> tuple[Ints, Ints]:
     """List every pair of an observation and a mask.
 
     Returns:
@@ -399,11 +402,7 @@ def lengths_of(n_tokens: Integers) -> tuple[Integer[np.ndarray, " L"], Integer[n
 def check_n_masks(n_draws: Integers) -> None:
     """Raise an InputError for more masks than fit into free memory."""
     n_masks = int(n_draws.sum(dtype=np.float64))
-    check_memory(
-        n_masks * BYTES_PER_MASK,
-        f"{n_masks:,} masks",
-        "ask for fewer masks, or use fewer rows",
-    )
+    check_memory(n_masks * BYTES_PER_MASK, f"{n_masks:,} masks", "ask for fewer masks, or use fewer rows")
 
 
 def drawn_masks(
@@ -411,7 +410,7 @@ def drawn_masks(
     key: MaskKey,
     ids: Integers,
     maskable: BoolMatrix,
-    pairs: tuple[Integer[np.ndarray, " n_masks"], Integer[np.ndarray, " n_masks"]] | None = None,
+    pairs: tuple[Ints, Ints] | None = None,
     position: Positions | None = None,
 ) -> DrawnMasks:
     """Draw masks for observations.
@@ -441,7 +440,9 @@ def drawn_masks(
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
 
 
-def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int) -> DrawnMasks:
+def masks_of_all_rows(
+    design: MaskDesign, key: MaskKey, n_tokens: int, position: Positions | None
+) -> DrawnMasks:
     """Draw the masks that all complete observations of n tokens share."""
     first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
-    return drawn_masks(design, key, first, maskable, position=np.array([[0, 1]]))  # first of 1 observation
+    return drawn_masks(design, key, first, maskable, position=position)

@@ -16,14 +16,11 @@ from maskevidence.core.masks.design import (
     MaskKey,
     Masks,
     Plan,
-    Positions,
     Summation,
     check_counts,
     constant,
 )
-from maskevidence.core.support.keyed_random import (
-    keyed_ranks,
-)
+from maskevidence.core.support.keyed_random import keyed_ranks
 
 FEWEST_ORDERS = 4  # fewest orders for the jackknife of the importance bound
 
@@ -90,14 +87,7 @@ class Orderings(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.orders * n_tokens
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
     def ranks(
@@ -162,25 +152,13 @@ class LogSizes(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.array([self.orders * len(self.visible(int(n))) for n in n_tokens], dtype=np.int64)
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         draw, size = np.empty_like(index), np.empty_like(index)
         for n in np.unique(n_tokens):
             here, visible = n_tokens == n, self.visible(int(n))
             draw[here], place = np.divmod(index[here], len(visible))
             size[here] = n - visible[place]
         return draw, size
-
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        return maskable & (keyed_ranks(key.seed, key.columns(ids, draw), maskable) < size[:, None])
 
     def scored(
         self, key: MaskKey, ids: Integers, draw: Integers, masked: BoolMatrix, maskable: BoolMatrix

@@ -7,16 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from maskevidence.core.errors import InputError, unknown_name
-from maskevidence.core.masks.design import (
-    Integers,
-    LearnedKind,
-    MaskDesign,
-    MaskKey,
-    Plan,
-    Positions,
-    Summation,
-    check_counts,
-)
+from maskevidence.core.masks.design import Integers, LearnedKind, MaskDesign, Plan, Summation, check_counts
 
 
 @dataclass(frozen=True)
@@ -125,14 +116,7 @@ class Policy(MaskDesign):
         whole, rest = n_tokens // size, n_tokens % size
         return whole * -(-size // self.tokens_per_step) + -(-rest // self.tokens_per_step)
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         raise InputError("the masks of a policy depend on the model; estimate_evidence draws them")
 
     def summation(self, n_tokens: Integers, draw: Integers, size: Integers) -> Summation:

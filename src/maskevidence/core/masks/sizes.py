@@ -28,12 +28,7 @@ from maskevidence.core.masks.design import (
     too_few,
 )
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.keyed_random import (
-    keyed_bits,
-    kronecker,
-    scaled,
-    stratified,
-)
+from maskevidence.core.support.keyed_random import keyed_bits, kronecker, scaled, stratified
 from maskevidence.core.support.subsets import listed_subsets, mask_of, n_subsets, subset_of
 
 MAX_TOKENS_EXHAUSTIVE = 20
@@ -51,12 +46,6 @@ def size_of_rate(rate: float | Float64[np.ndarray, " B"], n_tokens: Integers) ->
         [76, 1]
     """
     return np.maximum(1, np.floor(rate * n_tokens + 1e-9).astype(np.int64))
-
-
-def _check_rates(*rates: float) -> None:
-    for rate in rates:
-        if not 0.0 < rate <= 1.0:
-            raise InputError(f"mask rate {rate:g}; give a share of the tokens in (0, 1], such as 0.15")
 
 
 @dataclass(frozen=True)
@@ -103,14 +92,7 @@ class EverySize(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return self.masks_per_size * n_tokens
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         return index // n_tokens, index % n_tokens + 1
 
     def is_scored(self, n_tokens: Integers, index: Integers) -> Bool[np.ndarray, " B"]:
@@ -150,7 +132,8 @@ class EverySize(MaskDesign):
         sizes = [np.arange(1, n + 1) for n in lengths]
         listed = [n_subsets(np.full_like(m, len(m)), m, self.max_listed) for m in sizes]
         random = np.array([bool(((c == 0) | (c > self.masks_per_size)).any()) for c in listed])
-        left_out = np.array([self._n_left_out(c) for c in listed])
+        scored = self.masks_per_size
+        left_out = np.array([math.inf if 0 in c else np.maximum(c - scored, 0).sum() for c in listed])
         n_left_out = left_out[group].sum() if masks == "own" else left_out.max()
         if 0 < n_left_out < FEWEST_LEFT_OUT:
             return (
@@ -158,12 +141,6 @@ class EverySize(MaskDesign):
                 f"all masks; give {max(int(c.max()) for c in listed)} or more, which scores them all"
             )
         return too_few(self, self.masks_per_size, int(random[group].sum()), masks)
-
-    def _n_left_out(self, n_masks: Integers) -> float:
-        """Number of masks of an observation not scored; `n_masks` has the masks of each size, 0 for many."""
-        if (n_masks == 0).any():
-            return math.inf
-        return float(np.maximum(n_masks - self.masks_per_size, 0).sum())
 
 
 class IndependentMasks(EverySize):
@@ -353,19 +330,14 @@ class Rates(MaskDesign):
     def __post_init__(self) -> None:
         check_counts(self, "masks_per_size")
         whole_number("rates", len(self.rates), 1)
-        _check_rates(*self.rates)
+        for rate in self.rates:
+            if not 0.0 < rate <= 1.0:
+                raise InputError(f"mask rate {rate:g}; give a share of the tokens in (0, 1], such as 0.15")
 
     def n_draws(self, n_tokens: Integers) -> Integers:
         return np.full_like(n_tokens, len(self.rates) * self.masks_per_size)
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         rate = np.asarray(self.rates)[index % len(self.rates)]
         return index, size_of_rate(rate, n_tokens)
 
@@ -431,14 +403,7 @@ class LeaveOneOut(MaskDesign):
     def n_draws(self, n_tokens: Integers) -> Integers:
         return n_tokens
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         return index, np.ones_like(index)
 
     def masked(
@@ -522,14 +487,7 @@ class Exhaustive(MaskDesign):
         whole, rest = n_tokens // np.maximum(size, 1), n_tokens % np.maximum(size, 1)
         return whole * (2**size - 1) + 2**rest - 1
 
-    def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
-    ) -> Plan:
+    def sizes(self, n_tokens: Integers, index: Integers) -> Plan:
         size = self.block_size(n_tokens)
         block, subset = index // (2**size - 1), index % (2**size - 1) + 1
         later = np.maximum(n_tokens - (block + 1) * size, 0)

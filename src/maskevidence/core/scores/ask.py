@@ -19,9 +19,7 @@ from torch import Tensor
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import (
     HasBatches,
-    HasLaunched,
     HasLogDistributions,
-    HasTimedBatches,
     HasUnmaskedLogDistributions,
     MaskedModel,
     asked,
@@ -40,6 +38,8 @@ from maskevidence.core.tokens import Tokens
 IntVector = Integer[np.ndarray, " _"]
 RowIndex = slice | IntVector
 
+Masked = Bool[Tensor, "b D"]
+LogProbs = Float[Tensor, "n m"]
 _ROWS = 1024  # rows per call for a model without `batches`
 _NUMBERS = 2**24  # log-probabilities per call: 64 MiB in single precision
 _MANY_VALUES = 2**15  # assumed vocabulary size before the first answer
@@ -60,7 +60,7 @@ class Contexts(Protocol):
         """Number of hidden tokens of each row, shape (n,); their distributions take memory."""
         ...
 
-    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Masked]:
         """Return some rows and their masks of hidden tokens, shape (b, D)."""
         ...
 
@@ -79,13 +79,13 @@ class MaskedRows:
     tokens: Tokens
     row: IntVector
     n_hidden: IntVector
-    masked: Callable[[RowIndex], Bool[Tensor, "b D"]]
+    masked: Callable[[RowIndex], Masked]
 
     @cached_property
     def n_present(self) -> IntVector:
         return (self.tokens.maskable | self.tokens.context).sum(1).cpu().numpy()[self.row]
 
-    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Masked]:
         row = torch.from_numpy(self.row[part]).long()
         return self.tokens[row.to(self.tokens.ids.device)], self.masked(part)
 
@@ -103,18 +103,8 @@ class Answer(NamedTuple):
 
     part: RowIndex
     tokens: Tokens
-    hidden: Bool[Tensor, "b D"]
-    log_probs: Float[Tensor, "n m"]
-
-
-def check_batch_size(batch_size: object) -> int | None:
-    """Check the number of rows per call, 1 or more; None leaves it to the model."""
-    if batch_size is None:
-        return None
-    n_rows = whole_number("batch_size", batch_size)
-    if n_rows < 1:
-        raise InputError(f"batch_size={n_rows}; give a whole number of 1 or more, or None for the default")
-    return n_rows
+    hidden: Masked
+    log_probs: LogProbs
 
 
 class Asker:
@@ -159,7 +149,8 @@ class Asker:
     ) -> None:
         if not any_mode:
             refuse_training_mode(model)
-        self.model, self.batch_size = model, check_batch_size(batch_size)
+        self.model = model
+        self.batch_size = None if batch_size is None else whole_number("batch_size", batch_size, 1)
         self.timed, self.advance = timed, advance
         self.n_calls = self.n_passes = 0
         self._n_values = _MANY_VALUES
@@ -184,7 +175,7 @@ class Asker:
             yield from _shared(self, contexts, among)
             return
         parts, ask, ahead = self._calls(contexts, among), partial(conditionals_of, self.model), False
-        if isinstance(self.model, HasLaunched) and computes_ahead(device_of(self.model)):
+        if hasattr(self.model, "launched") and computes_ahead(device_of(self.model)):
             ask, ahead = partial(asked, self.model, self.model.launched), True
         answers = chain.from_iterable(self._answers(contexts, part, ask, ahead) for part in parts)
         yield from self._ahead(answers) if ahead else answers
@@ -227,7 +218,7 @@ class Asker:
         self,
         contexts: Contexts,
         part: RowIndex,
-        ask: Callable[[Tokens, Bool[Tensor, "b D"]], Float[Tensor, "n m"]],
+        ask: Callable[[Tokens, Masked], LogProbs],
         ahead: bool = False,
     ) -> Iterator[Answer]:
         """Answer a call, split into parts if the device lacks memory for all its tokens.
@@ -243,7 +234,8 @@ class Asker:
                 return
         tokens, hidden = contexts.take(part)
         if not ahead:
-            tokens, hidden = self._on_device(tokens, hidden)
+            tokens = to_device_of(self.model, tokens)
+            hidden = hidden.to(tokens.maskable.device)
         log_probs = None
         try:
             with torch.no_grad():
@@ -254,14 +246,14 @@ class Asker:
             self._room = max(1, len(hidden) * int(contexts.n_present[part].max()) // 2)
         if log_probs is not None:
             yield Answer(part, tokens, hidden, log_probs)
-            self._count(len(hidden))
+            self.n_calls, self.n_passes = self.n_calls + 1, self.n_passes + len(hidden)
+            if self.advance is not None:
+                self.advance(len(hidden))
             return
         torch.cuda.empty_cache()  # now that the error, which held the results, is gone
         yield from self._answers(contexts, part, ask, ahead)
 
-    def _listed(
-        self, tokens: Tokens, hidden: Bool[Tensor, "b D"], *, unmasked: bool
-    ) -> Float[Tensor, "n_hidden V"]:
+    def _listed(self, tokens: Tokens, hidden: Masked, *, unmasked: bool) -> Float[Tensor, "n_hidden V"]:
         """Ask for distributions and check their shape."""
         if unmasked:
             assert isinstance(self.model, HasUnmaskedLogDistributions)
@@ -278,16 +270,6 @@ class Asker:
             )
         return listed
 
-    def _on_device(self, tokens: Tokens, hidden: Bool[Tensor, "b D"]) -> tuple[Tokens, Bool[Tensor, "b D"]]:
-        tokens = to_device_of(self.model, tokens)
-        return tokens, hidden.to(tokens.maskable.device)
-
-    def _count(self, n_rows: int) -> None:
-        self.n_calls += 1
-        self.n_passes += n_rows
-        if self.advance is not None:
-            self.advance(n_rows)
-
     def _calls(self, contexts: Contexts, among: IntVector | None) -> Iterator[RowIndex]:
         """Yield the rows of each call, longest first if the model packs rows of different lengths."""
         parts: Iterable[RowIndex]
@@ -300,7 +282,7 @@ class Asker:
         if self.batch_size is not None:
             order = np.argsort(-n_present, kind="stable")
             parts = (order[part] for part in slices(len(order), self.batch_size))
-        elif self.timed and isinstance(self.model, HasTimedBatches):
+        elif self.timed and hasattr(self.model, "timed_batches"):
             parts = self.model.timed_batches(n_present)
         else:
             parts = self.model.batches(n_present)
@@ -482,7 +464,7 @@ class _Distinct:
         reads = order[np.repeat(begin[number] - before, n_reads) + np.arange(len(row))]
         return reads, row, self.column[reads].astype(np.int64)
 
-    def take(self, part: RowIndex) -> tuple[Tokens, Bool[Tensor, "b D"]]:
+    def take(self, part: RowIndex) -> tuple[Tokens, Masked]:
         number = np.arange(len(self.rows))[part]
         rows = np.full((len(number), max(len(self.rows[k]) for k in number)), ABSENT, dtype=np.int64)
         for line, k in zip(rows, number, strict=True):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.masks.design import (
+    Ints,
     MaskDesign,
     MaskKey,
     all_pairs,
@@ -27,7 +28,6 @@ from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive
 from maskevidence.core.model import (
     HasBatches,
-    HasScoreMoments,
     HasScoreOrderings,
     MaskedModel,
     as_tokens,
@@ -53,10 +53,7 @@ _MORE = "me.check_model(model, data) says more; check=False skips this check"
 
 
 def score_masks(
-    model: MaskedModel,
-    tokens: object,
-    masked: Bool[Tensor, "B D"],
-    scored: Bool[Tensor, "B D"] | None = None,
+    model: MaskedModel, tokens: object, masked: Bool[Tensor, "B D"], scored: Bool[Tensor, "B D"] | None = None
 ) -> Float[Tensor, " B"]:
     """Score one mask per observation: the mean log-probability of its masked tokens.
 
@@ -113,11 +110,6 @@ class Scoring:
     def __post_init__(self) -> None:
         object.__setattr__(self, "per_token", self.per_token or isinstance(self.design, LogSizes))
 
-    @property
-    def repeats(self) -> range:
-        """All repeats of the design."""
-        return range(self.design.n_repeats)
-
 
 def score_in_memory(
     model: MaskedModel, tokens: Tokens, scoring: Scoring, repeats: range
@@ -125,7 +117,7 @@ def score_in_memory(
     """Check observations, then score some repeats of the design on them."""
     check_scorable(model, tokens, scoring.design)
     if scoring.per_token:
-        _check_per_token(scoring.design, scoring.key)
+        check_per_token(scoring.design, scoring.key)
     tokens = tokens.scored_together()
     total = int(n_masks(scoring.design, tokens.n_tokens.cpu().numpy(), repeats).sum())
     with progress("scoring masks", total) as advance:
@@ -173,14 +165,13 @@ def check_scorable(model: MaskedModel, tokens: Observations, design: MaskDesign)
         check_policy(model, tokens, design)
 
 
-def _check_per_token(design: MaskDesign, key: MaskKey) -> None:
-    """Raise an InputError for a design without control variates, which cannot use token scores."""
-    if isinstance(design, LogSizes):
-        return
-    if not design.random_sizes or key.masks == "shared" or design.n_replicates < 2:
+def check_per_token(design: MaskDesign, key: MaskKey) -> None:
+    """Raise an InputError for a design whose estimate would not use the scores of tokens."""
+    used = design.random_sizes and key.masks == "own" and design.n_replicates > 1
+    if not used and not isinstance(design, LogSizes):
         raise InputError(
-            f"per_token belongs to random-size with own masks and 2 or more replicates, and not to {design} "
-            f"with {key.masks} masks; leave it out, or choose such a design"
+            "per-token (per_token=True) belongs to random-size with own masks and 2 or more replicates, and "
+            f"not to {design} with {key.masks} masks; leave it out, or choose such a design"
         )
 
 
@@ -263,7 +254,7 @@ def _score_orderings(
     size = np.broadcast_to(np.arange(1, tokens.width + 1, dtype=np.int32), score.shape)
     real = size <= n_tokens[row][:, None]
 
-    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Integer[np.ndarray, " n_masks"]:
+    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Ints:
         return np.broadcast_to(compact(values)[:, None], score.shape)[real]
 
     n_bytes = None if tokens.n_bytes is None else repeated(tokens.n_bytes.cpu().numpy()[row])
@@ -276,12 +267,13 @@ def score_shared_moments(
     model: MaskedModel, moments: GaussianMoments, scoring: Scoring
 ) -> tuple[ScoreTable, int]:
     """Score shared masks on the moments of complete rows, as if they were one observation."""
-    if not isinstance(model, HasScoreMoments):
+    if not hasattr(model, "score_moments"):
         raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
     if not scoring.design.is_area:
         raise InputError(f"moments give the area alone, not {scoring.design}; give the rows themselves")
     moments = to_device_of(model, moments_of(model, moments))
-    masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean))
+    first = np.array([[0, 1]])  # of 1 observation
+    masks = masks_of_all_rows(scoring.design, scoring.key, len(moments.mean), first)
     score = np.empty(len(masks))
     with torch.no_grad(), progress("scoring masks", len(masks)) as advance:
         for part in slices(len(masks), scoring.batch_size):

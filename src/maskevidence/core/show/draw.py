@@ -4,25 +4,17 @@ import io
 import math
 import re
 import textwrap
+from dataclasses import replace
 from functools import singledispatch
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maskevidence.core.errors import InputError, MissingExtraError, import_extra
+from maskevidence.core.show import pictures
 from maskevidence.core.show.parts import Picture, ValueRows
-from maskevidence.core.show.pictures import (
-    FEWEST_IN_A_BAND,
-    Band,
-    CellMap,
-    ColourGrid,
-    Histogram,
-    Line,
-    Lines,
-    Strips,
-    thinned,
-)
 from maskevidence.core.show.words import plain
 from maskevidence.core.support.files import write_atomic
 
@@ -40,34 +32,41 @@ _UPRIGHT = 4  # letters of the longest name below a column, else names are turne
 _TITLE_WIDTH = 84  # characters
 _STATES = ("#dcdcd8", "#3987c5", "#8a8a8a", "#d55e00")  # of cells: the ground, and up to three others
 _TURN = "the difference changes its sign"
+_SMALL = {"fontsize": 8, "frameon": False}  # a legend
 _ROW, _SIZE = 0.3, (7.0, 4.6)  # inches
 
 
-@singledispatch
 def draw(picture: Picture, axes: Any) -> None:
     """Draw a picture on matplotlib axes, which may already have content."""
+    _draw(picture, axes)
+    axes.set_xlabel(_label(getattr(picture, "x_label", "")))
+    axes.set_ylabel(_label(getattr(picture, "y_label", "")))
+
+
+@singledispatch
+def _draw(picture: Picture, axes: Any) -> None:
     raise TypeError(f"{type(picture).__name__} is no picture")
 
 
-@draw.register
-def _(picture: Lines, axes: Any) -> None:
+@_draw.register
+def _(picture: pictures.Lines, axes: Any) -> None:
     n_before = sum(not line.get_label().startswith("_") for line in axes.lines)
-    in_legend = set(axes.get_legend_handles_labels()[1])
     for line in picture.lines:
         number = line.number + n_before
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
         for band in line.bands:
-            words = _label(band.words)
-            _draw_band(axes, line, band, colour, None if words in in_legend else words)
-            in_legend.add(words)
+            style = {"color": colour, "alpha": _WIDE if band.wide else _NARROW, "label": _label(band.words)}
+            if len(line.x) >= pictures.FEWEST_IN_A_BAND:
+                axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
+            else:
+                axes.vlines(line.x, band.low, band.high, linewidth=7 if band.wide else 4, **style)
         n_points = int((~np.isnan(line.y)).sum())
         marker = MARKERS[number % len(MARKERS)] if n_points < _MOST_MARKED else None
         style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker, "markersize": 4}
         axes.plot(line.x, line.y, label=_label(line.label), **style)
         for x in line.turns:
-            label = None if _TURN in in_legend else _TURN
+            label = None if _TURN in axes.get_legend_handles_labels()[1] else _TURN
             axes.axvline(x, color=colour, linewidth=1.2, linestyle=":", label=label)
-            in_legend.add(_TURN)
     if picture.zero:
         axes.axhline(0.0, color="0.5", linewidth=1, linestyle="--")
     if picture.mark is not None:
@@ -82,18 +81,14 @@ def _(picture: Lines, axes: Any) -> None:
     whole = [(line.x % 1 == 0).all() for line in picture.lines if len(line.x) > 1]  # not points at the side
     if isinstance(locator, tickers.MaxNLocator) and whole and all(whole):
         locator.set_params(integer=True)
-    axes.set_xlabel(_label(picture.x_label))
-    axes.set_ylabel(_label(picture.y_label))
     axes.grid(alpha=0.25)
     _legend(axes)
 
 
-@draw.register
+@_draw.register
 def _(picture: ValueRows, axes: Any) -> None:
-    in_legend: set[str] = set()
     for row, value in enumerate(picture.values):
-        label = _label(value.group) if value.group and value.group not in in_legend else None
-        in_legend.add(value.group)
+        label = _label(value.group) if value.group else None
         colour = COLOURS[value.number % len(COLOURS)]
         for ends, width in ((value.thin, 1.5), (value.thick, 4.5)):
             if ends is not None:
@@ -106,14 +101,13 @@ def _(picture: ValueRows, axes: Any) -> None:
     names = [shortened(_label(value.label)) for value in picture.values]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel(_label(picture.x_label))
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     _legend(axes, picture.words)
 
 
-@draw.register
-def _(picture: Histogram, axes: Any) -> None:
+@_draw.register
+def _(picture: pictures.Histogram, axes: Any) -> None:
     counts, edges = np.histogram(picture.values, picture.edges())
     axes.stairs(counts, edges, fill=True, color=COLOURS[0])
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -133,13 +127,11 @@ def _(picture: Histogram, axes: Any) -> None:
         height += 12  # one line each, since long names would overlap
     if picture.zero:
         axes.axvline(0.0, color="0.5", linewidth=1, linestyle="--")
-    axes.set_xlabel(_label(picture.x_label))
-    axes.set_ylabel(_label(picture.y_label))
     axes.spines[["top", "right"]].set_visible(False)
 
 
-@draw.register
-def _(picture: ColourGrid, axes: Any) -> None:
+@_draw.register
+def _(picture: pictures.ColourGrid, axes: Any) -> None:
     low, high = picture.centre - picture.reach, picture.centre + picture.reach
     image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
     where = {"location": "top", "aspect": 30, "pad": 0.01} if _is_tall(picture) else {}
@@ -150,8 +142,6 @@ def _(picture: ColourGrid, axes: Any) -> None:
     axes.set_xticks(range(len(names)), names, rotation=90 if _longest(picture) > _UPRIGHT else 0)
     if picture.rows:
         axes.set_yticks(range(len(picture.rows)), [shortened(_label(name)) for name in picture.rows])
-    axes.set_xlabel(_label(picture.x_label))
-    axes.set_ylabel(_label(picture.y_label))
     if picture.values.size <= _WRITTEN:
         for (row, column), value in np.ndenumerate(picture.values):
             if np.isnan(value):
@@ -161,8 +151,8 @@ def _(picture: ColourGrid, axes: Any) -> None:
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
 
 
-@draw.register
-def _(picture: CellMap, axes: Any) -> None:
+@_draw.register
+def _(picture: pictures.CellMap, axes: Any) -> None:
     colormaps = import_extra("matplotlib.colors", "plots", "a picture")
     patches = import_extra("matplotlib.patches", "plots", "a picture")
     colours = [*_STATES[: len(picture.names) - 1], _STATES[-1]]
@@ -173,11 +163,11 @@ def _(picture: CellMap, axes: Any) -> None:
     axes.set_yticks([])
     each = zip(colours, picture.names, strict=True)
     handles = [patches.Patch(color=colour, label=name) for colour, name in each]
-    axes.legend(handles=handles, fontsize=8, frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(handles=handles, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), **_SMALL)
 
 
-@draw.register
-def _(picture: Strips, axes: Any) -> None:
+@_draw.register
+def _(picture: pictures.Strips, axes: Any) -> None:
     for position, strip in enumerate(picture.strips):
         first, n_points = not position, len(strip.y)
         words = _label(picture.interval) if first else None
@@ -189,8 +179,6 @@ def _(picture: Strips, axes: Any) -> None:
     names = [shortened(_label(strip.label)) for strip in picture.strips]
     longest = max(map(len, names), default=0)
     axes.set_xticks(range(len(names)), names, rotation=90 if longest > 4 else 0)
-    axes.set_xlabel(_label(picture.x_label))
-    axes.set_ylabel(_label(picture.y_label))
     axes.grid(axis="y", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     _legend(axes, room=0.5 if longest <= 4 else 0.6 + 0.08 * longest)
@@ -253,8 +241,8 @@ def svg(picture: Picture, summary: str, key: str = "picture") -> str:
         key: the prefix of the picture's ids, different for each picture of a page.
     """
     matplotlib = import_extra("matplotlib", "plots", "a picture")
-    if isinstance(picture, Lines):
-        picture = _fit_for_a_page(picture)
+    if isinstance(picture, pictures.Lines):
+        picture = replace(picture, lines=[pictures.thinned(line, _MOST_IN_SVG) for line in picture.lines])
     figure = _new_figure(picture)
     figure.set_dpi(72)  # one dot per SVG unit, so saving keeps the layout
     draw(picture, figure.subplots())
@@ -275,8 +263,9 @@ def svg(picture: Picture, summary: str, key: str = "picture") -> str:
     body = re.sub(r"#000000|(?<=fill: )black", "currentColor", body)
     body = re.sub(r"\s*\n\s*", "\n", body)
     size = f"display:block;width:100%;max-width:{float(box[1].split()[2]) / 14:.0f}em;height:auto"
+    label = escape(plain(summary), quote=False).replace('"', "&quot;")
     head = (
-        f'<svg viewBox="{box[1]}" style="{size}" role="img" aria-label="{_escaped(plain(summary))}" '
+        f'<svg viewBox="{box[1]}" style="{size}" role="img" aria-label="{label}" '
         f'fill="currentColor" font-family="sans-serif" stroke-linejoin="round" stroke-linecap="butt">'
     )
     return head + body
@@ -284,12 +273,6 @@ def svg(picture: Picture, summary: str, key: str = "picture") -> str:
 
 def _one_decimal(number: re.Match[str]) -> str:
     return f"{float(number[0]):.1f}"
-
-
-def _fit_for_a_page(picture: Lines) -> Lines:
-    """Thin the lines of a picture to the number of points that a page can show."""
-    lines = [thinned(line, _MOST_IN_SVG) for line in picture.lines]
-    return Lines(**{**vars(picture), "lines": lines})
 
 
 def _new_figure(picture: Picture) -> Any:
@@ -302,7 +285,7 @@ def _size(picture: Picture) -> tuple[float, float]:
     """Width and height of a new figure, in inches."""
     if isinstance(picture, ValueRows):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
-    if isinstance(picture, ColourGrid):
+    if isinstance(picture, pictures.ColourGrid):
         if _is_tall(picture):
             return 1.4 + 0.21 * len(picture.columns), 2.2 + 0.22 * min(len(picture.values), 60)
         names = 0.08 * max(_longest(picture) - _UPRIGHT, 0)
@@ -310,31 +293,22 @@ def _size(picture: Picture) -> tuple[float, float]:
         return 3.4 + of_cell[0] * len(picture.columns), 1.6 + names + of_cell[1] * min(
             len(picture.values), 60
         )
-    if isinstance(picture, Strips):
+    if isinstance(picture, pictures.Strips):
         return max(6.4, 1.6 + 0.45 * len(picture.strips)), 4.8
     return _SIZE
 
 
-def _longest(picture: ColourGrid) -> int:
+def _longest(picture: pictures.ColourGrid) -> int:
     """The length of the longest name of a column."""
     return max((len(shortened(_label(name))) for name in picture.columns), default=0)
 
 
-def _is_tall(picture: ColourGrid) -> bool:
+def _is_tall(picture: pictures.ColourGrid) -> bool:
     """Whether a grid is so tall that its colour scale goes on top."""
     return len(picture.values) > _TALL
 
 
-def _draw_band(axes: Any, line: Line, band: Band, colour: str, label: str | None) -> None:
-    """Draw a band between its ends, or error bars if the line is short."""
-    style = {"color": colour, "alpha": _WIDE if band.wide else _NARROW, "label": label}
-    if len(line.x) >= FEWEST_IN_A_BAND:
-        axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
-    else:
-        axes.vlines(line.x, band.low, band.high, linewidth=7 if band.wide else 4, **style)
-
-
-def _set_limits(axes: Any, picture: Lines) -> None:
+def _set_limits(axes: Any, picture: pictures.Lines) -> None:
     """Set the limits of both axes and add the second x axis."""
     if picture.x_limits is not None:
         axes.set_xlim(*picture.x_limits)
@@ -353,23 +327,15 @@ def _legend(axes: Any, title: str = "", room: float = 0.5) -> None:
     """Place the legend below the axes, `room` inches down, so that it covers no data."""
     transforms = import_extra("matplotlib.transforms", "plots", "a picture")
     below = transforms.ScaledTranslation(0, -room, axes.figure.dpi_scale_trans)
-    handles, labels = axes.get_legend_handles_labels()
+    handles: dict[str, Any] = {}  # of lines with the same label, the first
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+        handles.setdefault(label, handle)
     if not handles and not title:
         return
-    axes.legend(
-        handles,
-        labels,
-        title=_filled(title) or None,
-        title_fontsize=8,
-        fontsize=8,
-        frameon=False,
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=axes.transAxes + below,
-        borderaxespad=0,
-        ncols=2 if max(map(len, labels), default=0) < 48 else 1,
-        alignment="left",
-    )
+    ncols = 2 if max(map(len, handles), default=0) < 48 else 1
+    place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": axes.transAxes + below}
+    style = {"title_fontsize": 8, "borderaxespad": 0, "alignment": "left"} | _SMALL
+    axes.legend(handles.values(), handles, title=_filled(title) or None, ncols=ncols, **place, **style)
 
 
 def _label(text: object) -> str:
@@ -394,7 +360,3 @@ def _filled(title: str) -> str:
     title = _label(title) if title else ""
     n_lines = max(1, math.ceil(len(title) / _TITLE_WIDTH))
     return textwrap.fill(title, _TITLE_WIDTH if n_lines == 1 else math.ceil(len(title) / n_lines) + 6)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,6 +1,6 @@
 """Kinds, verdicts and numbers in words, for terminals and reports alike.
 
-Functions that write numbers take ``write``: `number` for the terminal, `typeset` for a page.
+Some functions take ``write``: `number` for a line of Python, `typeset` for the terminal and pages.
 """
 
 import math
@@ -81,10 +81,7 @@ _EVIDENCE_NAMES = {
     "pseudo": "pseudo log evidence",
 }
 BOUND, PSEUDO = "perplexity_bound", "pseudo_perplexity"  # keys of exp(-log evidence per token)
-_PERPLEXITY_NAMES = {
-    "lower_bound": "perplexity bound",
-    "pseudo": "pseudo-perplexity",
-}
+_PERPLEXITY_NAMES = {"lower_bound": "perplexity bound", "pseudo": "pseudo-perplexity"}
 
 Write = Callable[[float, int], str]
 
@@ -111,17 +108,17 @@ def typeset(value: float, digits: int = 2) -> str:
     return f"{sign}{abs(value):,.{digits}f}"
 
 
-def plus_minus(value: float, error: float | None, digits: int, write: Write = number) -> str:
+def plus_minus(value: float, error: float | None, digits: int, write: Write = typeset) -> str:
     """Format a value with its standard error, if known.
 
     Example:
         >>> plus_minus(-1.5, 0.25, 2), plus_minus(-1.5, None, 2)
-        ('-1.50 ± 0.25', '-1.50')
+        ('−1.50 ± 0.25', '−1.50')
     """
     return write(value, digits) + ("" if error is None else f" ± {write(error, digits)}")
 
 
-def standard_error(error: float | None, digits: int, write: Write = number) -> str:
+def standard_error(error: float | None, digits: int) -> str:
     """Format a standard error; "none" for 0, which means enumerated masks.
 
     Example:
@@ -130,12 +127,10 @@ def standard_error(error: float | None, digits: int, write: Write = number) -> s
     """
     if error is None:
         return NOT_KNOWN
-    return f"± {write(error, digits)}" if error else "none"
+    return f"± {typeset(error, digits)}" if error else "none"
 
 
-def data_error(
-    error: float | None, mask_se: float | None, n_observations: int, digits: int, write: Write = number
-) -> str:
+def data_error(error: float | None, mask_se: float | None, n_observations: int, digits: int) -> str:
     """Format the sampling error of the observations, or say why there is none.
 
     Example:
@@ -143,16 +138,16 @@ def data_error(
         ('± 0.25', 'not known', "not resolved beside the masks' error")
     """
     if error is not None or n_observations < 2:
-        return standard_error(error, digits, write)
+        return standard_error(error, digits)
     return NOT_RESOLVED if mask_se else "not known: the numbers of all observations are equal"
 
 
-def interval_95(low: float, high: float, digits: int, write: Write = number) -> str:
+def interval_95(low: float, high: float, digits: int, write: Write = typeset) -> str:
     """Format a 95 % interval.
 
     Example:
         >>> interval_95(-2.0, 1.0, 1)
-        '95 % interval -2.0 to 1.0'
+        '95 % interval −2.0 to 1.0'
     """
     return f"95 % interval {write(low, digits)} to {write(high, digits)}"
 
@@ -286,12 +281,12 @@ def meaning(kind: str, noun: str) -> str:
 
 
 def orders_in_words(
-    result: Mapping[str, Any], digits: int = 4, write: Write = number, noun: str = "observation"
+    result: Mapping[str, Any], digits: int, noun: str = "observation"
 ) -> list[tuple[str, str]]:
     """Rows of names and values about orders in an estimate.json: bounds, area, mixture, spread.
 
     Example:
-        >>> orders_in_words({"bracket": None})
+        >>> orders_in_words({"bracket": None}, 2)
         []
     """
     bracket, spread = result.get("bracket"), result.get("order_spread")
@@ -301,14 +296,14 @@ def orders_in_words(
     if bracket["mixture"] is None:
         named += [("lower bound", "lower", "lower_se"), ("upper bound", "upper", "upper_se")]
     listed = [
-        (name, f"{plus_minus(bracket[value], bracket[error] or None, digits, write)} nats per {noun}")
+        (name, f"{plus_minus(bracket[value], bracket[error] or None, digits)} nats per {noun}")
         for name, value, error in named
         if bracket[value] is not None
     ]
     if bracket["no_upper"] is not None:
         listed.append(("upper bound", f"none: {bracket['no_upper']}"))
     if spread is not None:
-        within = write(math.sqrt(spread["within"]), digits)
+        within = typeset(math.sqrt(spread["within"]), digits)
         share = (
             ""
             if spread["share_within"] is None

@@ -18,6 +18,10 @@ _MOST_COMMON = 5  # a row above a fifth of all rows is not a copy: every fit has
 _Rows = Float64[np.ndarray, "N D"]
 
 
+_Ints = Int64[np.ndarray, " B"]
+_Bits = UInt64[np.ndarray, " B"]
+_Keys = Integer[np.ndarray, "B n_keys"]
+_Matrix = Bool[np.ndarray, "B D"]
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio times 2^64, made odd
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -47,11 +51,7 @@ def keyed_bits(*keys: Integer[np.ndarray, "..."] | int) -> UInt64[np.ndarray, ".
     return np.asarray(state)
 
 
-def keyed_ranks(
-    seed: int,
-    keys: Integer[np.ndarray, "B n_keys"],
-    maskable: Bool[np.ndarray, "B D"],
-) -> Int64[np.ndarray, "B D"]:
+def keyed_ranks(seed: int, keys: _Keys, maskable: _Matrix) -> Int64[np.ndarray, "B D"]:
     """Rank the maskable tokens of each row in a uniformly random order.
 
     The order depends on the seed, the row's keys and the positions of the tokens alone, not on other rows.
@@ -71,12 +71,7 @@ def keyed_ranks(
     return ranks
 
 
-def keyed_subset(
-    seed: int,
-    keys: Integer[np.ndarray, "B n_keys"],
-    maskable: Bool[np.ndarray, "B D"],
-    size: Integer[np.ndarray, " B"],
-) -> Bool[np.ndarray, "B D"]:
+def keyed_subset(seed: int, keys: _Keys, maskable: _Matrix, size: Integer[np.ndarray, " B"]) -> _Matrix:
     """The tokens with the `size` lowest ranks of `keyed_ranks`, found by sorting values only.
 
     NumPy sorts values by vector instructions, several times faster than it finds their order.
@@ -96,9 +91,7 @@ def keyed_subset(
     return subset
 
 
-def _token_bits(
-    seed: int, keys: Integer[np.ndarray, "B n_keys"], maskable: Bool[np.ndarray, "B D"]
-) -> UInt64[np.ndarray, "B D"]:
+def _token_bits(seed: int, keys: _Keys, maskable: _Matrix) -> UInt64[np.ndarray, "B D"]:
     """Random bits that order the tokens; the largest integer for tokens that are not maskable."""
     columns = (keys[:, k, None] for k in range(keys.shape[1]))
     bits = keyed_bits(seed, *columns, np.arange(maskable.shape[1]))
@@ -106,9 +99,7 @@ def _token_bits(
     return bits
 
 
-def kronecker(
-    offset: UInt64[np.ndarray, " B"], index: Int64[np.ndarray, " B"], draw: Int64[np.ndarray, " B"]
-) -> UInt64[np.ndarray, " B"]:
+def kronecker(offset: _Bits, index: _Ints, draw: _Ints) -> _Bits:
     """frac(U + α₁·i + α₂·k) as a fraction of 2^64, with α₁ = 1/g, α₂ = 1/g², g = 1.32471795… (g³ = g + 1).
 
     It is computed exactly, in whole numbers modulo 2^64: if `offset` is uniform, so is each value, for any
@@ -119,13 +110,7 @@ def kronecker(
         return offset + alpha_1 * index.astype(np.uint64) + alpha_2 * draw.astype(np.uint64)
 
 
-def stratified(
-    seed: int,
-    replicate: Int64[np.ndarray, " B"],
-    turn: Int64[np.ndarray, " B"],
-    row: Int64[np.ndarray, " B"],
-    n_rows: int,
-) -> UInt64[np.ndarray, " B"]:
+def stratified(seed: int, replicate: _Ints, turn: _Ints, row: _Ints, n_rows: int) -> _Bits:
     """Uniform numbers, spread evenly over rows and over turns, as fractions of 2^64.
 
     Rows are in groups of at most 256 that follow each other. For row i of the n in its group, and turn c,
@@ -201,7 +186,7 @@ def scrambled(offsets: UInt64[np.ndarray, " R"], n: int) -> UInt64[np.ndarray, "
     return points
 
 
-def scaled(bits: UInt64[np.ndarray, " B"], n: Int64[np.ndarray, " B"]) -> Int64[np.ndarray, " B"]:
+def scaled(bits: _Bits, n: _Ints) -> _Ints:
     """floor(u·n) for u = bits / 2^64, always in 0..n-1; uses the upper 32 bits and needs n < 2^31."""
     return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 

@@ -123,19 +123,14 @@ def _checked_optimizer(
     """The optimizer, by default Adam; parameters and learning rates that train nothing are refused."""
     if not (learning_rate > 0 and math.isfinite(learning_rate)):
         raise InputError(f"learning_rate={learning_rate}; give a finite number above 0, such as 0.01")
-    parameters = _trained_parameters(model)
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate) if optimizer is None else optimizer
-    for group in optimizer.param_groups:
-        if not float(group["lr"]) > 0:
-            raise InputError(f"the optimizer has a learning rate of {group['lr']}; give one above 0")
-    return optimizer
-
-
-def _trained_parameters(model: object) -> list[nn.Parameter]:
     parameters = [p for p in model.parameters() if p.requires_grad] if isinstance(model, nn.Module) else []
     if not parameters:
         raise InputError(
             f"{type(model).__name__} has no parameters to train; give a torch.nn.Module with some that "
             "require a gradient"
         )
-    return parameters
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate) if optimizer is None else optimizer
+    for group in optimizer.param_groups:
+        if not float(group["lr"]) > 0:
+            raise InputError(f"the optimizer has a learning rate of {group['lr']}; give one above 0")
+    return optimizer

@@ -14,7 +14,7 @@ from torch.nn.utils import get_total_norm
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import RandomSize
-from maskevidence.core.model import HasLogEvidence, HasScoreMoments, device_of, to_device_of
+from maskevidence.core.model import HasLogEvidence, device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.devices import seeded
@@ -112,19 +112,16 @@ class TrainingLoop:
                 advance(1, _description(record), self._forecast())
         if self.best is not None:
             self.model.load_state_dict(self.best)
-        columns = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
-        epoch, objective, log_evidence, held_out = columns
-        return History(
-            epoch.astype(np.int64),
-            objective,
-            log_evidence,
-            held_out,
+        columns: Any = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
+        epoch, *of_epochs = columns
+        ended: Any = (
             self.best_epoch,
             stopped,
             resumed_from,
             tuple(self.devices),
             self.options.pace is not None,
         )
+        return History(epoch.astype(np.int64), *of_epochs, *ended)
 
     def _add_device(self) -> None:
         """Record the model's device unless the last epoch is already in the checkpoint."""
@@ -260,7 +257,7 @@ class TrainingLoop:
             isinstance(self.data, GaussianMoments)
             or not isinstance(self.objective, MaskedObjective)
             or self.objective.key.masks != "shared"
-            or not isinstance(self.model, HasScoreMoments)
+            or not hasattr(self.model, "score_moments")
             or self.batch_size < self.n_rows
             or not bool(self.data.maskable.all())
         ):

@@ -8,13 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks
+from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks, masks_of_all_rows
 from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.model import (
     HasBatches,
-    HasElbo,
     HasLogEvidence,
-    HasScoreMoments,
     HasScoreOrderings,
     as_tokens,
     how_to_wrap,
@@ -178,7 +176,7 @@ class MaskedObjective:
         return -model.score_orderings(batch, torch.from_numpy(ranks).to(device)).sum() / len(row)
 
     def _of_moments(self, model: Any, moments: GaussianMoments, key: MaskKey) -> Float[Tensor, ""]:
-        if not isinstance(model, HasScoreMoments):
+        if not hasattr(model, "score_moments"):
             raise InputError(f"{type(model).__name__} cannot score moments; give the rows themselves")
         if key.masks != "shared":
             raise InputError(
@@ -280,7 +278,7 @@ class Elbo:
 
     def check(self, model: Any) -> None:
         """Raise an InputError if the model lacks `elbo`, or `importance_bound` for the weighted bound."""
-        if not isinstance(model, HasElbo):
+        if not hasattr(model, "elbo"):
             advice = f"wrap it: {how_to_wrap(model)}"
             if callable(getattr(model, "log_conditionals", None)):
                 advice = "train it by a mask design, such as random-size"
@@ -304,7 +302,5 @@ def shared_masks(design: MaskDesign, key: MaskKey, n_tokens: int) -> tuple[Tenso
         >>> masked.sum(1).tolist(), weight.tolist()
         ([1, 2, 3, 1, 2, 3], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     """
-    maskable = np.ones((1, whole_number("n_tokens", n_tokens, 1)), dtype=np.bool_)
-    first = np.zeros(1, dtype=np.int64)
-    masks = drawn_masks(design, key, first, maskable)
+    masks = masks_of_all_rows(design, key, whole_number("n_tokens", n_tokens, 1), None)
     return torch.from_numpy(masks.masked()), torch.from_numpy(masks.weight)

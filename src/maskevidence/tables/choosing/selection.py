@@ -319,15 +319,15 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     behind, verdict = "best", "worse" if each["beaten_by"] else "proves nothing" * _proves_nothing(each)
     if each["behind"] is not None:
         error = each["behind"]["standard_error"]
-        behind = plus_minus(each["behind"]["difference"], error, digits, typeset)
+        behind = plus_minus(each["behind"]["difference"], error, digits)
     for name, words in (("smallest", "smallest not told apart"), ("choice", "chosen")):
         verdict = words if each["name"] == result[name] else verdict
     return [
         each["name"],
         verdict,
         f"{each['n_parameters']:,}",
-        plus_minus(each["log_evidence"], each["data_se"], digits, typeset),
-        *[standard_error(each["mask_se"], digits, typeset)] * masks,
+        plus_minus(each["log_evidence"], each["data_se"], digits),
+        *[standard_error(each["mask_se"], digits)] * masks,
         behind,
     ]
 

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
-from maskevidence.core.model import HasLogEvidence, HasRefine, as_tokens, check_conditionals
+from maskevidence.core.model import HasLogEvidence, as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.keyed_random import folds_of
@@ -184,7 +184,7 @@ def fitted(
         model = saved
     check_conditionals(model)
     table, notes = _read(model, data), list[str]()
-    if isinstance(model, HasRefine):
+    if hasattr(model, "refine"):
         model = copy.deepcopy(model)
         notes.append(model.refine(as_tokens(model, table.tokens())))
     notes.append("the model came fitted: its own error is not in the interval; a MODEL word shows it")

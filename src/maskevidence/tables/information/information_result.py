@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.core.evidence.standard_errors import df_of_sum, t_half_width
 from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import digits_for, interval_95, standard_error, typeset
+from maskevidence.core.show.words import digits_for, interval_95, number, standard_error, typeset
 
 _Floats = Float64[np.ndarray, " n"]
 
@@ -172,10 +172,11 @@ class Information(Shown):
         digits = digits_for(self.standard_error)
         low, high = self.interval()
         headline = f"{self._of()}: {typeset(self.nats, digits)} nats ({typeset(self.bits, digits)} bits)"
-        line = f"Information({self.quantity}, {self.nats:.{digits}f} nats, {interval_95(low, high, digits)})"
-        rows = [["error of the masks", standard_error(self.errors.mask_se, digits, typeset)]]
-        rows.append(["error of the rows", standard_error(self.errors.data_se, digits, typeset)])
-        rows.append(["error of the fits", standard_error(self.errors.fit_se, digits, typeset)])
+        between = interval_95(low, high, digits, number)
+        line = f"Information({self.quantity}, {self.nats:.{digits}f} nats, {between})"
+        rows = [["error of the masks", standard_error(self.errors.mask_se, digits)]]
+        rows.append(["error of the rows", standard_error(self.errors.data_se, digits)])
+        rows.append(["error of the fits", standard_error(self.errors.fit_se, digits)])
         named: dict[str, float | None] = {}
         if self.seen is not None:
             named = {"of rows not seen in the fit": self.held_out, "of rows seen in the fit": self.seen}
@@ -192,7 +193,7 @@ class Information(Shown):
                     f"{typeset(self.zero, digits)} ± {self.zero_se:.{digits}f}",
                 ]
             )
-        aside = interval_95(low, high, digits, typeset)
+        aside = interval_95(low, high, digits)
         return Page(line, headline, aside, [Table([], rows)], self.notes)
 
     def _of(self) -> str:

@@ -17,7 +17,7 @@ from maskevidence.core.show.words import MINUS, count, figures
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
-from maskevidence.tables.filling import decimals_written
+from maskevidence.tables.filling import decimals_written_in
 from maskevidence.tables.looking.looked import Looked, Modelled
 from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.reading.dates import DateForm
@@ -254,7 +254,7 @@ def writer(look: Looked, name: str) -> Callable[..., str]:
         return lambda value, _=0.0: form.write(value if decimals is None else round(value, decimals))
     column = look.raw.columns.column(names_of(look.raw).index(name))
     as_text = look.raw.first_line > 0
-    written = (decimals_written(table, j, column) if as_text else None) or decimals
+    written = (decimals_written_in(table, j, column) if as_text else None) or decimals
     most = written if written is None else min(written, _SIGNIFICANT)
     of_column = form or NumberForm()
 
