@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ MAX_LISTED = 32
 MIN_DF = 3
 FEWEST_LEFT_OUT = 10  # fewest masks not scored for which an error is given
 MASKS_AT_ONCE = 2**19  # masks drawn or summarised at once, which bounds the memory
+_CELLS_AT_ONCE = 2**18  # of masks that are drawn together, whatever the calls of a model
 BYTES_PER_MASK = 80  # memory of a mask while it is scored and summarised
 
 
@@ -319,6 +321,16 @@ class DrawnMasks:
         self, part: slice | Int64[np.ndarray, " n_part"] = slice(None)
     ) -> Bool[np.ndarray, "n_part D"]:
         """The masks, or part of them, as a boolean matrix of shape (n_part, D)."""
+        return self._drawn(part) if self._all is None else self._all[part]
+
+    @cached_property
+    def _all(self) -> Bool[np.ndarray, "n_masks D"] | None:
+        """All masks if they are few, since to draw some for each call of a model takes longer."""
+        return self._drawn() if len(self) * self.maskable.shape[1] <= _CELLS_AT_ONCE else None
+
+    def _drawn(
+        self, part: slice | Int64[np.ndarray, " n_part"] = slice(None)
+    ) -> Bool[np.ndarray, "n_part D"]:
         row = self.row[part]
         return self.design.masked(
             self.key, self.ids[row], self.draw[part], self.size[part], self.maskable[row]

@@ -53,18 +53,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        names = (
-            "name",
-            "family",
-            "n_components",
-            "n_parameters",
-            "log_evidence",
-            "mask_se",
-            "data_se",
-            "beaten_by",
-        )
-        values = {name: getattr(self, name) for name in names}
-        return values | {"behind": None if self.behind is None else self.behind.to_dict()}
+        return vars(self) | {"behind": None if self.behind is None else self.behind.to_dict()}
 
 
 class Fill(NamedTuple):
