@@ -60,7 +60,7 @@ def test_a_full_output_is_one_line(folder: Path, words: list[str]) -> None:
     [
         ("table.csv", 0, ""),
         pytest.param("table.csv", 0, "1", marks=pytest.mark.slow),
-        ("none.csv", 2, ""),
+        pytest.param("none.csv", 2, "", marks=pytest.mark.slow),
         ("none.csv", 2, "1"),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_full_error_output_changes_no_exit_code(
 @pytest.mark.parametrize(
     ("words", "unbuffered"),
     [
-        (["score", "gaussian", "table.csv"], ""),
+        pytest.param(["score", "gaussian", "table.csv"], "", marks=pytest.mark.slow),
         pytest.param(["score", "gaussian", "table.csv"], "1", marks=pytest.mark.slow),
         (["--help"], ""),
         (["--help"], "1"),

@@ -25,11 +25,6 @@ try:
 finally:
     print("loaded:", *(module for module in {HEAVY} if module in sys.modules), file=sys.stderr)
 """
-
-
-COMMANDS = ["score", "check", "summarize", "compare", "report", "train"]
-
-
 HELP = [
     *(
         "--version",
@@ -40,52 +35,50 @@ HELP = [
         "score ppca:8 --help",
         "train masked-lm --help",
     ),
-    *(f"{command} -h" for command in COMMANDS),
+    *(f"{command} -h" for command in ("score", "check", "summarize", "compare", "report", "train")),
 ]
-ALL_HELP = f"""
+REFUSED = [
+    *("score ppcaa:2 digits", "score ppca:2 digits --design all-sizes", "check ppca digits"),
+    *(
+        "score ppca:2 nothing.csv",
+        "impute gaussian nothing.csv --out a.csv",
+        "select gaussian,ppca nothing.csv",
+    ),
+    "train masked-net:x digits --out a",
+]
+
+
+def one_after_the_other(commands: list[str]) -> list[tuple[str, int, str, str, set[str]]]:
+    """Of commands in one process: words, exit code, both outputs, and what is loaded after each."""
+    program = f"""
 import contextlib, io, json, sys
 from maskevidence.command.app import main
 seen = []
-for words in {HELP}:
-    sys.argv, out, code = ["maskevidence", *words.split()], io.StringIO(), None
-    with contextlib.redirect_stdout(out):
+for words in {commands}:
+    sys.argv, out, err, code = ["maskevidence", *words.split()], io.StringIO(), io.StringIO(), None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main()
         except SystemExit as end:
             code = end.code or 0
-    seen.append([words, code, out.getvalue(), [module for module in {HEAVY} if module in sys.modules]])
+    loaded = [module for module in {HEAVY} if module in sys.modules]
+    seen.append([words, code, out.getvalue(), err.getvalue(), loaded])
 print(json.dumps(seen))
 """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return [(*told, set(loaded)) for *told, loaded in json.loads(done.stdout)]
 
 
 def test_help_and_version_load_no_torch() -> None:
-    """One after the other in one process: the first that loads something is named."""
-    done = subprocess.run([sys.executable, "-c", ALL_HELP], capture_output=True, text=True)
-    assert done.stderr == ""
-    for words, code, out, loaded in json.loads(done.stdout):
-        assert (code, loaded) == (0, []), words
+    for words, code, out, err, loaded in one_after_the_other(HELP):
+        assert (code, err, loaded) == (0, "", set()), words
         assert "Usage" in out or words == "--version", words
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "score ppcaa:2 digits",
-        "score ppca:2 digits --design all-sizes",
-        "score ppca:2 nothing.csv",
-        "check ppca digits",
-        "train masked-net:x digits --out a",
-        "impute gaussian nothing.csv --out a.csv",
-        "select gaussian,ppca nothing.csv",
-    ],
-)
-def test_unknown_words_and_files_are_refused_before_torch_is_loaded(words: str) -> None:
-    program = PROGRAM.replace("import sys\n", f"import sys\nsys.argv = {['maskevidence', *words.split()]}\n")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    error, loaded = done.stderr.splitlines()
-    assert done.returncode == 2
-    assert error.startswith("error: ")
-    assert not {"torch", "pandas"} & set(loaded.split())
+def test_unknown_words_and_files_are_refused_before_torch_is_loaded() -> None:
+    for words, code, _, err, loaded in one_after_the_other(REFUSED):
+        assert (code, err.count("\n"), err[:7]) == (2, 1, "error: "), words
+        assert not {"torch", "pandas"} & loaded, words
 
 
 def test_a_score_of_rows_loads_no_library_or_kind_that_it_does_not_need(tmp_path: Path) -> None:

@@ -37,7 +37,13 @@ def of_masking_rates() -> Any:
 
 
 @pytest.mark.usefixtures("glue")
-@pytest.mark.parametrize("entry", [of_table_2, of_figure_5_right, of_masking_rates])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        of_table_2,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (of_figure_5_right, of_masking_rates)),
+    ],
+)
 def test_entries_on_texts_on_a_device(
     entry: Callable[[], Any], device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,15 @@ from killed_commands import CASES, kill, prepare, uninterrupted
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
 
+# One of each kind of command; the others do the same with another model.
+QUICK = (
+    "score, a fitted model",
+    "score, texts",
+    "train ppca, likelihood, patience",
+    "train vae, elbo",
+    "train masked-lm",
+)
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -25,7 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_a_killed_command_ends_where_an_uninterrupted_one_does(
     case: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

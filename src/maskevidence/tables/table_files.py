@@ -45,6 +45,7 @@ from maskevidence.tables.reading.columns import (
     FileOptions,
     ReadColumn,
     arrow_texts,
+    floats,
     left_out,
     read_columns,
 )
@@ -559,14 +560,13 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
     if table.num_rows != content.count(b"\n") - content.endswith(b"\n"):
         return None
     for j, column in enumerate(table.columns):
-        most, whole = 0.0, True
-        for chunk in column.chunks:  # without copies
-            known = np.from_dlpack(chunk.drop_null() if chunk.null_count else chunk)
-            if len(known):
-                most = float(np.max([most, -known.min(), known.max()]))  # NaN from a word such as nan(x)
-                whole = whole and bool((np.floor(known) == known).all())
-        if column.null_count == len(column) or not most < MAX_WHOLE:
+        known = floats(column.drop_null() if column.null_count else column, own=False)
+        most = (
+            max(-known.min(), known.max()) if len(known) else np.nan
+        )  # NaN, too, from a word such as nan(x)
+        if not most < MAX_WHOLE:
             return None  # whole numbers have to be exact
+        whole = (np.floor(known) == known).all()
         cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]
         if not whole and not signs_of(Counter(cells)).point and most < 1000:
             return None  # 1.417 beside 907
@@ -604,10 +604,8 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
 
     assert raw.lines is not None
     columns, lines, n = raw.columns, raw.lines, raw.columns.num_rows
-    nothing: tuple[int, int, tuple[int, ...], list[Finding]] = (0, 0, (), [])
-    n_head, n_foot, again, found = (
-        nothing if headless else apart(columns.columns, columns.column_names, lines)
-    )
+    searched = [] if headless else columns.columns
+    n_head, n_foot, again, found = apart(searched, columns.column_names, lines)
     findings = [*raw.findings, *found]
     if raw.foot:
         at = [CellAt(-1, line, row[0]) for line, row in raw.foot]
@@ -952,13 +950,11 @@ def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
 def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
     """The refusal of columns that seem to name the rows, with remedies."""
     option, naming = typed(list(n_words)), typed([max(n_words, key=lambda name: n_words[name])])
+    that, them, category = ("it", "it", "a category") if len(n_words) == 1 else ("that", "them", "categories")
+    named = ", ".join(f"{name!r} {n:,}" for name, n in n_words.items())
+    counts = f"{len(n_words)} columns have many different words ({named})"
     if len(n_words) == 1:
         counts = f"column {next(iter(n_words))!r} has {max(n_words.values()):,} different words"
-        that, them, category = "it", "it", "a category"
-    else:
-        named = ", ".join(f"{name!r} {n:,}" for name, n in n_words.items())
-        counts = f"{len(n_words)} columns have many different words ({named})"
-        that, them, category = "that", "them", "categories"
     return (
         f"{file!r}: {counts} in {n_rows:,} rows, too many for {category}: --drop {option} leaves {them} out, "
         f"--id-column {naming} takes {that} for the names of the rows, --categories {option} calls {them} "
@@ -974,10 +970,7 @@ def _guesses(table: Table) -> list[str]:
             continue
         two = len(np.unique(values[~np.isnan(values)])) == 2
         guessed["categories" if name in table.levels else "yes/no" if two else "numbers"].append(name)
-    parts = []
-    for kind, names in guessed.items():
-        if names:
-            parts.append(f"{kind}: {some_of(names)}")
+    parts = [f"{kind}: {some_of(names)}" for kind, names in guessed.items() if names]
     return [f"{'; '.join(parts)} (say --categories or --numbers if that is wrong)"] if parts else []
 
 
@@ -990,30 +983,22 @@ def names_of(raw: RawTable) -> list[str]:
 def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions, raw: RawTable) -> str:
     """The refusal of columns that are not numbers, each with its first bad cell, and the remedies."""
     names = [column.described.name for column in columns]
-    where = {name: _first_word(raw, name, column) for name, column in zip(names, columns, strict=True)}
-    if len(columns) == 1:
-        cause = f"text in column {names[0]!r}, {where[names[0]]}"
-    else:
-        each = [f"{name!r}, {where[name]}" for name in names]
-        cause = f"text in {len(columns)} columns ({some_of(each, between='; ')})"
+    each = [f"{one.described.name!r}, {_first_word(raw, one.described.name, one)}" for one in columns]
+    several = f"text in {len(each)} columns ({some_of(each, between='; ')})"
+    cause = f"text in column {each[0]}" if len(each) == 1 else several
     if {*names} <= {*selection.numbers}:
         return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
-    remedies = []
     them, category = ("it", "a category") if len(names) == 1 else ("them", "categories")
     listed = typed(names) if len(names) <= _MAX_TYPED else "with their names"
     many = [column.described.name for column in columns if column.described.n_different > MAX_CATEGORIES]
     few = [name for name in names if name not in many]
+    remedies = [f"--drop {listed} leaves {them} out"]
     if few and many:
-        remedies.append(f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words")
+        remedies = [f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words"]
         listed, category = typed(few), "categories"
-    else:
-        remedies.append(f"--drop {listed} leaves {them} out")
-    if few:
-        remedies.append(f"--one-hot {listed} encodes {category}")
-    if selection.words:
-        remedies.append(f"--categories {listed} calls {them} {category}")
-    else:
-        remedies.append("the model auto takes words as they are")
+    remedies += [f"--one-hot {listed} encodes {category}"] if few else []
+    words = f"--categories {listed} calls {them} {category}"
+    remedies.append(words if selection.words else "the model auto takes words as they are")
     return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
 
 
@@ -1087,12 +1072,12 @@ def _check_values(table: Table) -> None:
     where = f"in column {table.columns[column]!r}, {table.place(row)}"
     if len(infinite):
         raise InputError(
-            f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a missing "
-            "value empty"
+            f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a "
+            "missing value empty"
         )
     raise InputError(
-        f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, whose "
-        "square float64 cannot hold; rescale the column"
+        f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
+        "whose square float64 cannot hold; rescale the column"
     )
 
 

@@ -292,7 +292,7 @@ def test_train_writes_a_model_that_score_reads(run: CommandLine, text: Path, tmp
     assert "belongs to another training (objective random-size instead of fixed-rate:0.15)" in other.error
     replaced = run("train", "masked-lm", text, *OPTIONS, "--out", out, "--seed", 1, "--overwrite")
     assert replaced.code == 0, replaced.err
-    onwards = run("train", "masked-lm", text, "--config", out, "--steps", 60, "--out", tmp_path / "onwards")
+    onwards = run("train", "masked-lm", text, "--config", out, "--steps", 40, "--out", tmp_path / "onwards")
     assert onwards.code == 0, onwards.err
     assert "the frequencies of tokens alone give" in onwards.out
     assert "learnt from the context" not in onwards.out

@@ -52,9 +52,17 @@ def exact_difference(models: tuple[me.models.PPCA, me.models.PPCA], x: np.ndarra
     return a - b
 
 
-@pytest.mark.parametrize("masks", ["own", "shared"])
 @pytest.mark.parametrize(
-    "design", [me.EverySize(4), me.RandomSize(24, 4), me.Orderings(8)], ids=lambda design: design.name
+    ("design", "masks"),
+    [
+        (me.EverySize(4), "shared"),
+        (me.RandomSize(24, 4), "own"),
+        (me.Orderings(8), "own"),
+        pytest.param(me.EverySize(4), "own", marks=pytest.mark.slow),
+        pytest.param(me.RandomSize(24, 4), "shared", marks=pytest.mark.slow),
+        pytest.param(me.Orderings(8), "shared", marks=pytest.mark.slow),
+    ],
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_differences_are_unbiased_and_their_mask_errors_right(design: me.MaskDesign, masks: str) -> None:
     """Over 100 seeds, the mean error is zero, its spread is mask_se, and 95 % intervals hold the truth."""

@@ -140,7 +140,10 @@ def test_few_masks_of_long_observations_do_not_make_the_error_larger() -> None:
     assert np.std(ours) < 1.1 * np.std(plain)
 
 
-@pytest.mark.parametrize(("n_rows", "n_tokens"), [(100, 178), (100, 110), (200, 64)])
+@pytest.mark.parametrize(
+    ("n_rows", "n_tokens"),
+    [(100, 178), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((100, 110), (200, 64)))],
+)
 def test_the_error_is_told_where_scores_follow_the_parity_of_the_size(n_rows: int, n_tokens: int) -> None:
     """No curve predicts it; a golden sequence of sizes had 5.8 times the error of 178 tokens that it told."""
     design, n_seeds, errors, covered = me.RandomSize(8), 200, [], []

@@ -14,8 +14,16 @@ def of(setting: Setting, design: me.MaskDesign, n_runs: int) -> Cell:
     return coverage(estimates(setting, design, n_runs))
 
 
-@pytest.mark.parametrize("sharing", ["own", "shared"])
-@pytest.mark.parametrize(("n", "n_tokens"), [(3, 5), (5, 5), (20, 2)])
+@pytest.mark.parametrize(
+    ("n", "n_tokens", "sharing"),
+    [
+        *((3, 5, "own"), (20, 2, "own"), (5, 5, "shared")),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((5, 5, "own"), (3, 5, "shared"), (20, 2, "shared"))
+        ),
+    ],
+)
 def test_intervals_cover_the_true_value(n: int, n_tokens: int, sharing: str) -> None:
     """Of rows with missing values and ids with gaps; their curve is steep, or one size has the variance."""
     steep = Setting(n, n_tokens, "steep", sharing, ids="every 53rd", missing=True)

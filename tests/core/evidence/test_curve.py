@@ -139,7 +139,11 @@ class TestVaryingLengths:
 
 @pytest.mark.parametrize(
     ("design", "masks"),
-    [(me.EverySize(2), "own"), (me.EverySize(4), "shared"), (me.RandomSize(8), "own")],
+    [
+        pytest.param(me.EverySize(2), "own", marks=pytest.mark.slow),
+        (me.EverySize(4), "shared"),
+        (me.RandomSize(8), "own"),
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_95_percent_of_bands_hold_the_score(design: MaskDesign, masks: Masks) -> None:

@@ -292,10 +292,10 @@ class TestErrors:
     cases = pytest.mark.parametrize(
         ("design", "masks"),
         [
-            (me.EverySize(4), "own"),
+            pytest.param(me.EverySize(4), "own", marks=pytest.mark.slow),
             (me.EverySize(4), "shared"),
             (me.RandomSize(20), "own"),
-            (me.RandomSize(80), "shared"),
+            pytest.param(me.RandomSize(80), "shared", marks=pytest.mark.slow),
             (me.Orderings(8), "own"),
         ],
         ids=lambda value: getattr(value, "name", value),
@@ -325,8 +325,8 @@ class TestErrors:
         ("design", "masks"),
         [
             (me.EverySize(2), "own"),
-            (me.EverySize(4), "shared"),
-            (me.RandomSize(8), "own"),
+            pytest.param(me.EverySize(4), "shared", marks=pytest.mark.slow),
+            pytest.param(me.RandomSize(8), "own", marks=pytest.mark.slow),
             (me.RandomSize(40), "shared"),
         ],
         ids=lambda value: getattr(value, "name", value),

@@ -95,8 +95,17 @@ def draws_of(objective: me.MaskedObjective, model: torch.nn.Module, tokens: Toke
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("masks", ["own", "shared"])
-@pytest.mark.parametrize("design", COVERING, ids=repr)
+@pytest.mark.parametrize(
+    ("design", "masks"),
+    [
+        *((design, "own") for design in COVERING),
+        *(
+            pytest.param(design, "shared", marks=[pytest.mark.slow] * (design != COVERING[0]))
+            for design in COVERING
+        ),
+    ],
+    ids=str,
+)
 def test_the_gradient_is_unbiased_for_the_likelihood(
     design: me.MaskDesign, masks: str, example: tuple[me.models.PPCA, Tokens]
 ) -> None:

@@ -369,13 +369,13 @@ def _may_stand_beside_none(unit: str) -> bool:
 def _form(seen: Counter[tuple[str, str, str, str]], decimal: str) -> NumberForm:
     """The most frequent format; thousands and minus signs as in the cells that have them."""
     n = sum(seen.values())
-    by = [Counter[str](), Counter[str](), Counter[str](), Counter[str]()]
-    for parts, times in seen.items():
-        for counter, part in zip(by, parts, strict=True):
-            counter[part] += times
-    prefix, suffix = (next((part for part, k in each.items() if 2 * k > n), "") for each in by[:2])
-    thousands = next((part for part, _ in by[2].most_common() if part), "")
-    negative = next((part for part, _ in by[3].most_common() if part), "-")
-    return replace(
-        NumberForm(), decimal=decimal, thousands=thousands, prefix=prefix, suffix=suffix, negative=negative
-    )
+
+    def most_common(k: int) -> list[tuple[str, int]]:
+        counted = Counter[str]()
+        for parts, times in seen.items():
+            counted[parts[k]] += times
+        return counted.most_common()
+
+    prefix, suffix = (next((part for part, times in most_common(k) if 2 * times > n), "") for k in (0, 1))
+    thousands, negative = (next((part for part, _ in most_common(k) if part), "") for k in (2, 3))
+    return NumberForm(decimal, thousands, prefix, suffix, negative or "-")
