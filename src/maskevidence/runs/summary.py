@@ -16,10 +16,14 @@ from maskevidence.core.evidence.observations import (
     csv_in_parts,
     joined,
     listed,
-    observation_tables,
     parquet_of,
 )
-from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
+from maskevidence.core.evidence.result import (
+    EvidenceEstimate,
+    HowScored,
+    observation_tables,
+    summarize_scores,
+)
 from maskevidence.core.show.draw import draw_into
 from maskevidence.core.support.files import check_place, write_atomic, write_json
 from maskevidence.core.support.provenance import command

@@ -103,3 +103,9 @@ def test_candidates_that_cannot_take_words_are_left_out_with_a_note() -> None:
         match="which gaussian, ppca cannot take; mixture-transition, kernel-gaussian, masked-net can",
     ):
         me.select(WORDS, "gaussian,ppca")
+
+
+def test_a_column_with_one_known_value_is_no_hindrance() -> None:
+    table = WORDS.assign(once=np.nan)
+    table.loc[4, "once"] = 2.5
+    assert auto_word(as_table(table))[0] == auto_word(as_table(WORDS))[0]

@@ -19,6 +19,7 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import Filling
 from maskevidence.tables.looking.by_folds import Kept, folds_for
+from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import short_page, writer
 from maskevidence.tables.looking.looking import Budget, _first_word, _simplest
 from maskevidence.tables.looking.reading import near_words, read_for_look
@@ -363,3 +364,13 @@ def test_two_cells_that_were_exchanged_are_one_line_of_the_page() -> None:
     assert sorted(swapped[1].split("; ")) == ["heating", "rent"]
     assert swapped[4] == "exchanged, both would fit the row"
     assert not any("more are in" in str(part) for part in groups["Cells to look at"].parts)
+
+
+def test_columns_left_empty_have_a_reason() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=30)}).assign(b=lambda rows: rows.a + 0.1)
+    table.loc[[3, 9], "few"] = [2.5, 3.1]
+    seen = me.look(table, model="kernel-gaussian")
+    assert any("left empty" in note and note.endswith("in every fold: few") for note in seen.notes)
+    (line,) = (line for line in lines_of_columns(seen)[1] if line[0] == "few")
+    assert "its 2 known cells are too few" in str(line[-1])

@@ -566,3 +566,16 @@ def test_sets_are_ranked_by_the_right_ones_like_them():
     counts = right.per_row(sets, sets)
     assert np.array_equal(np.argsort(counts, kind="stable"), np.argsort(-sets.suspicion, kind="stable"))
     assert np.allclose(counts, tail.of_sets(*clues.sets([0.1])))
+
+
+def test_expected_values_and_intervals_of_a_column_without_negative_values_begin_at_0_or_above() -> None:
+    rows = correlated().sample(300, seed=1)
+    prices = np.exp(rows[:, 0] - 1)
+    prices[np.argsort(prices)[:5]] = 30.0
+    table = pandas.DataFrame(rows, columns=list("abcde")).assign(a=prices)
+    found = me.wrong_cells("gaussian", table)
+    lows = {column: [cell.low for cell in found.cells if cell.column == column] for column in "ab"}
+    assert len(lows["a"]) >= 5
+    assert min(cell.expected for cell in found.cells if cell.column == "a") >= 0
+    assert min(lows["a"]) == 0
+    assert min(lows["b"]) < 0

@@ -1,7 +1,7 @@
 """An estimate of the log evidence with its errors, computed from a record of scores."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -13,10 +13,11 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
 from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
-from maskevidence.core.evidence.observations import joined, observation_tables
-from maskevidence.core.evidence.score_means import curves_of, mean_of_scores
+from maskevidence.core.evidence.observations import Rows, joined
+from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
+from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
 from maskevidence.core.show import words
@@ -552,3 +553,43 @@ def _reversed(line: Line, n_rows: int) -> Line:
     """Turn a line over hidden rows into a line over visible rows."""
     bands = [replace(band, low=band.low[::-1], high=band.high[::-1]) for band in line.bands]
     return replace(line, x=n_rows - line.x[::-1], y=line.y[::-1], bands=bands)
+
+
+def observation_tables(estimate: EvidenceEstimate) -> Iterator[Rows]:
+    """The columns of an estimate's observations, some observations at a time, ordered by id; nats.
+
+    - label: their names; None if they have none.
+    - n_bytes: bytes of text; None for data that are not text.
+    - log_evidence: its mean is the estimate.
+    - mask_se: Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of them
+      gave the same number, 0 where every mask was scored. Its square is unbiased for the variance over masks.
+    - mask_df: its degrees of freedom (Welch-Satterthwaite), which are few unless an observation has many
+      masks; NaN where there are none.
+    - pll: the pseudo-log-likelihood, which is `log_evidence` where each token was hidden alone.
+    - closed_form: the log evidence by the model itself, without masks.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> estimate = me.estimate_evidence(model, model.sample(5, seed=1), me.EverySize(masks_per_size=8))
+        >>> table = joined(observation_tables(estimate))
+        >>> table["label"], bool((table["mask_se"] > 0).all())
+        (None, True)
+        >>> bool(abs(table["log_evidence"].mean() - estimate.log_evidence) < 1e-9)
+        True
+    """
+    record, values, how = estimate.record, estimate.per_observation, estimate.how
+    names = "id label n_tokens n_bytes log_evidence mask_se mask_df per_token pll closed_form"
+    columns: dict[str, Any] = dict.fromkeys(names.split()) | {
+        "id": record.ids,
+        "label": estimate.labels,
+        "n_tokens": record.n_tokens,
+        "n_bytes": record.n_bytes,
+        "log_evidence": values,
+        "per_token": values / record.n_tokens,
+        "pll": values if isinstance(how.design, LeaveOneOut) else None,
+        "closed_form": estimate.closed_form,
+    }
+    for rows, mask_se, mask_df in errors_of_rows(record, how.design, how.key):
+        some = {name: column if column is None else column[rows] for name, column in columns.items()}
+        yield some | {"mask_se": mask_se, "mask_df": mask_df}

@@ -354,16 +354,17 @@ def _plan(
     held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
     # a `Table` already has these notes
     notes += [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
-    if not all(example.keeps_units for example in examples):
-        kept = varying_columns(values, held)
-        if not kept.all():
-            names = ", ".join(name for name, other in zip(columns, kept, strict=True) if not other)
-            notes.append(f"left out columns that do not vary in all folds: {names}")
+    any_values = all(example.keeps_units for example in examples)
+    kept = (_known_columns if any_values else varying_columns)(values, held)
+    if not kept.all():
+        names = ", ".join(name for name, other in zip(columns, kept, strict=True) if not other)
+        verb = "have a value" if any_values else "vary"
+        notes.append(f"left out columns that do not {verb} in all folds: {names}")
         values, columns = values[:, kept], tuple(np.array(columns)[kept].tolist())
         some = with_values(values)
         if not some.all():
             place = given.place(int(np.argmin(some)))
-            raise InputError(f"{place} has no value in a column that varies; leave it out")
+            raise InputError(f"{place} has no value in the other columns; leave it out")
     alone = len(words) == 1 and bool(notes)
     words, left_out = _possible(words, values.shape[1], len(values) - max(map(len, held)))
     if left_out:
@@ -470,6 +471,11 @@ def candidates(families: str | Sequence[str], components: Sequence[int]) -> tupl
 def varying_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
     """Which columns have at least two different values in the training rows of every fold."""
     return np.all([varies(np.delete(values, rows, axis=0)) for rows in held], axis=0)
+
+
+def _known_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
+    """Which columns have a value in the training rows of every fold."""
+    return np.all([with_values(np.delete(values, rows, axis=0).T) for rows in held], axis=0)
 
 
 def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[_Word, ...], str]:

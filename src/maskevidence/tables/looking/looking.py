@@ -126,6 +126,15 @@ def look_at(
         if folds is None:
             notes.append("no model: fewer than two columns or four rows that vary")
         else:
+            empty = [
+                name
+                for name, hole in zip(table.columns, np.isnan(table.values).any(axis=0), strict=True)
+                if hole and name not in folds.table.columns
+            ]
+            if empty:
+                notes.append(
+                    f"left empty, since too few values are known to differ in every fold: {some_of(empty)}"
+                )
             spent = time.perf_counter() - start
             modelled = _modelled(folds, budget._replace(seconds=max(0.0, budget.seconds - spent)))
     except (InputError, NumericalError) as error:

@@ -24,6 +24,7 @@ from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import WordJudge, judge_of
 from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.possible_values import floors
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
@@ -540,14 +541,16 @@ def _described(
     drawn, is_number, right, p_right, suggestions = _expected(
         coded, sittings, judged, (row, column), how.seed
     )
-    cells, table = [], found.table
+    cells, table, lowest = [], found.table, floors(np.where(listed, np.nan, coded.values))
     sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
     for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
         i, j = int(row[k]), int(column[k])
         known = not np.isnan(drawn[k]).any()
         if known and not is_number[k] and np.isnan(right[k]):
             right[k], p_right[k] = _most_drawn(drawn[k], coded.values[i, j])
-        ends = np.quantile(drawn[k], (0.5, 0.05, 0.95)).tolist() if known and is_number[k] else [None] * 3
+        ends: list[Any] = [None] * 3
+        if known and is_number[k]:
+            ends = np.quantile(np.maximum(drawn[k], lowest[j]), (0.5, 0.05, 0.95)).tolist()
         cells.append(
             WrongCell(
                 row=int(table.ids[i]),
