@@ -40,7 +40,7 @@ from maskevidence.core.evidence.standard_errors import (
     student_t_quantile,
     t_half_width,
 )
-from maskevidence.core.masks.design import Floats, Ints, MaskDesign, Masks, Summation, lengths_of
+from maskevidence.core.masks.design import Indices, MaskDesign, Masks, PerMask, Summation, lengths_of
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.masks.sizes import Rates
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -294,7 +294,7 @@ def _new_point(design: MaskDesign, masks: Masks) -> "ErrorSums | _Pooled":
     return _Pooled(n) if design.pooled else ErrorSums(n, joint=masks == "shared")
 
 
-def _at_point(table: ScoreTable, summation: Summation, *, pooled: bool) -> tuple[Floats, Summation]:
+def _at_point(table: ScoreTable, summation: Summation, *, pooled: bool) -> tuple[PerMask, Summation]:
     """What each mask adds to the mean at its point, where a mask that hides all tokens has no error."""
     unseen = (table.size < table.n_tokens).astype(np.float64)
     if summation.unseen is not None:
@@ -316,7 +316,7 @@ class _Pooled:
         self.around: float | None = None  # offset subtracted from all scores
         self.sums, self.counts = np.zeros((2, n_replicates))
 
-    def add(self, score: Floats, observation: Ints, summation: Summation) -> None:
+    def add(self, score: PerMask, observation: Indices, summation: Summation) -> None:
         n = len(self.sums)
         self.random |= bool(np.any(summation.unseen))
         self.rows.add(np.bincount(observation, weights=score) / np.bincount(observation))

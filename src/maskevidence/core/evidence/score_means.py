@@ -28,7 +28,7 @@ from maskevidence.core.evidence.standard_errors import (
     variances_of_cells,
 )
 from maskevidence.core.evidence.token_means import token_controls
-from maskevidence.core.masks.design import MASKS_AT_ONCE, Floats, Ints, MaskDesign, MaskKey, Summation
+from maskevidence.core.masks.design import MASKS_AT_ONCE, Indices, MaskDesign, MaskKey, PerMask, Summation
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -111,7 +111,7 @@ def mean_of_scores(
 
 def _in_parts(
     scores: Scores, design: MaskDesign, curves: SizeCurves | None
-) -> Iterator[tuple[slice, ScoreTable, Summation, Floats]]:
+) -> Iterator[tuple[slice, ScoreTable, Summation, PerMask]]:
     """Rows, scores, summation and contributions of some observations at a time."""
     for rows, table in scores:
         yield rows, table, summation_of(table, design), contributions(table, design, curves)
@@ -142,7 +142,7 @@ def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Pred
     return prediction._replace(token=token_controls(table, prediction))
 
 
-def contributions(table: ScoreTable, design: MaskDesign, curves: SizeCurves | None) -> Floats:
+def contributions(table: ScoreTable, design: MaskDesign, curves: SizeCurves | None) -> PerMask:
     """The contribution of each mask to the estimate of its observation, nats."""
     weight = summation_of(table, design).weight
     if curves is None:
@@ -156,7 +156,7 @@ def summation_of(table: ScoreTable, design: MaskDesign) -> Summation:
     return summation._replace(unseen=np.zeros(len(table))) if design.deterministic else summation
 
 
-def drawn_together(summation: Summation, design: MaskDesign, draw: Ints) -> tuple[Ints, Ints]:
+def drawn_together(summation: Summation, design: MaskDesign, draw: Indices) -> tuple[Indices, Indices]:
     """The stratum and unit of each mask; a unit is the masks of a stratum that are drawn together."""
     if design.random_sizes:  # each draw is one unit
         return np.zeros_like(draw), draw
@@ -178,7 +178,7 @@ def errors_of_rows(
 
 
 def errors_of_sums(
-    contribution: Floats, observation: Ints, summation: Summation, design: MaskDesign
+    contribution: PerMask, observation: Indices, summation: Summation, design: MaskDesign
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
     """mask_se and mask_df of each observation's sum of contributions; see `errors_of_rows`."""
     n = int(observation.max()) + 1

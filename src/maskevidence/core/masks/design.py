@@ -24,8 +24,8 @@ Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
 LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Integers = Integer[np.ndarray, " B"]
-Floats = Float64[np.ndarray, " n_masks"]  # a number of each mask
-Ints = Integer[np.ndarray, " n_masks"]
+PerMask = Float64[np.ndarray, " n_masks"]  # a number of each mask
+Indices = Integer[np.ndarray, " n_masks"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
 Plan = tuple[Integers, Integers]  # draw number and size of each mask
@@ -310,9 +310,9 @@ class DrawnMasks:
     key: MaskKey  # seed, and whether all observations share the masks
     ids: Int64[np.ndarray, " B"]  # ids of the observations
     maskable: Bool[np.ndarray, "B D"]
-    row: Ints  # position of each mask's observation, 0..B-1
-    draw: Ints
-    size: Ints
+    row: Indices  # position of each mask's observation, 0..B-1
+    draw: Indices
+    size: Indices
 
     def __len__(self) -> int:
         return len(self.row)
@@ -344,12 +344,14 @@ class DrawnMasks:
         return self.design.scored(self.key, self.ids[row], self.draw[part], masked, self.maskable[row])
 
     @property
-    def weight(self) -> Floats:
+    def weight(self) -> PerMask:
         """The weight of each mask's score, shape (n_masks,)."""
         return self.design.summation(self.maskable.sum(1)[self.row], self.draw, self.size).weight
 
 
-def all_pairs(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> tuple[Ints, Ints]:
+def all_pairs(
+    design: MaskDesign, n_tokens: Integers, repeats: range | None = None
+) -> tuple[Indices, Indices]:
     """List every pair of an observation and a mask.
 
     Returns:
@@ -422,7 +424,7 @@ def drawn_masks(
     key: MaskKey,
     ids: Integers,
     maskable: BoolMatrix,
-    pairs: tuple[Ints, Ints] | None = None,
+    pairs: tuple[Indices, Indices] | None = None,
     position: Positions | None = None,
 ) -> DrawnMasks:
     """Draw masks for observations.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.masks.design import (
-    Ints,
+    Indices,
     MaskDesign,
     MaskKey,
     all_pairs,
@@ -255,7 +255,7 @@ def _score_orderings(
     size = np.broadcast_to(np.arange(1, tokens.width + 1, dtype=np.int32), score.shape)
     real = size <= n_tokens[row][:, None]
 
-    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Ints:
+    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Indices:
         return np.broadcast_to(compact(values)[:, None], score.shape)[real]
 
     n_bytes = None if tokens.n_bytes is None else repeated(tokens.n_bytes.cpu().numpy()[row])

@@ -222,7 +222,7 @@ def image(picture: Picture, title: str, kind: str = "png") -> bytes:
         MissingExtraError: matplotlib is not installed.
 
     Example:
-        >>> image(Histogram(np.array([0.0, 1.0]), "nats"), "two values")[1:4]
+        >>> image(pictures.Histogram(np.array([0.0, 1.0]), "nats"), "two values")[1:4]
         b'PNG'
     """
     figure = _new_figure(picture)
