@@ -363,6 +363,7 @@ def test_two_cells_that_were_exchanged_are_one_line_of_the_page() -> None:
     (swapped,) = [row for row in rows if row[0] == "7"]
     assert sorted(swapped[1].split("; ")) == ["heating", "rent"]
     assert swapped[4] == "exchanged, both would fit the row"
+    assert not any("more are in" in str(part) for part in groups["Cells to look at"].parts)
 
 
 def test_columns_left_empty_have_a_reason() -> None:

@@ -36,6 +36,7 @@ _SHARE = re.compile(r" ([01]\.?[0-9]*)(?=,|$)")  # of a likelier word
 _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more than six decimals
 
 
+_EXCHANGED = "exchanged, both would fit the row"  # of two cells
 _COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")  # between thousands of a count
 _QUOTED = re.compile(r"('[^']*')")  # cells of the file
 _OTHERWISE = "which stands if it is right; to change it, run the command again with the option."
@@ -310,7 +311,7 @@ def _cells(look: Looked) -> Group:
         "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; "
         "none was changed. The interval holds nine of ten right values."
     )
-    more = len(listed_cells(look)) - len(table.rows)
+    more = len(listed_cells(look)) - sum(1 + (row[4] == _EXCHANGED) for row in table.rows)
     parts: list[Part] = [words, table]
     if more > 0:
         parts.append(_counts(look, f"{more:,} more are in cells.csv."))
@@ -331,7 +332,7 @@ def _table_of_cells(look: Looked) -> Table:
         place = swapped.get((cell.row, f"swap with {cell.column!r}"))
         if place is not None and cell.suggestion == f"swap with {rows[place][1]!r}":
             rows[place][1:4] = [f"{a}; {b}" for a, b in zip(rows[place][1:4], line[1:4], strict=True)]
-            rows[place][4] = "exchanged, both would fit the row"
+            rows[place][4] = _EXCHANGED
             continue
         swapped[cell.row, cell.suggestion] = len(rows)
         rows.append(line)
