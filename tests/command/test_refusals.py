@@ -243,7 +243,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "ppca:1 data/table.csv --steps 3": "--steps belongs to masked language models; 'ppca:1' is",
         "ppca:1 data/table.csv --json thesis": "'thesis' is a folder; give a file",
         "masked-net words.csv --objective likelihood": "leave --objective out",
-        "kernel-gaussian data/table.csv": "has no parameters to train by masks",
+        "kernel-gaussian data/table.csv": "fits it and saves it in DIR/model",
     },
     "train masked-lm --out m": {
         "empty.txt": "is empty",

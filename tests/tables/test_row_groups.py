@@ -16,7 +16,7 @@ from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.packed_tokens import StoredTokens
 from maskevidence.runs.blocks import rows_per_block
 from maskevidence.tables import row_groups
-from maskevidence.tables.reading.columns import ColumnSelection
+from maskevidence.tables.reading.columns import FileOptions
 
 NAMES = list("abcd")
 SCORE = ("score", "model", "t.parquet", "--design", "random-size:4", "--out")
@@ -113,7 +113,7 @@ def test_without_trusted_rows_all_are_read_at_once_which_is_said_first(
 
 def test_other_readers_keep_their_memory_pool(folder: Path) -> None:
     before = pa.default_memory_pool().backend_name
-    row_groups.RowGroups(me.models.load("model"), "t.parquet", ColumnSelection())
+    row_groups.RowGroups(me.models.load("model"), "t.parquet", FileOptions())
     assert pa.default_memory_pool().backend_name == before
 
 

@@ -22,8 +22,9 @@ from pyarrow import feather, parquet
 import maskevidence as me
 from maskevidence.core.table import with_columns_of
 from maskevidence.data import Table, read_table
+from maskevidence.tables.reading.columns import FileOptions
 from maskevidence.tables.reading.layout import numbered_rows
-from maskevidence.tables.table_files import TextChoices, read_raw
+from maskevidence.tables.table_files import read_raw
 
 NAN = float("nan")
 
@@ -174,7 +175,7 @@ def test_quotes_and_ends_of_lines_are_read_as_by_pandas(tmp_path: Path) -> None:
         expected = (
             pd.read_csv(path, sep=delimiter, header=None, dtype=str, na_filter=False).to_numpy().tolist()
         )
-        raw = read_raw(path, TextChoices(delimiter))
+        raw = read_raw(path, FileOptions(delimiter=delimiter))
         rows = [
             list(row) for row in zip(*(column.to_pylist() for column in raw.columns.columns), strict=True)
         ]

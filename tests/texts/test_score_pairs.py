@@ -194,6 +194,18 @@ def test_groups_of_pairs_have_their_own_shares(run: CommandLine, model: Path, tm
     assert "--against" in run("score", model, file, "--text", "sentence_good", "--by", "phenomenon").error
 
 
+def test_a_report_of_pairs_is_their_page(run: CommandLine, model: Path, pairs: Path, tmp_path: Path) -> None:
+    words = ("score", model, pairs, *COLUMNS, "--design", "leave-one-out", "--by", "pairID")
+    printed = run(*words, "--out", tmp_path / "out").out
+    report = run("report", tmp_path / "out", "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "A report about a folder of pairs of texts" in report.out, report.err
+    headline = next(line for line in printed.splitlines() if "is more probable than" in line)
+    for words in (headline.strip(), "p3", "maskevidence score", "by sign"):
+        assert words in page, words
+    assert "give it alone" in run("report", tmp_path / "out", tmp_path / "out" / "text").error
+
+
 def test_more_masks_decide_ties_by_default(run: CommandLine, tmp_path: Path) -> None:
     tokenizer, model = small_tokenizer(), tmp_path / "model"
     network = small_bert(tokenizer)

@@ -14,7 +14,9 @@ from maskevidence.core.show.words import count
 def report(
     runs: Annotated[
         list[Path],
-        Argument("RUN...", "One or more run directories, or one folder of select, cells or information."),
+        Argument(
+            "RUN...", "One or more run directories, or one folder of pairs, select, cells or information."
+        ),
     ],
     out: Annotated[Path, Option("The page, a file ending in .html.", "FILE", writes="file")] = Path(
         "report.html"
@@ -29,8 +31,9 @@ def report(
     hardest and easiest observations, and how the runs were made. The observations are read again from
     their source, and are shown only if they are still those that were scored. Of an unfinished run, the page
     shows what is finished. Of a selection, it shows the candidates, and how well the chosen model fills
-    known values of rows that it was not fitted to; of mutants, their scores by site and residue; of wrong
-    cells and of information, the page of `cells` or `information`.
+    known values of rows that it was not fitted to; of pairs of texts, how often the first is more probable;
+    of mutants, their scores by site and residue; of wrong cells and of information, the page of `cells` or
+    `information`.
 
     Examples:
 

@@ -199,7 +199,7 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
     `metric_for_best_model="evidence_log_evidence"` keeps the best model by the evidence. To stop early by it,
     add transformers' `EarlyStoppingCallback` after this one.
 
-    Each estimate costs design.n_draws forward passes per observation (8 by default), without gradients, on
+    Each estimate costs design.n_draws forward passes per observation, without gradients, on
     the main process only. All estimates use the same masks, so that differences come from the model. The
     estimate does not change the training: dropout is off, no random number is drawn, and the model's mode is
     restored.
@@ -207,7 +207,8 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
     Args:
         trainer: the Trainer to which the callback is added.
         data: the observations to score.
-        design: how masks are drawn; by default `RandomSize(8)`.
+        design: how masks are drawn; by default `RandomSize(8)`, or more draws for few observations, so that
+            the error of the masks is known.
         model: the `MaskedModel` to score; by default `MaskedLM` of the trainer's model and its tokenizer.
         every: steps between two estimates; by default 5 % of the training, but at least 1.
         seed: seed of the masks.
@@ -242,7 +243,8 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.trainer = trainer
         self.model = MaskedLM(trainer.model, tokenizer) if model is None else model
         self.data = data
-        self.design = RandomSize(8) if design is None else design
+        fewest = RandomSize(RandomSize(8).enough_draws(data.n_tokens.cpu().numpy(), "own"))
+        self.design = fewest if design is None else design
         self.every = every
         self.seed = seed
         self.prefix = prefix

@@ -58,14 +58,14 @@ class Settings:
             (8, 12, 16)
         """
         design_of(score, 1)
-        racing, confidence, n_masks = True, _CONFIDENCE, _whole("masks", masks, 4)
+        racing, confidence, n_masks = True, _CONFIDENCE, whole_word("masks", masks, 4)
         word, _, rest = str(target).partition(":")
         if word == _DECISION:
             confidence = _probability(rest) if rest else _CONFIDENCE
         else:
-            racing, n_masks = False, _whole("target", target, 4, "decision, decision:0.995 or")
+            racing, n_masks = False, whole_word("target", target, 4, "decision, decision:0.995 or")
         race = Race(confidence, looks_up_to(n_masks))
-        return cls(score, race, racing, n_masks, _whole("seed", seed, 0))
+        return cls(score, race, racing, n_masks, whole_word("seed", seed, 0))
 
     def described(self) -> dict[str, str]:
         """The settings that determine the answers, as text."""
@@ -73,7 +73,7 @@ class Settings:
         return {"score": self.score, "target": target, "masks": str(self.n_masks), "seed": str(self.seed)}
 
 
-def _whole(name: str, value: object, least: int, words: str = "") -> int:
+def whole_word(name: str, value: object, least: int, words: str = "") -> int:
     """Parse a whole number of `least` or more."""
     try:
         number = int(str(value))

@@ -278,13 +278,9 @@ def errors_page(tasks: Mapping[str, Any]) -> Page:
             decided = metric in BY_LARGEST_VALUE and "ties" in entry
             ties = f"{entry['ties'].get(metric, 0):,} of {entry['documents']:,}" if decided else ""
             rows.append([task, name, f"{value:.4g}", f"{error:.2g}", ties])
-    words = "mask_se is the standard error due to the masks; Stderr above is due to the documents"
-    return Page(
-        "",
-        "Errors of the masks",
-        words,
-        [Table(["task", "metric", "value", "mask_se", "ties"], rows, words=(0, 1))],
-    )
+    words = "mask_se is the standard error due to the masks; Stderr above is due to the documents."
+    table = Table(["task", "metric", "value", "mask_se", "ties"], rows, words=(0, 1))
+    return Page("", "Errors of the masks", parts=[table, words])
 
 
 def write_errors(tasks: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import torch
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.model import fingerprint
 from maskevidence.core.support.files import check_place, write_json
-from maskevidence.lm_eval.answering import Answerer, ScoredContinuation, Settings
+from maskevidence.lm_eval.answering import Answerer, ScoredContinuation, Settings, whole_word
 from maskevidence.lm_eval.harness import (
     AnswerCache,
     calling_tasks,
@@ -200,10 +200,5 @@ def _batch_size(size: int | str | None, largest: int | None) -> int | None:
     """Texts per call; None leaves the choice to the model."""
     if size is None or str(size).startswith("auto"):
         return largest
-    try:
-        number = int(size)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise InputError(f"batch_size={size!r}; give a whole number of 1 or more, or auto")
+    number = whole_word("batch_size", size, 1, "auto or")
     return number if largest is None else min(number, largest)

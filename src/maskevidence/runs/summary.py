@@ -16,11 +16,14 @@ from maskevidence.core.evidence.observations import (
     csv_in_parts,
     joined,
     listed,
-    observation_tables,
     parquet_of,
 )
-from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
-from maskevidence.core.scores.record import Scores
+from maskevidence.core.evidence.result import (
+    EvidenceEstimate,
+    HowScored,
+    observation_tables,
+    summarize_scores,
+)
 from maskevidence.core.show.draw import draw_into
 from maskevidence.core.support.files import check_place, write_atomic, write_json
 from maskevidence.core.support.provenance import command
@@ -97,17 +100,11 @@ def agrees(answer: Any, expected: Any) -> bool:
         (True, False)
     """
     if isinstance(expected, Mapping):
-        return (
-            isinstance(answer, Mapping)
-            and answer.keys() == expected.keys()
-            and all(agrees(answer[name], value) for name, value in expected.items())
-        )
+        same = isinstance(answer, Mapping) and answer.keys() == expected.keys()
+        return same and all(agrees(answer[name], value) for name, value in expected.items())
     if isinstance(expected, list | tuple):
-        return (
-            isinstance(answer, list | tuple)
-            and len(answer) == len(expected)
-            and all(map(agrees, answer, expected))
-        )
+        same = isinstance(answer, list | tuple) and len(answer) == len(expected)
+        return same and all(map(agrees, answer, expected))
     if isinstance(expected, float):
         return isinstance(answer, int | float) and math.isclose(answer, expected, rel_tol=1e-6, abs_tol=1e-9)
     return type(answer) is type(expected) and answer == expected
@@ -126,12 +123,8 @@ def read_run(*folders: str | Path) -> Run:
         InputError: a folder holds no run, or a run that is unfinished, damaged or changed, or the folders are
             not the shards of one run.
     """
-    manifests: list[Manifest] = []
-    records: list[Scores] = []
-    parts: list[SavedPart] = []
-    n_calls = 0
-    labels: dict[int, str] = {}
-    exact = list[tuple[Any, Any]]()
+    manifests, parts = list[Manifest](), list[SavedPart]()
+    labels, exact = dict[int, str](), list[tuple[Any, Any]]()
     for folder in folders:
         directory = RunDirectory(folder)
         manifest = directory.existing_manifest()
@@ -139,15 +132,10 @@ def read_run(*folders: str | Path) -> Run:
         exact.append(read_closed_form(directory.path, manifest))
         own = directory.parts(manifest)
         _check_complete(directory, manifest, own)
-        record, calls = scores_of(own)
         manifests.append(manifest)
-        records.append(record)
         parts += own
-        n_calls += calls
-    manifest, record = manifests[0], records[0]
-    if len(manifests) > 1:
-        manifest = _whole(list(map(str, folders)), manifests, [len(each.ids) for each in records])
-        record, _ = scores_of(parts)
+    manifest = manifests[0] if len(manifests) == 1 else _whole(list(map(str, folders)), manifests)
+    record, n_calls = scores_of(parts)
     how = HowScored(manifest.mask_design(), manifest.key, manifest.conditionals, manifest.base_measure)
     estimate = summarize_scores(record, how, n_calls, labels)
     if (target := manifest.target()) is not None:
@@ -189,7 +177,7 @@ def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence
         )
 
 
-def _whole(names: Sequence[str], manifests: Sequence[Manifest], n_rows: Sequence[int]) -> Manifest:
+def _whole(names: Sequence[str], manifests: Sequence[Manifest]) -> Manifest:
     """Merge the manifests of all shards into the manifest of the whole run."""
     first = manifests[0]
     for name, other in zip(names, manifests, strict=True):
@@ -212,6 +200,9 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest], n_rows: Sequence
         raise InputError(f"these are the shards {shards}; give each of 1/{n} to {n}/{n} once")
     closed_form = None
     if all(manifest.closed_form is not None for manifest in manifests):
+        ends = (each.blocks() for each in manifests)
+        last, cut = first.data.n_observations, first.rows_per_block
+        n_rows = [min(blocks.stop * cut, last) - blocks.start * cut for blocks in ends]
         closed_form = float(np.average([manifest.closed_form for manifest in manifests], weights=n_rows))
     update = {"shard": (1, 1), "closed_form": closed_form, "command": command()}
     return first.model_copy(update=update)

@@ -30,5 +30,5 @@ def describe(table: object, **options: Any) -> TableDescription:
         >>> found.findings[0].sentence()[:73]
         "column 'area': 1 cell is not a number: kept as it is, hidden from the mod"
     """
-    choices, selection = said(**options | {"words": True})
-    return described_file(raw_of(table, choices), selection)
+    choices = said(**options | {"words": True})
+    return described_file(raw_of(table, choices), choices)

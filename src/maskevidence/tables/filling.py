@@ -1,7 +1,6 @@
 """Fill the missing values of a table by a model, and write it otherwise unchanged."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,14 +50,13 @@ from maskevidence.tables.possible_values import (
 )
 from maskevidence.tables.reading.columns import FALSE, TRUE
 from maskevidence.tables.reading.dates import DateForm
-from maskevidence.tables.reading.numbers import NumberForm
+from maskevidence.tables.reading.numbers import NumberForm, cell_of, decimals_written
 from maskevidence.tables.rows import (
     decided,
     is_table_file,
     model_on,
     note_on_pairs,
     note_on_units,
-    raw_table,
     read_rows,
     reading_for,
     selection_of,
@@ -184,8 +182,8 @@ def holes_to_fill(raw: RawTable, table: Table, *, odd: bool = False) -> Bool[np.
 def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -> tuple[RawTable, Table]:
     """Read the file's columns unconverted, and the selected columns as numbers; both have the same rows."""
     if is_table_file(data):
-        raw = raw_table(data, reading.table)
         selection = selection_of(reading.table, words=words)
+        raw = read_raw(data, selection)
         table = to_table(raw, selection, empty_rows=True)
     else:
         import pyarrow as pa
@@ -514,7 +512,7 @@ def filled_cells(
                 cells = [table.levels[name][int(code)] for code in new]
             elif of_numbers:
                 dated = isinstance(form, DateForm)
-                if as_text and not dated and (places := decimals_written(table, j, column)) is not None:
+                if as_text and not dated and (places := decimals_written_in(table, j, column)) is not None:
                     form = replace(form or NumberForm(decimal), decimals=places)
                 cells = _numbers(new, decimal) if form is None else [form.write(x) for x in new.tolist()]
             else:
@@ -592,13 +590,12 @@ def _numbers(values: np.ndarray, decimal: str) -> list[str]:
     return [repr(value).removesuffix(".0").replace(".", decimal) for value in values.tolist()]
 
 
-def decimals_written(table: Table, j: int, column: Any) -> int | None:
+def decimals_written_in(table: Table, j: int, column: Any) -> int | None:
     """The number of digits behind the decimal sign if all numbers of a text column have as many, above 0."""
-    cells = column.take(table.ids[~np.isnan(table.values[:, j])]).to_pylist()
+    texts = column.take(table.ids[~np.isnan(table.values[:, j])]).to_pylist()
     sign = getattr(table.forms.get(table.columns[j]), "decimal", None) or _decimal(table)
-    digits = re.compile(rf"{re.escape(sign)}([0-9]+)[^0-9]*$")
-    found = {len(each[1]) if (each := digits.search(str(cell))) else 0 for cell in cells}
-    return found.pop() or None if len(found) == 1 and len(cells) >= FEWEST_KNOWN else None
+    cells = filter(None, (cell_of(str(text).strip()) for text in dict.fromkeys(texts)))
+    return decimals_written(cells, sign) if len(texts) >= FEWEST_KNOWN else None
 
 
 def _of_category(table: Table, name: str) -> bool:

@@ -85,10 +85,20 @@ def never_below_0(
     found = []
     for name in names:
         j = table.columns.index(name)
-        known = table.values[~np.isnan(table.values[:, j]), j]
-        if len(known) >= FEWEST_KNOWN and known.min() >= 0 and (values[holes[:, j], j] < 0).any():
+        if (values[holes[:, j], j] < floors(table.values[:, [j]])).any():
             found.append(name)
     return found
+
+
+def floors(values: _Rows) -> Float64[np.ndarray, " D"]:
+    """The lower end of each column: 0 for one without a value below 0, of 5 or more that are known.
+
+    Example:
+        >>> floors(np.array([[1.0, -1.0]] * 5)).tolist()
+        [0.0, -inf]
+    """
+    known = (~np.isnan(values)).sum(axis=0) >= FEWEST_KNOWN
+    return np.where(known & ~(values < 0).any(axis=0), 0.0, -np.inf)
 
 
 def has_zeros(table: Table, name: str) -> bool:

@@ -19,7 +19,7 @@ from maskevidence.core.support.sources import is_remote, reading_parquet
 from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.reading.columns import ColumnSelection
+from maskevidence.tables.reading.columns import FileOptions
 from maskevidence.tables.table_files import RawTable, kind_of_file, to_table
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _CELLS_AT_ONCE, _BUFFER = 2**20, 2**16  # that are read, and bytes of the file f
 class RowGroups:
     """The rows of a Parquet file in the columns of a model, read one piece of a row group after the other."""
 
-    def __init__(self, model: TableModel, data: str, selection: ColumnSelection) -> None:
+    def __init__(self, model: TableModel, data: str, selection: FileOptions) -> None:
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -184,7 +184,7 @@ class RowGroups:
         return Prepared(self.model, tokens, source)
 
 
-def by_row_groups(model: Any, data: str, selection: ColumnSelection, *, times: int = 1) -> RowGroups | None:
+def by_row_groups(model: Any, data: str, selection: FileOptions, *, times: int = 1) -> RowGroups | None:
     """The rows of a Parquet file, to be read by row groups; None if memory holds them.
 
     It is None as well where all rows have to be seen at once: for words, names of rows, and a model that

@@ -39,25 +39,19 @@ from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import columns_of, declared_columns
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
-from maskevidence.tables.reading.columns import ColumnSelection
+from maskevidence.tables.reading.columns import FileOptions
 from maskevidence.tables.reading.description import TableDescription
 from maskevidence.tables.row_groups import by_row_groups
 from maskevidence.tables.table_files import (
     SUFFIXES,
     RawTable,
-    TextChoices,
-    as_numbers,
     converted,
-    date_order,
-    description_of,
+    described_file,
     digits,
-    iso_date,
     kind_of_file,
-    line_ranges,
-    names_of,
     raw_of,
-    read_raw,
-    to_table,
+    read_file,
+    said,
 )
 from maskevidence.tables.table_options import RowDevice, RowOptions, RowReading, TableOptions
 
@@ -322,8 +316,7 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
     if bundled:
         table = _chosen(DATA_SETS[data](), reading.table)
     elif is_table_file(data):
-        selection = selection_of(reading.table, words=words)
-        table = to_table(raw_table(data, reading.table, as_numbers=as_numbers(selection)), selection)
+        table = read_file(data, selection_of(reading.table, words=words))
     else:
         sources = [
             *(name for kind in kinds() for name in kind.data_sets),
@@ -369,26 +362,15 @@ def is_table_file(data: str) -> bool:
     return is_remote(data) or Path(data).exists() or kind_of_file(data) in SUFFIXES or "/" in data
 
 
-def selection_of(options: TableOptions, *, words: bool = False) -> ColumnSelection:
-    """Split the column options of the command line into lists."""
-    columns = None if options.columns is None else parse_words("columns", options.columns)
-    drop, one_hot, missing, categories, numbers = (
-        parse_words(name, getattr(options, name))
-        for name in ("drop", "one_hot", "missing", "categories", "numbers")
-    )
-    days = {}
-    for part in parse_words("day_0", options.day_0):
-        name, _, day = part.rpartition("=")
-        days[name] = iso_date(name, day)
-    of_numbers = (
-        options.decimal,
-        options.thousands or "",
-        date_order(options.dates),
-        days,
-        options.fold_words,
-    )
-    named = (columns, drop, options.id_column, one_hot, missing)
-    return ColumnSelection(*named, words, categories, numbers, *of_numbers)
+def selection_of(options: TableOptions, *, words: bool = False) -> FileOptions:
+    """The options of the command line as those of a reader, their words split into lists."""
+    given = {name: value for name, value in vars(options).items() if value}
+    lists = ("columns", "drop", "one_hot", "missing", "categories", "numbers", "day_0")
+    given |= {name: parse_words(name, given[name]) for name in lists if name in given}
+    days = (part.rpartition("=") for part in given.pop("day_0", []))
+    if given.get("delimiter") in ("tab", "\\t"):
+        given["delimiter"] = "\t"
+    return said(**given, day_0={name: day for name, _, day in days}, words=words)
 
 
 def with_decisions(options: TableOptions) -> TableOptions:
@@ -407,23 +389,14 @@ def with_decisions(options: TableOptions) -> TableOptions:
     return TableOptions(**known | given)
 
 
-def raw_table(data: str, options: TableOptions, *, as_numbers: bool = False) -> RawTable:
-    """Read a file's columns without converting them, or those of a long file of plain numbers as numbers."""
-    delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
-    skip = line_ranges(options.skip_rows)
-    choices = TextChoices(delimiter, options.encoding, options.header, options.comment, skip)
-    return read_raw(data, choices, as_numbers=as_numbers)
-
-
 def read_described(
     data: Any, options: TableOptions = TableOptions(), *, words: bool = True
 ) -> tuple[RawTable, Table, TableDescription]:
     """Read a file or a data frame once: its cells, the table with all rows, and its description."""
-    raw = raw_table(data, options) if isinstance(data, str) else raw_of(data)
     selection = selection_of(options, words=words)
+    raw = raw_of(data, selection)
     table, read = converted(raw, selection, empty_rows=True)
-    cells = dict(zip(names_of(raw), raw.columns.columns, strict=True))
-    return raw, table, description_of(raw, {name: cells[name] for name in read}, read)
+    return raw, table, described_file(raw, selection, read)
 
 
 def _chosen(table: Table, options: TableOptions) -> Table:

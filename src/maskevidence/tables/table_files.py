@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -42,9 +42,10 @@ from maskevidence.core.table import Table, column_of, note_on_codes, note_on_cop
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
     MAX_CATEGORIES,
-    ColumnSelection,
+    FileOptions,
     ReadColumn,
     arrow_texts,
+    floats,
     left_out,
     read_columns,
 )
@@ -62,7 +63,6 @@ from maskevidence.tables.reading.description import (
 )
 from maskevidence.tables.reading.layout import (
     LINE,
-    Apart,
     SheetRow,
     apart,
     is_blank,
@@ -86,10 +86,11 @@ _CELLS_NOTED, _FEWEST_NOTED = (
 )  # cells and rows of a long table in which codes and copies are sought
 _HEAD = 2**13  # characters or cells inspected to guess a CSV file's format
 _MAX_TYPED = 30  # columns in an option suggested by an error
-_ALL = ColumnSelection()
+_ALL = FileOptions()
 _END = "\0"  # cells of the row that marks the end of a CSV file
 _ALWAYS = ("comments", "skipped")  # findings for the record that are noted, too
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat")
+_OF_TEXT, _OF_LINES = ("delimiter", "encoding"), ("header", "comment", "skip")  # options of texts and sheets
 
 
 @dataclass(frozen=True)
@@ -108,17 +109,6 @@ class RawTable:
     head: tuple[SheetRow, ...] = ()  # rows of units below the names of the columns
     foot: tuple[SheetRow, ...] = ()  # rows of totals and footnotes
     findings: tuple[Finding, ...] = ()  # on rows and the file
-
-
-@dataclass(frozen=True)
-class TextChoices:
-    """Options that override the reader's guesses about the text of a file."""
-
-    delimiter: str | None = None  # one ASCII character
-    encoding: str | None = None
-    header: int | None = None  # the line with the names of the columns
-    comment: str | None = None  # the mark of lines to leave out
-    skip: Sequence[range] = ()  # lines to leave out
 
 
 def read_table(
@@ -191,9 +181,7 @@ def read_table(
         >>> table.values.tolist(), table.columns, table.labels
         ([[1.0, 2.0], [3.0, nan], [4.5, 2500.0]], ('a', 'b'), ('x', 'y', 'z'))
     """
-    given = {name: value for name, value in locals().items() if name != "path"}
-    choices, selection = said(**given)
-    table = to_table(read_raw(path, choices, as_numbers=as_numbers(selection)), selection)
+    table = read_file(path, said(**{name: value for name, value in locals().items() if name != "path"}))
     refuse_empty_columns(table)
     return table
 
@@ -203,31 +191,23 @@ def said(
     missing: str | float | Sequence[str | float] = (),
     dates: str | None = None,
     day_0: Mapping[str, str] | None = None,
-    skip_rows: str = "",
+    skip_rows: str | None = None,
     **options: Any,
-) -> tuple[TextChoices, ColumnSelection]:
-    """The options of `read_table`: those of the text, and those of its columns."""
-    names = {each.name for each in fields(TextChoices)}
-    of_text = {name: options.pop(name) for name in [*options] if name in names}
+) -> FileOptions:
+    """The options of `read_table`, checked."""
     markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
-    days = {} if day_0 is None else {name: iso_date(name, day) for name, day in day_0.items()}
-    selection = ColumnSelection(missing=markers, dates=date_order(dates), day_0=days, **options)
-    return TextChoices(skip=line_ranges(skip_rows), **of_text), selection
+    days = {name: _iso_date(name, day) for name, day in (day_0 or {}).items()}
+    skip = _line_ranges(skip_rows or "")
+    return FileOptions(missing=markers, dates=_date_order(dates), day_0=days, skip=skip, **options)
 
 
-def as_numbers(selection: ColumnSelection) -> bool:
-    """Whether no option needs the text of the cells."""
-    of_text = (
-        selection.id_column,
-        selection.one_hot,
-        selection.categories,
-        selection.decimal,
-        selection.thousands,
-    )
-    return not any(of_text)
+def read_file(path: str | Path, options: FileOptions) -> Table:
+    """Read the table of a file; a long text of plain numbers at once, unless an option needs its cells."""
+    of_text = (options.id_column, options.one_hot, options.categories, options.decimal, options.thousands)
+    return to_table(read_raw(path, options, as_numbers=not any(of_text)), options)
 
 
-def raw_of(table: Any, choices: TextChoices = TextChoices()) -> RawTable:
+def raw_of(table: Any, choices: FileOptions = _ALL) -> RawTable:
     """The columns of a file, a data frame, an Arrow table, or a `Table`."""
     import pyarrow as pa
 
@@ -278,36 +258,28 @@ def _arrow_column(name: str, column: Any) -> Any:
         )
 
 
-def described_file(raw: RawTable, selection: ColumnSelection) -> TableDescription:
-    """Describe the columns of a file."""
-    names = names_of(raw)
-    id_column = raw.index if selection.id_column is None else selection.id_column
-    used = _used_columns(raw.name, names, selection, id_column)
-    cells = {name: column for name, column in zip(names, raw.columns.columns, strict=True) if name in used}
-    cells = {name: cells[name] for name in used}
-    read = read_columns(cells, raw.lines, selection, raw.delimiter)
-    return description_of(raw, cells, read)
-
-
-def description_of(raw: RawTable, cells: dict[str, Any], read: dict[str, ReadColumn]) -> TableDescription:
-    """The description of a file whose columns were read."""
-    marks = {
-        form.decimal for form in (column.form for column in read.values()) if isinstance(form, NumberForm)
-    }
-    decimal = "," if marks == {","} else "."
-    file = {"delimiter": raw.delimiter, "decimal": decimal, "encoding": raw.encoding}
+def described_file(
+    raw: RawTable, options: FileOptions, read: dict[str, ReadColumn] | None = None
+) -> TableDescription:
+    """Describe the columns of a file; `read` holds them if they were read before."""
+    cells = dict(zip(names_of(raw), raw.columns.columns, strict=True))
+    if read is None:
+        used = _used_columns(raw, options)
+        read = read_columns({name: cells[name] for name in used}, raw.lines, options, raw.delimiter)
+    marks = {column.form.decimal for column in read.values() if isinstance(column.form, NumberForm)}
+    file = {"delimiter": raw.delimiter, "decimal": "," if marks == {","} else ".", "encoding": raw.encoding}
     return described(raw.name, cells, read, raw.lines, raw.findings, **file)
 
 
-def line_ranges(text: str | None) -> list[range]:
+def _line_ranges(text: str) -> list[range]:
     """Lines to leave out, as typed.
 
     Example:
-        >>> line_ranges("3,5-7")
+        >>> _line_ranges("3,5-7")
         [range(3, 4), range(5, 8)]
     """
     found = []
-    for part in filter(None, (text or "").replace(" ", "").split(",")):
+    for part in filter(None, text.replace(" ", "").split(",")):
         ends = re.fullmatch("([0-9]+)(?:-([0-9]+))?", part)
         if ends is None or not 1 <= int(ends[1]) <= int(ends[2] or ends[1]):
             raise InputError(f"--skip-rows {text!r} has {part!r}; give lines, from 1, such as 3,5-7")
@@ -315,7 +287,7 @@ def line_ranges(text: str | None) -> list[range]:
     return found
 
 
-def iso_date(column: str, day: str) -> str:
+def _iso_date(column: str, day: str) -> str:
     """A date as typed, such as 2024-01-31."""
     try:
         return str(np.datetime64(day, "D"))
@@ -323,11 +295,11 @@ def iso_date(column: str, day: str) -> str:
         raise InputError(f"--day-0 {column}={day}: {day!r} is no date; write it as in 2024-01-31") from error
 
 
-def date_order(word: str | None) -> Order | None:
+def _date_order(word: str | None) -> Order | None:
     """The order of days and months, as typed.
 
     Example:
-        >>> date_order("month-first"), date_order(None)
+        >>> _date_order("month-first"), _date_order(None)
         ('mdy', None)
     """
     orders: dict[str, Order] = {"day-first": "dmy", "month-first": "mdy"}
@@ -376,7 +348,7 @@ def check_file(name: str) -> None:
         raise InputError(f"there is no file {name!r}; check the path")
 
 
-def read_raw(path: str | Path, choices: TextChoices = TextChoices(), *, as_numbers: bool = False) -> RawTable:
+def read_raw(path: str | Path, choices: FileOptions = _ALL, *, as_numbers: bool = False) -> RawTable:
     """Read the columns of a file.
 
     Args:
@@ -399,13 +371,11 @@ def read_raw(path: str | Path, choices: TextChoices = TextChoices(), *, as_numbe
         kind = kind_of_file(inside)
         if kind not in SUFFIXES:
             raise InputError(f"{name!r} holds {inside!r}, no {', '.join(SUFFIXES)} file; give one of these")
-    if kind not in _TEXTS:
-        for option, value in vars(choices).items():
-            if value and (
-                (option != "skip" and option != "header" and option != "comment") or kind not in SHEETS
-            ):
-                flag = "skip-rows" if option == "skip" else option
-                raise InputError(f"--{flag} belongs to CSV tables; leave it out for {name!r}")
+    of_text = () if kind in _TEXTS else _OF_TEXT if kind in SHEETS else (*_OF_TEXT, *_OF_LINES)
+    for option in of_text:
+        if getattr(choices, option):
+            flag = option.replace("skip", "skip-rows")
+            raise InputError(f"--{flag} belongs to CSV tables; leave it out for {name!r}")
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
         raise InputError(f"--delimiter {delimiter!r}; give one character of ASCII, such as ';', or tab")
     if kind == ".npy":
@@ -470,7 +440,7 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
 
     form, read = ("Parquet", parquet.read_table) if kind == ".parquet" else ("Feather", feather.read_table)
     with reading_parquet(Path(name), form):
-        table = read(pa.BufferReader(content))
+        table = read(pa.BufferReader(content), use_threads=False)
     views = [each.name for each in table.schema if pa.types.is_string_view(each.type)]
     for view in views:  # most of pyarrow does not take string views
         number = table.schema.get_field_index(view)
@@ -484,7 +454,7 @@ def _read_columns(name: str, content: bytes, kind: str) -> RawTable:
     return RawTable(name, table, index=index[0] if len(index) == 1 else None)
 
 
-def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool = False) -> RawTable:
+def _read_csv(name: str, content: bytes, choices: FileOptions, as_numbers: bool = False) -> RawTable:
     """Read a CSV file with all cells as text; the first line has the names unless it holds numbers only."""
     no_lines = (choices.header, choices.comment, choices.skip, choices.encoding)
     if as_numbers and len(content) > _LONG and not any(no_lines):
@@ -508,18 +478,11 @@ def _read_csv(name: str, content: bytes, choices: TextChoices, as_numbers: bool 
         note = f"the text is no UTF-8: read as {'Windows-1252' if encoding == 'cp1252' else encoding}"
         findings.append(finding("encoding", None, [], note, "--encoding latin-1", RECORD))
         notes.append(f"{note} (--encoding)")
-    if not layout.above and len(layout.text) == len(text) and encoding == "utf-8":
-        content = content.removeprefix(codecs.BOM_UTF8)
-    else:
-        content = layout.text.encode()
-    cells, rows, mends, foot = _cells(name, content, layout.text, delimiter)
+    cells, rows, blank, mends, foot = _cells(name, layout.text, delimiter)
     if choices.delimiter is None and cells.num_columns > 1:
         notes += notes_on_delimiter(delimiter)
     elif cells.num_columns == 1:
         _refuse_blanks(name, cells.column(0))
-    blank: Sequence[int] = ()
-    if rows is None:
-        rows, blank = _lines(layout.text, delimiter, cells.num_rows, cells.num_columns)
     lines = rows if isinstance(layout.lines, range) else [layout.lines[line - 1] for line in rows]
     findings += [finding("separator", None, [], mend, "", LOOK) for mend in mends]
     if blank:
@@ -597,14 +560,13 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
     if table.num_rows != content.count(b"\n") - content.endswith(b"\n"):
         return None
     for j, column in enumerate(table.columns):
-        most, whole = 0.0, True
-        for chunk in column.chunks:  # without copies
-            known = np.from_dlpack(chunk.drop_null() if chunk.null_count else chunk)
-            if len(known):
-                most = float(np.max([most, -known.min(), known.max()]))  # NaN from a word such as nan(x)
-                whole = whole and bool((np.floor(known) == known).all())
-        if column.null_count == len(column) or not most < MAX_WHOLE:
+        known = floats(column.drop_null() if column.null_count else column, own=False)
+        most = (
+            max(-known.min(), known.max()) if len(known) else np.nan
+        )  # NaN, too, from a word such as nan(x)
+        if not most < MAX_WHOLE:
             return None  # whole numbers have to be exact
+        whole = (np.floor(known) == known).all()
         cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]
         if not whole and not signs_of(Counter(cells)).point and most < 1000:
             return None  # 1.417 beside 907
@@ -641,35 +603,35 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
     import pyarrow as pa
 
     assert raw.lines is not None
-    found = Apart() if headless else apart(raw.columns.columns, raw.columns.column_names, raw.lines)
-    findings = [*raw.findings, *found.findings]
+    columns, lines, n = raw.columns, raw.lines, raw.columns.num_rows
+    searched = [] if headless else columns.columns
+    n_head, n_foot, again, found = apart(searched, columns.column_names, lines)
+    findings = [*raw.findings, *found]
     if raw.foot:
         at = [CellAt(-1, line, row[0]) for line, row in raw.foot]
         note = f"{count(len(at), 'line')} below the table {'is' if len(at) == 1 else 'are'} no row of data"
         findings.append(finding("totals", None, at, note, "", LOOK))
-    n_head, n_foot = len(found.head), len(found.foot)
-    raw = replace(raw, head=found.head, foot=(*found.foot, *raw.foot), findings=tuple(findings))
-    if not (n_head or n_foot or found.again):
+
+    def rows(places: range) -> tuple[SheetRow, ...]:
+        return tuple((lines[k], tuple(column[k].as_py() for column in columns.columns)) for k in places)
+
+    foot = (*rows(range(n - n_foot, n)), *raw.foot)
+    raw = replace(raw, head=rows(range(n_head)), foot=foot, findings=tuple(findings))
+    if not (n_head or n_foot or again):
         return raw
-    n, lines = raw.columns.num_rows, raw.lines
-    assert lines is not None
-    kept = [k for k in range(n_head, n - n_foot) if k not in {*found.again}]
-    if found.again:
-        mask = np.zeros(n, dtype=bool)
-        mask[kept] = True
-        table = raw.columns.filter(pa.array(mask))
-    else:
-        table = raw.columns.slice(n_head, len(kept))
+    kept = [k for k in range(n_head, n - n_foot) if k not in again]
+    table = columns.take(pa.array(kept)) if again else columns.slice(n_head, len(kept))
     return replace(raw, columns=table, lines=[lines[k] for k in kept])
 
 
 def _cells(
-    name: str, content: bytes, text: str, delimiter: str
-) -> tuple[Any, Sequence[int] | None, list[str], tuple[SheetRow, ...]]:
-    """The cells of a CSV file as text, a `pyarrow.Table`; refuses rows of other widths, and open quotes.
+    name: str, text: str, delimiter: str
+) -> tuple[Any, Sequence[int], Sequence[int], list[str], tuple[SheetRow, ...]]:
+    """Read a CSV text; refuse rows of other widths, and open quotes.
 
     Returns:
-        The cells; of a text that had to be mended, also the line of each row, notes and footnotes.
+        The cells as text, a `pyarrow.Table`; the line of each row; blank lines; notes and footnotes of a text
+        that had to be mended.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -678,18 +640,15 @@ def _cells(
     width = next((len(row) for _, row in rows if not is_blank(row)), 0)
     if not width:
         raise InputError(f"{name!r} has no rows; give a table with at least one")
-    blank = " \t".replace(delimiter, "")
-    content = re.sub(rf"\A(?:[{blank}]*[\r\n])+".encode(), b"", content)
+    names, blank = [f"f{j}" for j in range(width)], " \t".replace(delimiter, "")
+    content = re.sub(rf"\A(?:[{blank}]*[\r\n])+", "", text)
     if width == 1:  # a blank line between others is a cell
-        content = content.rstrip(f"{blank}\r\n".encode())
+        content = content.rstrip(f"{blank}\r\n")
     end = [_END] * width  # a row of its own if all quotes are closed
-    last = "\n" + delimiter.join(end)
     try:
         cells = arrow_csv.read_csv(
-            pa.py_buffer(content + last.encode()),
-            read_options=arrow_csv.ReadOptions(
-                use_threads=False, block_size=_CHUNK, autogenerate_column_names=True
-            ),
+            pa.py_buffer(f"{content}\n{delimiter.join(end)}".encode()),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_CHUNK, column_names=names),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=delimiter,
                 newlines_in_values=True,
@@ -697,22 +656,18 @@ def _cells(
                 invalid_row_handler=lambda row: "error" if row.text.strip(blank) else "skip",
             ),
             convert_options=arrow_csv.ConvertOptions(
-                check_utf8=False, column_types={f"f{j}": pa.large_string() for j in range(width)}
+                check_utf8=False, column_types=dict.fromkeys(names, pa.large_string())
             ),
         )
-        if [column[-1].as_py() for column in cells.columns] != end:
-            raise pa.ArrowInvalid("its quotes are not those of a CSV file")
-    except pa.ArrowInvalid as error:
-        repaired = mended(name, text, delimiter, width) if width > 1 else None
-        if repaired is None:
-            _check_widths(name, text + last, delimiter, end)
-            reason = str(error).splitlines()[0].removeprefix("CSV parse error: ")
-            raise InputError(f"{name!r} is not a regular CSV table: {reason}") from error
-        found, notes, foot = repaired
-        columns = [arrow_texts([row[j] for _, row in found], pa.large_string()) for j in range(width)]
-        cells = pa.table({f"f{j}": pa.chunked_array([column]) for j, column in enumerate(columns)})
-        return cells, [line for line, _ in found], notes, tuple(foot)
-    return cells.slice(0, cells.num_rows - 1), None, [], ()
+        if [column[-1].as_py() for column in cells.columns] == end:
+            cells = cells.slice(0, cells.num_rows - 1)
+            return cells, *_lines(text, delimiter, cells.num_rows, width), [], ()
+    except pa.ArrowInvalid:
+        pass
+    found, notes, foot = mended(name, text, delimiter, width)
+    columns = [arrow_texts([row[j] for _, row in found], pa.large_string()) for j in range(width)]
+    cells = pa.table([pa.chunked_array([column]) for column in columns], names)
+    return cells, [line for line, _ in found], (), notes, tuple(foot)
 
 
 def _guessed_delimiter(text: str) -> str:
@@ -733,18 +688,6 @@ def _guessed_delimiter(text: str) -> str:
     return next(iter(marks), ",")
 
 
-def _check_widths(name: str, text: str, delimiter: str, end: list[str]) -> None:
-    """Refuse open quotes, and rows with more or fewer cells than the first one; `end` is the last row."""
-    wrong, row = None, list[str]()
-    for line, row in numbered_rows(io.StringIO(text, newline=""), delimiter):
-        if len(row) != len(end) and not is_blank(row) and wrong is None:
-            wrong = f"{len(row)} cells in line {line}, {len(end)} above"
-    if row != end:
-        wrong = "quotes that are not closed"
-    if wrong:
-        raise InputError(f"{name!r} is not a regular CSV table: it has {wrong}")
-
-
 def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:
     """The line number of each row of a CSV file, whose cells may span lines, and the blank lines."""
     if text.count("\n") + (not text.endswith("\n")) == n_rows:
@@ -758,11 +701,7 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
 
 
 def to_table(
-    raw: RawTable,
-    selection: ColumnSelection = _ALL,
-    *,
-    empty_rows: bool = False,
-    notes: bool = True,
+    raw: RawTable, selection: FileOptions = _ALL, *, empty_rows: bool = False, notes: bool = True
 ) -> Table:
     """Convert the selected columns of a file to float64; rows without a value are left out.
 
@@ -774,15 +713,14 @@ def to_table(
 
 
 def converted(
-    raw: RawTable, selection: ColumnSelection = _ALL, *, empty_rows: bool = False, notes: bool = True
+    raw: RawTable, selection: FileOptions = _ALL, *, empty_rows: bool = False, notes: bool = True
 ) -> tuple[Table, dict[str, ReadColumn]]:
     """The table of a file, and how each of its columns was read."""
-    names = names_of(raw)
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
     id_column = raw.index if selection.id_column is None else selection.id_column
-    used = _used_columns(raw.name, names, selection, id_column)
-    cells = dict(zip(names, raw.columns.columns, strict=True))
+    used = _used_columns(raw, selection)
+    cells = dict(zip(names_of(raw), raw.columns.columns, strict=True))
     for name in [*selection.one_hot, *selection.categories, *([] if id_column is None else [id_column])]:
         _check_words(raw.name, name, cells[name].type)
     read = read_columns({name: cells[name] for name in used}, raw.lines, selection, raw.delimiter)
@@ -862,13 +800,9 @@ def _without_empty_rows(table: Table, raw: RawTable, keep: bool) -> tuple[Table,
         raise InputError(
             f"{table.name!r} has no value in {table.place(row)}, nor in any other row; give some"
         )
-    at = [
-        CellAt(row, None if raw.lines is None else raw.lines[row], "")
-        for row in np.flatnonzero(empty)[:3].tolist()
-    ]
-    places = ", ".join(f"line {cell.line}" if cell.line else f"row {cell.row} (from 0)" for cell in at)
+    places = ", ".join(place_of(row, raw.lines) for row in np.flatnonzero(empty)[:3].tolist())
     n = int(empty.sum())
-    more = ", ..." if n > len(at) else ""
+    more = ", ..." if n > 3 else ""
     note = f"{n:,} of {len(table):,} rows {'has' if n == 1 else 'have'} no value ({places}{more})"
     if keep:
         return table, [note]
@@ -878,7 +812,7 @@ def _without_empty_rows(table: Table, raw: RawTable, keep: bool) -> tuple[Table,
 class _Converted:
     """The columns of a table while it is built, and those that cannot be read."""
 
-    def __init__(self, raw: RawTable, selection: ColumnSelection) -> None:
+    def __init__(self, raw: RawTable, selection: FileOptions) -> None:
         self.raw, self.selection = raw, selection
         self.columns: dict[str, Float64[np.ndarray, " N"]] = {}
         self.levels: dict[str, tuple[str, ...]] = {}
@@ -948,44 +882,34 @@ class _Converted:
         raise InputError("; ".join([*refused, *_codes_of(self.columns)]))
 
 
-def _used_columns(
-    name: str, names: list[str], selection: ColumnSelection, id_column: str | None
-) -> list[str]:
-    """The columns of data; every column named by an option must exist and be used."""
-    said = [*selection.categories, *selection.numbers]
-    _check_names(
-        name, names, [*(selection.columns or ()), *selection.drop, *selection.one_hot, *said], id_column
-    )
-    chosen = names if selection.columns is None else list(selection.columns)
-    left_out = {*selection.drop, id_column}
-    used = [column for column in chosen if column not in left_out]
+def _used_columns(raw: RawTable, options: FileOptions) -> list[str]:
+    """The columns of data; every column named by an option must exist and be used, as one kind at most."""
+    file, names = raw.name, names_of(raw)
+    kinds = {"--one-hot": options.one_hot, "--categories": options.categories, "--numbers": options.numbers}
+    of_kinds = [name for each in kinds.values() for name in each]
+    id_column = raw.index if options.id_column is None else options.id_column
+    chosen = names if options.columns is None else list(options.columns)
+    check_distinct(file, names)
+    for name in [*chosen, *options.drop, *of_kinds, *([] if id_column is None else [id_column])]:
+        if name not in names:
+            raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
+    used = [name for name in chosen if name not in (*options.drop, id_column)]
     if not used:
-        raise InputError(f"no column of {name!r} is left; name one or more that are data")
-    for column in selection.one_hot:
-        if column not in used:
+        raise InputError(f"no column of {file!r} is left; name one or more that are data")
+    if options.categories and not options.words:
+        raise InputError("--categories is for models that take words, such as auto; leave it out")
+    for option, each in kinds.items():
+        if unused := [name for name in each if name not in used]:
             raise InputError(
-                f"--one-hot {column!r} is not among the columns that are used: {', '.join(used)}"
+                f"{option} {unused[0]!r} is not among the columns that are used: {', '.join(used)}"
             )
-    _check_kinds(selection, used)
+    for name, n in Counter(of_kinds).items():
+        if n > 1:
+            raise InputError(f"column {name!r} has two of --categories, --numbers and --one-hot; give one")
     return used
 
 
-def _check_kinds(selection: ColumnSelection, used: Sequence[str]) -> None:
-    """Refuse --categories and --numbers for unused columns, and columns given two kinds."""
-    for option, names in (("--categories", selection.categories), ("--numbers", selection.numbers)):
-        if names and not selection.words and option == "--categories":
-            raise InputError(f"{option} is for models that take words, such as auto; leave it out")
-        for name in names:
-            if name not in used:
-                raise InputError(
-                    f"{option} {name!r} is not among the columns that are used: {', '.join(used)}"
-                )
-    said = [*selection.categories, *selection.numbers, *selection.one_hot]
-    for name in (name for number, name in enumerate(said) if name in said[:number]):
-        raise InputError(f"column {name!r} has two of --categories, --numbers and --one-hot; give one")
-
-
-def _coded(column: Any, selection: ColumnSelection) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
+def _coded(column: Any, selection: FileOptions) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
     """A column's distinct words in order, and its cells as positions among them."""
     absent = {*MISSING, *selection.missing}
     cells = [word_of(cell) for cell in column.to_pylist()]
@@ -1026,13 +950,11 @@ def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
 def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
     """The refusal of columns that seem to name the rows, with remedies."""
     option, naming = typed(list(n_words)), typed([max(n_words, key=lambda name: n_words[name])])
+    that, them, category = ("it", "it", "a category") if len(n_words) == 1 else ("that", "them", "categories")
+    named = ", ".join(f"{name!r} {n:,}" for name, n in n_words.items())
+    counts = f"{len(n_words)} columns have many different words ({named})"
     if len(n_words) == 1:
         counts = f"column {next(iter(n_words))!r} has {max(n_words.values()):,} different words"
-        that, them, category = "it", "it", "a category"
-    else:
-        named = ", ".join(f"{name!r} {n:,}" for name, n in n_words.items())
-        counts = f"{len(n_words)} columns have many different words ({named})"
-        that, them, category = "that", "them", "categories"
     return (
         f"{file!r}: {counts} in {n_rows:,} rows, too many for {category}: --drop {option} leaves {them} out, "
         f"--id-column {naming} takes {that} for the names of the rows, --categories {option} calls {them} "
@@ -1048,10 +970,7 @@ def _guesses(table: Table) -> list[str]:
             continue
         two = len(np.unique(values[~np.isnan(values)])) == 2
         guessed["categories" if name in table.levels else "yes/no" if two else "numbers"].append(name)
-    parts = []
-    for kind, names in guessed.items():
-        if names:
-            parts.append(f"{kind}: {some_of(names)}")
+    parts = [f"{kind}: {some_of(names)}" for kind, names in guessed.items() if names]
     return [f"{'; '.join(parts)} (say --categories or --numbers if that is wrong)"] if parts else []
 
 
@@ -1061,40 +980,25 @@ def names_of(raw: RawTable) -> list[str]:
     return [name or f"c{j}" for j, name in enumerate(names)]
 
 
-def _check_names(file: str, names: list[str], chosen: Sequence[str], id_column: str | None) -> None:
-    check_distinct(file, names)
-    for name in [*chosen, *([] if id_column is None else [id_column])]:
-        if name not in names:
-            raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
-
-
-def _refusal(file: str, columns: list[ReadColumn], selection: ColumnSelection, raw: RawTable) -> str:
+def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions, raw: RawTable) -> str:
     """The refusal of columns that are not numbers, each with its first bad cell, and the remedies."""
     names = [column.described.name for column in columns]
-    where = {name: _first_word(raw, name, column) for name, column in zip(names, columns, strict=True)}
-    if len(columns) == 1:
-        cause = f"text in column {names[0]!r}, {where[names[0]]}"
-    else:
-        each = [f"{name!r}, {where[name]}" for name in names]
-        cause = f"text in {len(columns)} columns ({some_of(each, between='; ')})"
+    each = [f"{one.described.name!r}, {_first_word(raw, one.described.name, one)}" for one in columns]
+    several = f"text in {len(each)} columns ({some_of(each, between='; ')})"
+    cause = f"text in column {each[0]}" if len(each) == 1 else several
     if {*names} <= {*selection.numbers}:
         return f"{file!r} has {cause}; give numbers only: the saved model, or --numbers, has numbers there"
-    remedies = []
     them, category = ("it", "a category") if len(names) == 1 else ("them", "categories")
     listed = typed(names) if len(names) <= _MAX_TYPED else "with their names"
     many = [column.described.name for column in columns if column.described.n_different > MAX_CATEGORIES]
     few = [name for name in names if name not in many]
+    remedies = [f"--drop {listed} leaves {them} out"]
     if few and many:
-        remedies.append(f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words")
+        remedies = [f"--drop {typed(many)} leaves out columns of more than {MAX_CATEGORIES} words"]
         listed, category = typed(few), "categories"
-    else:
-        remedies.append(f"--drop {listed} leaves {them} out")
-    if few:
-        remedies.append(f"--one-hot {listed} encodes {category}")
-    if selection.words:
-        remedies.append(f"--categories {listed} calls {them} {category}")
-    else:
-        remedies.append("the model auto takes words as they are")
+    remedies += [f"--one-hot {listed} encodes {category}"] if few else []
+    words = f"--categories {listed} calls {them} {category}"
+    remedies.append(words if selection.words else "the model auto takes words as they are")
     return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
 
 
@@ -1163,19 +1067,18 @@ def _check_values(table: Table) -> None:
     low, high = np.fmin.reduce(table.values, axis=None), np.fmax.reduce(table.values, axis=None)
     if not max(-low, high) > MAX_MAGNITUDE:
         return
-    beyond = np.argwhere(np.abs(table.values) > MAX_MAGNITUDE)
     infinite = np.argwhere(np.isinf(table.values))
-    for row, column in [*infinite[:1], *beyond[:1]]:
-        where = f"in column {table.columns[column]!r}, {table.place(row)}"
-        if len(infinite):
-            raise InputError(
-                f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a "
-                "missing value empty"
-            )
+    row, column = (infinite if len(infinite) else np.argwhere(np.abs(table.values) > MAX_MAGNITUDE))[0]
+    where = f"in column {table.columns[column]!r}, {table.place(row)}"
+    if len(infinite):
         raise InputError(
-            f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
-            "whose square float64 cannot hold; rescale the column"
+            f"{table.name!r} has an infinite value {where}; give a finite number, or leave the cell of a "
+            "missing value empty"
         )
+    raise InputError(
+        f"{table.name!r} has the value {table.values[row, column]:g} {where}, beyond {MAX_MAGNITUDE:g}, "
+        "whose square float64 cannot hold; rescale the column"
+    )
 
 
 def refuse_empty_columns(table: Table) -> None:
@@ -1192,7 +1095,8 @@ def refuse_empty_columns(table: Table) -> None:
         empty = [name for name, none in zip(table.columns, missing, strict=True) if none]
         which = f"column {empty[0]!r}" if len(empty) == 1 else f"columns {', '.join(map(repr, empty))}"
         out = "it" if len(empty) == 1 else "them"
-        raise InputError(f"{table.name!r} has no value in {which}; leave {out} out (--drop {typed(empty)})")
+        what = "nothing but limits" if any(table.limits.get(name) for name in empty) else "no value"
+        raise InputError(f"{table.name!r} has {what} in {which}; leave {out} out (--drop {typed(empty)})")
 
 
 def _encode(

@@ -36,22 +36,14 @@ class TableOptions:
     ] = None
     drop: Annotated[str | None, Option("Leave these columns of the table out.", "COLUMN[,COLUMN...]")] = None
     one_hot: Annotated[
-        str | None,
-        Option(
-            "Columns of categories, to become columns of 0 and 1.",
-            "COLUMN[,COLUMN...]",
-        ),
+        str | None, Option("Columns of categories, to become columns of 0 and 1.", "COLUMN[,COLUMN...]")
     ] = None
     delimiter: Annotated[
-        str | None,
-        Option("Character between cells, or tab; by default guessed.", "CHARACTER"),
+        str | None, Option("Character between cells, or tab; by default guessed.", "CHARACTER")
     ] = None
     missing: Annotated[
         str | None,
-        Option(
-            "Missing values, such as ?,-999, beside empty cells, NA, NaN and null.",
-            "WORD[,WORD...]",
-        ),
+        Option("Missing values, such as ?,-999, beside empty cells, NA, NaN and null.", "WORD[,WORD...]"),
     ] = None
     categories: Annotated[
         str | None,
@@ -109,18 +101,13 @@ class RowReading(ImageFiles):
     table: TableOptions = field(default_factory=TableOptions)
     binarise: Annotated[
         str | None,
-        Option(
-            "Make values in [0, 1] binary: threshold:0.5, or stochastic (drawn by --seed).",
-            "HOW",
-        ),
+        Option("Make values in [0, 1] binary: threshold:0.5, or stochastic (drawn by --seed).", "HOW"),
     ] = None
 
 
 Dtype = Annotated[
     DtypeName | None,
-    Option(
-        "Precision; by default that of the saved model, float64 of a new one, float32 of a VAE.",
-    ),
+    Option("Precision; by default that of the saved model, float64 of a new one, float32 of a VAE."),
 ]
 
 
@@ -256,10 +243,7 @@ class SelectOptions:
     overwrite: Annotated[bool, Option("Replace another selection in --out, and the file of --json.")] = False
     design: Annotated[
         str | None,
-        Option(
-            "Masks as for score; by default every-size:2, or none if all have closed forms.",
-            "DESIGN",
-        ),
+        Option("Masks as for score; by default every-size:2, or none if all have closed forms.", "DESIGN"),
     ] = None
     reading: RowReading = field(default_factory=RowReading)
 
@@ -275,11 +259,7 @@ class RowTraining(Training):
         int | None, Option("Passes over the rows; by default 500, for masked-net as many as help.")
     ] = None
     patience: Annotated[
-        int | None,
-        Option(
-            "Stop after this many epochs without a better held-out log evidence.",
-            min=1,
-        ),
+        int | None, Option("Stop after this many epochs without a better held-out log evidence.", min=1)
     ] = None
     dtype: Dtype = None
     reading: RowReading = field(default_factory=RowReading)

@@ -63,7 +63,10 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
             "auto is decided by a table, in cells, impute, score and check; give one model to train"
         )
     if model in (KERNELS, COUNTS):
-        raise InputError(f"{model} has no parameters to train by masks; score, impute and select fit it")
+        raise InputError(
+            f"{model} has no parameters to train by masks: `maskevidence score {model} {data} --out DIR` "
+            "fits it and saves it in DIR/model"
+        )
     if is_network(model) and options.objective != RowTraining.objective:
         raise InputError(f"{NETWORK} is trained with masks of random sizes; leave --objective out")
     train, test, everything = _read(data, options, words=is_network(model))

@@ -23,6 +23,9 @@ class TextKind(Kind):
         "check": "google-bert/bert-base-uncased",
     }
     options: Mapping[str, type] = {"score": ScoredTextOptions, "check": TextOptions}
+    folders: Mapping[str, tuple[str, str]] = {
+        "pairs.json": ("folder of pairs of texts", "maskevidence.texts.score_pairs:read_pairs")
+    }
     tells_tokens = True
     precedence = 1
     designs: Mapping[str, str] = {

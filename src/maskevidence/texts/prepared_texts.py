@@ -121,27 +121,20 @@ def _encode(
     recipe = None if options.recipe is None else RECIPES[options.recipe]
     joining = None if recipe is None or not recipe.block_size else Joining(recipe.ends, recipe.visible)
     long: Long = options.long or "error"
+    shared: dict[str, Any] = {"long": long, "allow_unknown": options.allow_unknown}
+    shared |= {"lines": texts.lines, "names": texts.labels}
     with progress("encoding texts", len(texts)) as advance:
         if len(texts) >= PACKED_FROM and _may_pack(options, scored):
-            encoding = Encoding(
-                long=long,
-                max_tokens=loaded.max_tokens,
-                allow_unknown=options.allow_unknown,
-                lines=texts.lines,
-                names=texts.labels,
-            )
+            encoding = Encoding(max_tokens=loaded.max_tokens, **shared)
             return pack_texts(loaded.tokenizer, texts[scored[0]], encoding, advance)
         encoded = loaded.encode(
             texts[scored[0]],
             second=texts[scored[1]] if len(scored) == 2 else None,
             context=None if options.context_field is None else texts[options.context_field],
             pair=options.pair,
-            long=long,
             block_size=options.block_size,
-            allow_unknown=options.allow_unknown,
-            lines=texts.lines,
-            names=texts.labels,
             joining=joining,
+            **shared,
         )
         advance(len(texts))
     return encoded

@@ -14,8 +14,10 @@ from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.masks.design_words import DesignWord
 from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.scores.score_masks import Scoring
+from maskevidence.core.show.parts import Page
 from maskevidence.core.show.words import count
-from maskevidence.core.support.files import csv_text, write_atomic, write_json
+from maskevidence.core.support.files import csv_text, read_json, write_atomic, write_json
+from maskevidence.core.support.provenance import made_of
 from maskevidence.runs import RunDirectory, read_run
 from maskevidence.runs.folder import ResultFolder
 from maskevidence.runs.prepared import Prepared, recorded, score_prepared
@@ -64,6 +66,19 @@ def score_pairs(
     write_atomic(run.out / PAIRS, csv_text((str(name), *values), rows))
     write_json(run.out / CONTENT, content)
     return Result(page, content, _folder(run.out).written())
+
+
+def read_pairs(folder: Path) -> Page:
+    """Build the page of a folder of pairs again, from its two runs."""
+    content = read_json(folder / CONTENT, "score the pairs again")
+    first, second = (read_run(folder / name) for name in FOLDERS)
+    names = (content["first"], content["second"])
+    dtypes = [run.manifest.dtype for run in (first, second)]
+    pairs = pair_texts(first.estimate, second.estimate, names, dtypes=dtypes)
+    groups = [pair["group"] for pair in content["pairs"]] if content["groups"] else None
+    page, manifest = replace(pairs, groups=groups).page(), first.manifest
+    made = {"model": manifest.named, "data": manifest.data.name, "command": manifest.command}
+    return replace(page, notes=content["notes"], made=made_of(made | {"versions": manifest.versions}))
 
 
 def _decided(pairs: TextPairs, scoring: Scoring, scored: Callable[[Scoring], TextPairs]) -> TextPairs:

@@ -62,6 +62,12 @@ def test_the_area_goes_to_tensorboard(tmp_path: Path, monkeypatch: pytest.Monkey
     assert callback.estimates[0][1].log_evidence != callback.estimates[-1][1].log_evidence
 
 
+def test_the_error_of_the_masks_is_known_by_default() -> None:
+    (callback,) = trained(new_model())
+    assert callback.design.draws > 8
+    assert all(estimate.mask_se is not None for _, estimate in callback.estimates)
+
+
 def test_training_is_the_same_as_without_it() -> None:
     """Dropout draws random numbers; an estimate in between draws none, and leaves dropout on."""
     models = [new_model(hidden_dropout_prob=0.3) for _ in range(2)]

@@ -489,7 +489,7 @@ def test_bad_commands_get_one_line(run: CommandLine, words: tuple[str, ...], mes
         ({"target": "soon"}, "target=soon; give decision, decision:0.995 or a whole number of 4 or more"),
         ({"masks": 0}, "masks=0; give a whole number of 4 or more"),
         ({"score": "pl"}, "unknown score 'pl'; did you mean 'pll'?"),
-        ({"batch_size": "x"}, "batch_size='x'; give a whole number of 1 or more, or auto"),
+        ({"batch_size": "x"}, "batch_size=x; give auto or a whole number of 1 or more"),
         ({"colour": 1}, "model argument 'colour' is not known"),
     ],
 )

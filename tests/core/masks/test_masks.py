@@ -17,6 +17,7 @@ from scipy.stats import chisquare, norm
 import maskevidence as me
 from many_estimates import scores_of
 from maskevidence.core.evidence.standard_errors import ErrorSums
+from maskevidence.core.masks import design as designs
 from maskevidence.core.masks.design import (
     MAX_LISTED,
     MaskDesign,
@@ -653,3 +654,18 @@ def test_an_order_of_log_sizes_scores_each_token_once(n_tokens: int, fits: int) 
     np.testing.assert_array_equal(drawn.weight * 3, scored.sum(1))
     if fits >= n_tokens:
         assert (drawn.weight * 3 == 1).all()
+
+
+def test_few_masks_are_drawn_at_once_and_equal_those_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    maskable, ids = np.random.default_rng(0).random((50, 20)) < 0.8, np.arange(50)
+    n_calls, draw = [], me.RandomSize.masked
+    monkeypatch.setattr(me.RandomSize, "masked", lambda *given: n_calls.append(1) or draw(*given))
+    parts = np.array_split(np.random.default_rng(1).permutation(400), 7)
+    masks = drawn_masks(me.RandomSize(8), me.MaskKey(0), ids, maskable)
+    at_once = [masks.masked(part) for part in parts]
+    assert len(n_calls) == 1
+    monkeypatch.setattr(designs, "_CELLS_AT_ONCE", 0)
+    masks = drawn_masks(me.RandomSize(8), me.MaskKey(0), ids, maskable)
+    for part, some in zip(parts, at_once, strict=True):
+        np.testing.assert_array_equal(masks.masked(part), some)
+    assert len(n_calls) == 1 + len(parts)

@@ -55,6 +55,18 @@ def test_a_network_is_tried_with_many_rows_only(monkeypatch: pytest.MonkeyPatch)
     assert ["masked-net" in words for words in asked] == [False, True, False]
 
 
+@pytest.mark.parametrize("depends", [True, False])
+def test_a_network_is_chosen_where_its_first_fold_is_ahead(depends: bool) -> None:
+    draw = np.random.default_rng(1)  # c follows from a and b together, and from neither alone
+    a, b, other = draw.integers(3, size=(3, 1_200))
+    letters = np.array(["x", "y", "z"])
+    table = pd.DataFrame({"a": letters[a], "b": letters[b], "c": letters[(a + b) % 3 if depends else other]})
+    word, notes = auto_word(as_table(table))
+    assert (word == "masked-net") == depends
+    assert notes[0].endswith(" after 20 epochs on one of 3 folds")
+    assert ("ahead of" in notes[0]) == depends
+
+
 def test_the_commands_take_it(run: CommandLine, tmp_path: Path) -> None:
     holed = WORDS.mask(np.random.default_rng(1).random(WORDS.shape) < 0.1)
     holed.to_csv(tmp_path / "t.csv", index=False)
@@ -91,3 +103,9 @@ def test_candidates_that_cannot_take_words_are_left_out_with_a_note() -> None:
         match="which gaussian, ppca cannot take; mixture-transition, kernel-gaussian, masked-net can",
     ):
         me.select(WORDS, "gaussian,ppca")
+
+
+def test_a_column_with_one_known_value_is_no_hindrance() -> None:
+    table = WORDS.assign(once=np.nan)
+    table.loc[4, "once"] = 2.5
+    assert auto_word(as_table(table))[0] == auto_word(as_table(WORDS))[0]

@@ -318,6 +318,7 @@ def test_an_interval_is_wider_on_both_sides_where_a_number_may_be_below_0() -> N
 TEXTS = me.models.MaskedLM.from_callable(lambda ids: torch.zeros(*ids.shape, 9), mask_token_id=8)
 X = rows(120, 8)
 COPIES = pd.DataFrame({"c": X[:, 1], "a": X[:, 0], "b": 32 - 1.8 * X[:, 0]})
+THRICE = COPIES.assign(**{"d e": X[:, 1] ** 3})
 WORDS = pd.DataFrame({"a": ["x", "y"] * 60, "b": X[:, 0], "c": 1.0})
 
 
@@ -333,7 +334,8 @@ WORDS = pd.DataFrame({"a": ["x", "y"] * 60, "b": X[:, 0], "c": 1.0})
         (lambda: me.information("gaussian", WORDS, "a", "b"), "holds words, which gaussian cannot take"),
         (lambda: me.information("gaussian", WORDS, "b", "c"), "column 'c' has one value or none in all rows"),
         (lambda: me.information("gaussain", X, 0, 1), "gaussain"),
-        (lambda: me.information("gaussian", COPIES, "a", "b"), "column 'b' is 'a' by another name or unit"),
+        (lambda: me.information("gaussian", COPIES, "a", "b"), "column 'b' is 'a', by another name or unit"),
+        (lambda: me.information_matrix("gaussian", THRICE), "leave one out (--drop 'b,d e')"),
         (lambda: me.information_matrix("masked-net", COPIES), "two copies of a number have infinite"),
         (lambda: me.total_correlation("gaussian", X, [0]), "total correlation of 1 column; give two"),
         (lambda: me.information_matrix("gaussian", X, rate=0), "rate=0; give a share"),

@@ -19,7 +19,8 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import Filling
 from maskevidence.tables.looking.by_folds import Kept, folds_for
-from maskevidence.tables.looking.look_page import writer
+from maskevidence.tables.looking.look_files import lines_of_columns
+from maskevidence.tables.looking.look_page import short_page, writer
 from maskevidence.tables.looking.looking import Budget, _first_word, _simplest
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
@@ -136,12 +137,14 @@ def test_columns_that_the_model_fills_no_better_are_filled_by_their_mean_or_comm
     table = me.data.Table("t", values, ("a", "b", "w"), np.arange(4), levels={"w": ("no", "yes")})
     by_model = np.where(np.isnan(values), [9.0, 9.0, 0.0], values)
     filling = Filling(by_model[None], np.full((4, 3), 0.5), likeliest=("w",))
+    clean = np.where(values == 6, np.nan, values)
     fills = {"a": Fill(1, 2.2, 2.1, False), "b": Fill(1, 2.0, 2.1, False), "w": Fill(1, 0.5, 0.6, True)}
-    new, simple = _simplest(table, filling, np.isnan(values), fills)
-    assert simple == ("a", "w")
+    new, simple, errors = _simplest(table, clean, filling, fills)
+    assert simple == {"a": "mean", "w": "commonest"}
+    assert errors["a"].quality == np.sqrt((4 + 1) / 2)  # of the cells that do not look wrong
     assert new.values[0, 3].tolist() == [3.0, 9.0, 1.0]
     assert new.deviation is not None
-    assert np.allclose(new.deviation[3], [np.std([1, 2, 6]), 0.5, 2 / 3])
+    assert np.allclose(new.deviation[3], [np.sqrt(2.5), 0.5, 2 / 3])
     assert np.array_equal(new.values[0, :3], values[:3])
 
 
@@ -149,14 +152,16 @@ def test_the_page_says_what_is_filled_by_the_mean() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 2)).round(2)
     frame = pd.DataFrame({"a": x[:, 0], "b": (x[:, 0] + x[:, 1] / 9).round(2), "alone": rng.permutation(90)})
-    frame.loc[3, "a"], frame.loc[4, "alone"] = np.nan, np.nan
+    frame["price"] = rng.lognormal(0, 1.2, 90).round(2)
+    frame.loc[3, "a"], frame.loc[4, "alone"], frame.loc[5, "price"] = np.nan, np.nan, np.nan
     seen = me.look(frame, model="kernel-gaussian")
     assert seen.modelled is not None
-    assert seen.modelled.simple == ("alone",)
+    assert seen.modelled.simple == {"alone": "mean", "price": "median"}
+    assert seen.to_frame()["price"][5] == frame["price"].median()
     assert seen.to_frame()["alone"][4] == round(frame["alone"].mean())
     holes = next(each for each in seen.page().parts if isinstance(each, Group) and each.title == "Holes")
     (rows,) = (part.rows for part in holes.parts if isinstance(part, Table))
-    assert [row[2] for row in rows] == ["model", "mean"]
+    assert [row[2] for row in rows] == ["model", "mean", "median"]
     assert rows[1][-1] == "100 %"
 
 
@@ -217,6 +222,11 @@ def test_the_time_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = me.look(pd.DataFrame(x, columns=list("abcdef")), model="gaussian", minutes=60)
     assert now[0] > 300
     assert not any("the time was short" in note for note in seen.notes)
+    now[0], x[::10, 1] = 0.0, 40.0
+    seen = me.look(pd.DataFrame(x, columns=list("abcdef")), model="gaussian", minutes=0.1)
+    (said,) = short_page(seen).notes  # the terminal says it, too
+    assert "suspicious cells of some rows stayed in the fits" in said
+    assert "--minutes 0.2 --overwrite looks again" in said
 
 
 def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
@@ -228,7 +238,7 @@ def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
     folds = replace(folds, word="gaussian")
     with course("looking", dict.fromkeys(("fit", "suspect", "cells"), (5, 1.0))) as plan:
         models = folds.fit_all(x, plan, 1)
-        values, _ = folds.without_suspicious(models, plan, np.inf)
+        values, *_ = folds.without_suspicious(models, plan, np.inf)
         _, values = folds.search(models, values, plan, (50, Search(n_planted=0)))
     assert np.isnan(values[row, 1])
 
@@ -311,3 +321,55 @@ def test_whole_numbers_of_a_typed_file_have_no_decimals_on_the_page(tmp_path: Pa
     seen = me.look(str(path), model="gaussian")
     known = frame["age"].dropna().astype(int)
     assert writer(seen, "age")(float(known.max())) == f"{known.max()}"
+
+
+def test_findings_stand_by_column_and_counts_have_one_convention(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv"
+    words, x = rng.choice(["Berlin", "Munich"], 1200), rng.normal(50, 9, 1200)
+    lines = [
+        f"{x[k]:.3f}".replace(".", ",") + f";{words[k]};{x[k] + 1:.1f}".replace(".", ",") for k in range(1200)
+    ]
+    lines[3] = lines[3].replace(words[3], "berlin")
+    lines[4] = lines[4].replace(words[4], "Brelin")
+    lines[5], lines[6] = "-999" + lines[5][lines[5].index(";") :], "-999" + lines[6][lines[6].index(";") :]
+    path.write_text(
+        "\n".join(["x;city;y", *(f"{line};" for line in lines)]).replace("x;city;y", "x;city;y;few")
+    )
+    path.write_text(path.read_text().replace(f"{lines[0]};", f"{lines[0]};1", 1))
+    page = me.look(str(path), model="gaussian", minutes=0.2).page()
+    assert page.headline == "1\u202f200 rows, 4 columns"
+    groups = {part.title: part for part in page.parts if isinstance(part, Group)}
+    tables = {
+        name: next((p for p in each.parts if isinstance(p, Table)), None) for name, each in groups.items()
+    }
+    findings = next(each for name, each in tables.items() if name.startswith(("Decisions", "Assumptions")))
+    columns = [row[1] for row in findings.rows]
+    assert columns == ["x", "city", "city", "the file"]
+    by_name = {row[0]: row for row in tables["Columns"].rows}
+    assert by_name["few"][4] == "1\u202f199"
+    assert "not filled: its 1 known cell is too few" in by_name["few"][5]
+    assert not [cell for row in tables["Columns"].rows for cell in row[4:] if re.search(r"\d,\d{3}", cell)]
+
+
+def test_two_cells_that_were_exchanged_are_one_line_of_the_page() -> None:
+    rng = np.random.default_rng(1)
+    size = rng.gamma(6, 14, 300) + 20
+    x = np.column_stack([13 * size, 1.4 * size, size]) + rng.normal(0, (60, 9, 1), (300, 3))
+    frame = pd.DataFrame(x.round(1), columns=["rent", "heating", "area"])
+    frame.loc[7, ["rent", "heating"]] = frame.loc[7, ["heating", "rent"]].to_numpy()
+    seen = me.look(frame, model="gaussian")
+    groups = {part.title: part for part in seen.page().parts if isinstance(part, Group)}
+    rows = next(part.rows for part in groups["Cells to look at"].parts if isinstance(part, Table))
+    (swapped,) = [row for row in rows if row[0] == "7"]
+    assert sorted(swapped[1].split("; ")) == ["heating", "rent"]
+    assert swapped[4] == "exchanged, both would fit the row"
+
+
+def test_columns_left_empty_have_a_reason() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=30)}).assign(b=lambda rows: rows.a + 0.1)
+    table.loc[[3, 9], "few"] = [2.5, 3.1]
+    seen = me.look(table, model="kernel-gaussian")
+    assert any("left empty" in note and note.endswith("in every fold: few") for note in seen.notes)
+    (line,) = (line for line in lines_of_columns(seen)[1] if line[0] == "few")
+    assert "its 2 known cells are too few" in str(line[-1])

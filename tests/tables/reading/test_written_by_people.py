@@ -209,3 +209,31 @@ def test_codes_that_repeat_name_no_rows(tmp_path: Path) -> None:
 def test_long_numbers_that_may_be_codes_are_shown_whole() -> None:
     found = describe(pd.DataFrame({"phone": [2052740001, 2053260002] * 30, "n": range(60)})).findings
     assert "(2052740001, 2053260002)" in found[0].sentence()
+
+
+def test_numbers_in_too_few_cells_for_a_column_of_them_can_be_called_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(table([f"{k * 1.37:.2f}" for k in range(35)] + list("abcde")))
+    (found,) = describe(path).findings
+    assert "35 of them numbers" in found.assumed
+    assert found.option == "--id-column p, or --categories p, or --numbers p"
+    assert read_table(path, numbers=["p"]).values[1, 0] == 1.37
+
+
+def test_a_column_of_limits_alone_is_called_that(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(table(["<0,5", "<0,25", "<1"] * 4))
+    assert (describe(path)["p"].kind, describe(path)["p"].n_limits) == ("number", 12)
+    with pytest.raises(me.InputError, match="has nothing but limits in column 'p'"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("case", ["lakhs", "full width", "sizes", "shares"])
+def test_a_filled_cell_is_written_as_the_column_or_a_note_says_how(tmp_path: Path, case: str) -> None:
+    path, filled = tmp_path / "t.csv", tmp_path / "f.csv"
+    path.write_text(table(["", *next(cells for name, cells, *_ in COLUMNS if name == case)]))
+    notes = fill_table("gaussian", str(path), ImputeOptions(filled))["notes"]
+    if case == "lakhs":
+        assert filled.read_text().splitlines()[1].startswith("₹12,67,963.80;0;")
+    else:
+        assert any("filled cells" in note for note in notes)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 import maskevidence as me
 from maskevidence.core.model import HasLeaveOneOut
 from maskevidence.data import Table
+from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, Clues, Facts, facts_of
 from maskevidence.tables.wrong_cells.planted_cells import RESTS, Right, planted
@@ -359,6 +361,36 @@ def test_units_swaps_and_faults_of_form_are_named() -> None:
     assert [said[row, "c0"].suggestion for row in range(20, 26)].count("swap with 'c1'") >= 5
 
 
+def test_no_inches_are_suggested_for_counts_and_no_unit_for_dates() -> None:
+    rng = np.random.default_rng(0)
+    n = rng.integers(100, 200, 400).astype(float)
+    x = np.column_stack([n, 10 * n + rng.integers(-9, 9, 400), n / 7 + rng.normal(0, 0.1, 400), n])
+    x[:, 3] += rng.integers(-2, 3, 400)
+    right = Table("t", x[100:], ("n", "day", "size", "m"), np.arange(300))
+    x[:6, 0] = np.round(2.54 * x[:6, 0])
+    x[6:12, 1] *= 10
+    x[12:18, 2] *= 2.54
+    counts = Table("t", x[:100], right.columns, np.arange(100))
+    dated = replace(counts, forms={"day": DateForm("ymd")})
+    for table, of_day in ((counts, {"÷ 10"}), (dated, {""})):
+        found = me.wrong_cells("gaussian", table, trusted=right).cells
+        said = {(cell.row, cell.column): cell.suggestion for cell in found}
+        assert not any("2.54" in said[row, "n"] for row in range(6))
+        assert {said[row, "day"] for row in range(6, 12)} == of_day
+        assert {said[row, "size"] for row in range(12, 18)} == {"÷ 2.54"}
+
+
+def test_a_swap_is_said_of_both_cells_although_a_tenth_fits_too() -> None:
+    rng = np.random.default_rng(7)
+    size = rng.gamma(6, 14, 900) + 20
+    x = np.column_stack([13 * size, 1.4 * size, size]) + rng.normal(0, (180, 18, 8), (900, 3))
+    x[:40, :2] = x[:40, 1::-1]
+    found = me.wrong_cells("gaussian", x[:300], trusted=x[300:]).cells
+    said = {(each.row, each.column): each.suggestion for each in found}
+    both = [(said.get((row, "c0")), said.get((row, "c1"))) for row in range(40)]
+    assert both.count(("swap with 'c1'", "swap with 'c0'")) >= 34
+
+
 def test_suggestions_are_tried_in_parts_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     x = me.models.PPCA(n_features=6, n_components=2, seed=1).sample(600, seed=0)
     x[400:420, 3] *= 10
@@ -533,3 +565,16 @@ def test_sets_are_ranked_by_the_right_ones_like_them():
     counts = right.per_row(sets, sets)
     assert np.array_equal(np.argsort(counts, kind="stable"), np.argsort(-sets.suspicion, kind="stable"))
     assert np.allclose(counts, tail.of_sets(*clues.sets([0.1])))
+
+
+def test_expected_values_and_intervals_of_a_column_without_negative_values_begin_at_0_or_above() -> None:
+    rows = correlated().sample(300, seed=1)
+    prices = np.exp(rows[:, 0] - 1)
+    prices[np.argsort(prices)[:5]] = 30.0
+    table = pandas.DataFrame(rows, columns=list("abcde")).assign(a=prices)
+    found = me.wrong_cells("gaussian", table)
+    lows = {column: [cell.low for cell in found.cells if cell.column == column] for column in "ab"}
+    assert len(lows["a"]) >= 5
+    assert min(cell.expected for cell in found.cells if cell.column == "a") >= 0
+    assert min(lows["a"]) == 0
+    assert min(lows["b"]) < 0

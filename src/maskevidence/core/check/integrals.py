@@ -1,7 +1,6 @@
 """Adaptive quadrature of a density over the real line or a range."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -20,13 +19,9 @@ _WEIGHT = np.array([77, 432, 625, 672, 625, 432, 77]) / 1470
 _LOBATTO = np.array([1, 0, 5, 0, 5, 0, 1]) / 6
 
 
-class Integral(NamedTuple):
-    """Nodes and weights of an integral, Σ exp(log_prob + log_weight)."""
-
-    log_prob: FloatVector  # shape (n,); the log-density at the nodes
-    log_weight: FloatVector  # shape (n,); the log weight of each node
-    error: float  # estimated error, summed over the intervals
-    grows: float | None  # the end towards which the density grows without bound; None if it does not
+# The log-density at the nodes, the log weight of each node, the estimated error summed over the intervals,
+# and the end towards which the density grows without bound; None if it does not.
+Integral = tuple[FloatVector, FloatVector, float, float | None]
 
 
 def integrate(log_prob: Density, points: FloatVector, tolerance: float, *, line: bool = True) -> Integral:
@@ -44,8 +39,8 @@ def integrate(log_prob: Density, points: FloatVector, tolerance: float, *, line:
     Example:
         >>> def two_narrow_modes(x):
         ...     return -0.5 * ((np.abs(x) - 5) / 1e-4) ** 2 - np.log(2e-4 * np.sqrt(2 * np.pi))
-        >>> nodes = integrate(two_narrow_modes, np.array([-5.0001, 4.9999]), 1e-6)
-        >>> bool(abs(np.exp(nodes.log_prob + nodes.log_weight).sum() - 1) < 1e-5)
+        >>> log_prob, log_weight, *_ = integrate(two_narrow_modes, np.array([-5.0001, 4.9999]), 1e-6)
+        >>> bool(abs(np.exp(log_prob + log_weight).sum() - 1) < 1e-5)
         True
     """
     if line:
@@ -66,7 +61,7 @@ def integrate(log_prob: Density, points: FloatVector, tolerance: float, *, line:
         middle = (low + high)[halved] / 2
         low, high = np.append(low[halved], middle), np.append(middle, high[halved])
     log_p, log_weight = (np.concatenate(part).ravel() for part in zip(*kept, strict=True))
-    return Integral(log_p, log_weight, error, grows)
+    return log_p, log_weight, error, grows
 
 
 def _with_modes(log_prob: Density, x: FloatVector, log_p: FloatVector) -> tuple[More, More]:

@@ -205,15 +205,16 @@ def _integrated(trial: Trial, row: int, column: int) -> Mass | None:
             raise InputError("the model does not take these values") from error
         return np.where(np.isnan(answers), -np.inf, answers)
 
+    starts, tolerance = _starts(trial, row, column), 0.1 * _tolerance(trial)
     for line in (True, False):
         try:
-            found = integrate(log_prob, _starts(trial, row, column), 0.1 * _tolerance(trial), line=line)
+            log_p, log_weight, error, grows = integrate(log_prob, starts, tolerance, line=line)
         except InputError:
             continue
-        grows = "" if found.grows is None else f"the density grows without end towards {found.grows:.3g}"
+        note = "" if grows is None else f"the density grows without end towards {grows:.3g}"
         n_values = int(_present(trial)[:, column].sum())
-        sums = (found.log_prob, found.log_weight, found.error)
-        return Mass(row, column, *sums, grows, complete=line, density=True, n_values=n_values)
+        sums = log_p, log_weight, error
+        return Mass(row, column, *sums, note, complete=line, density=True, n_values=n_values)
     return None
 
 

@@ -21,19 +21,11 @@ from maskevidence.core.evidence.standard_errors import (
     interval_with_tails,
     variances_with_df,
 )
+from maskevidence.core.show import words
 from maskevidence.core.show.arviz import elpd_data
 from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Histogram, Lines
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import (
-    digits_for,
-    evidence_name,
-    interval_95,
-    number,
-    plus_minus,
-    typeset,
-    wider,
-)
 
 Verdict = Literal["better", "proves nothing", "not told apart", "not known"]
 LEVEL = 0.95
@@ -196,8 +188,8 @@ class Difference(Shown):
     def page(self) -> Page:
         """The verdict, and the difference by mask size."""
         digits, names = self._digits, f"{self.first} minus {self.second}"
-        line = plus_minus(self.difference, self.standard_error, digits)
-        error = plus_minus(self.difference, self.standard_error, digits, typeset)
+        line = words.plus_minus(self.difference, self.standard_error, digits, words.number)
+        error = words.plus_minus(self.difference, self.standard_error, digits)
         parts: list[Part] = [f"{names}: {error} {self.unit}."]
         parts += [] if self.curve is None else [self.picture()[0]]
         return Page(
@@ -217,7 +209,7 @@ class Difference(Shown):
 
     @property
     def _digits(self) -> int:
-        return digits_for(self.mask_se, self.data_se)
+        return words.digits_for(self.mask_se, self.data_se)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON values."""
@@ -299,10 +291,10 @@ class Comparison(Shown):
             numbers = -numbers if each.first == self.names[0] else numbers
             if abs(numbers - each.difference) > unit:
                 return [
-                    f"{each.first} minus {each.second} is {number(each.difference, digits)} and not "
-                    f"{number(numbers, digits)}, as the two numbers alone give: mask sizes explain a part "
-                    "of each score, which is estimated for the differences by themselves, with less error; "
-                    "quote the difference for which is better, and a number for a model alone"
+                    f"{each.first} minus {each.second} is {words.number(each.difference, digits)} and not "
+                    f"{words.number(numbers, digits)}, as the two numbers alone give: mask sizes explain a "
+                    "part of each score, which is estimated for the differences by themselves, with less "
+                    "error; quote the difference for which is better, and a number for a model alone"
                 ]
         return []
 
@@ -314,14 +306,16 @@ class Comparison(Shown):
         """
         noun = self.estimates[self.names[0]].noun if noun is None else noun
         digits = self._digits
-        rest = ", ".join(
-            f"{each.second} {plus_minus(each.difference, each.standard_error, digits)} ({_standing(each)})"
+        behind = [
+            words.plus_minus(each.difference, each.standard_error, digits, words.number)
             for each in self.behind
-        )
-        best = f"{self.names[0]} {number(self.log_evidence[0], digits)}"
+        ]
+        named = zip(self.behind, behind, strict=True)
+        rest = ", ".join(f"{each.second} {by} ({_standing(each)})" for each, by in named)
+        best = f"{self.names[0]} {words.number(self.log_evidence[0], digits)}"
         columns, rows = ranking(self, digits)
         verdicts = ["best", *map(_standing, self.behind)]
-        rows = [[name, words, *cells] for (name, *cells), words in zip(rows, verdicts, strict=True)]
+        rows = [[name, said, *cells] for (name, *cells), said in zip(rows, verdicts, strict=True)]
         best_model = self.estimates[self.names[0]]
         names = best_model.ids if best_model.labels is None else best_model.labels
         decided = filter(None, (decided_by_few(each, names, noun) for each in self.behind))
@@ -346,12 +340,12 @@ class Comparison(Shown):
     def _distances(self, noun: str) -> ValueRows:
         values = [Value(self.names[0], 0.0, group="the best model", number=2)]
         for each in self.behind:
-            words, mark = _LEGEND[each.verdict]
-            values.append(Value(each.second, each.difference, each.interval(), group=words, number=mark))
+            group, mark = _LEGEND[each.verdict]
+            values.append(Value(each.second, each.difference, each.interval(), group=group, number=mark))
         several = "simultaneous " if len(self.behind) > 1 else ""
-        words = f"Bars are {several}95 % intervals, for masks and data."
+        bars = f"Bars are {several}95 % intervals, for masks and data."
         unit = self.unit.replace("observation", noun)
-        return ValueRows(values, f"behind the best model  ({unit})", True, words)
+        return ValueRows(values, f"behind the best model  ({unit})", True, bars)
 
     def columns(self) -> Columns:
         """One row per model, best first.
@@ -377,7 +371,7 @@ class Comparison(Shown):
 
     @property
     def _digits(self) -> int:
-        return digits_for(*(each.standard_error for each in self.behind))
+        return words.digits_for(*(each.standard_error for each in self.behind))
 
     def to_arviz(self) -> dict[str, Any]:
         """Return the pointwise log evidence of each model in the form that ArviZ's `compare` takes.
@@ -628,21 +622,21 @@ def answer(comparison: Comparison, noun: str = "observation") -> tuple[str, str]
         f"{best} has the highest {common_name(comparison.estimates.values())}; {', and '.join(statements)}"
     )
     nearest = (unknown or ties or behind)[0]
-    digits = digits_for(nearest.standard_error)
+    digits = words.digits_for(nearest.standard_error)
     if unknown:
         return headline, f"{verdict(nearest, digits, noun)}."
-    by = plus_minus(nearest.difference, nearest.standard_error, digits, typeset)
+    by = words.plus_minus(nearest.difference, nearest.standard_error, digits)
     unit = comparison.unit.replace("observation", noun)
     interval = nearest.interval()
     simultaneous = "simultaneous " if nearest.n_pairs > 1 else ""
     between = ""
     if interval is not None:
-        sides = wider(interval[0], nearest.difference, interval[1], digits)
-        between = f", {simultaneous}{interval_95(*interval, digits, typeset)}{sides}"
-    words = f"{by} {unit} ahead of {nearest.second}{between}."
+        sides = words.wider(interval[0], nearest.difference, interval[1], digits)
+        between = f", {simultaneous}{words.interval_95(*interval, digits)}{sides}"
+    lead = f"{by} {unit} ahead of {nearest.second}{between}."
     if ties and (rest := len(behind) - len(ties)):
-        words += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
-    return headline, words
+        lead += f" It is better than {'the other model' if rest == 1 else f'the other {rest} models'}."
+    return headline, lead
 
 
 def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
@@ -652,7 +646,7 @@ def common_name(estimates: Iterable[EvidenceEstimate]) -> str:
         >>> common_name([])
         'number'
     """
-    names = {evidence_name(estimate.kind, estimate.design["name"]) for estimate in estimates}
+    names = {words.evidence_name(estimate.kind, estimate.design["name"]) for estimate in estimates}
     return names.pop() if len(names) == 1 else "number"
 
 
@@ -663,19 +657,19 @@ def ranking(comparison: Comparison, digits: int) -> tuple[list[str], list[list[s
     def own(name: str, value: float) -> str:
         estimate = comparison.estimates[name]
         same = math.isclose(estimate.log_evidence, value, rel_tol=1e-9)  # and not per byte, or in closed form
-        return plus_minus(value, (estimate.mask_se or None) if same else None, digits, typeset)
+        return words.plus_minus(value, (estimate.mask_se or None) if same else None, digits)
 
     rows = [[comparison.names[0], own(comparison.names[0], comparison.log_evidence[0]), "best", ""]]
     for value, difference in zip(comparison.log_evidence[1:], comparison.behind, strict=True):
-        behind = plus_minus(difference.difference, difference.standard_error, digits, typeset)
-        wins = f"{typeset(100 * (1 - difference.win_share), 0)} %"
+        behind = words.plus_minus(difference.difference, difference.standard_error, digits)
+        wins = f"{words.typeset(100 * (1 - difference.win_share), 0)} %"
         rows.append([difference.second, own(difference.second, value), behind, wins])
     columns = ["run", name, "behind best", "wins"]
     if name == "number":  # the kinds differ
         columns.append("which is")
         for row in rows:
             estimate = comparison.estimates[row[0]]
-            row.append(evidence_name(estimate.kind, estimate.design["name"]))
+            row.append(words.evidence_name(estimate.kind, estimate.design["name"]))
     return columns, rows
 
 
@@ -698,9 +692,9 @@ def decided_by_few(
     order = np.argsort(-gains, kind="stable")
     few = int(np.count_nonzero(np.cumsum(gains[order]) < gains.sum())) + 1
     digits, unit = (1, "nats") if difference.unit == "nats per observation" else (3, difference.unit)
-    listed = [f"{names[k]} by {typeset(float(gains[k]), digits)}" for k in order[: min(few, _NAMED)]]
+    listed = [f"{names[k]} by {words.typeset(float(gains[k]), digits)}" for k in order[: min(few, _NAMED)]]
     more = f" and {few - _NAMED:,} more" if few > _NAMED else ""
-    share = typeset(100 * (1 - wins), 0)
+    share = words.typeset(100 * (1 - wins), 0)
     return (
         f"{other} is higher on {share} % of the {noun}s; {ahead} is ahead because of {few:,} of "
         f"{len(gains):,}: {', '.join(listed)} {unit}{more}"
@@ -713,10 +707,10 @@ def verdict(difference: Difference, digits: int, noun: str = "observation") -> s
     if interval is None:
         why = difference.no_interval or "the error is not known"
         return f"{first} and {second} cannot be told apart: {why}"
-    between = f"{interval_95(*interval, digits, typeset)} {difference.unit.replace('observation', noun)}"
+    between = f"{words.interval_95(*interval, digits)} {difference.unit.replace('observation', noun)}"
     if difference.n_pairs > 1:
         between = f"simultaneous {between}"
-    sides = wider(interval[0], difference.difference, interval[1], digits)
+    sides = words.wider(interval[0], difference.difference, interval[1], digits)
     if difference.told_apart:
         return f"{first} is better than {second}: {between}{sides}"
     if difference.verdict == "proves nothing":

@@ -23,7 +23,7 @@ from maskevidence.core.evidence.bounds import linear_scores
 from maskevidence.core.evidence.curve import Curve, curve_from_scores
 from maskevidence.core.evidence.result import EvidenceEstimate, HowScored, summarize_scores
 from maskevidence.core.evidence.standard_errors import Tails
-from maskevidence.core.masks.design import Floats, MaskDesign, MaskKey
+from maskevidence.core.masks.design import MaskDesign, MaskKey, PerMask
 from maskevidence.core.masks.design_words import design_from_settings
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.model import Conditionals
@@ -117,7 +117,7 @@ def _first(estimate: EvidenceEstimate, design: MaskDesign) -> Scores:
 def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_exact: bool) -> Paired:
     """Estimate the difference from the differences of the scores, chunk by chunk."""
 
-    def subtracted(linear: Callable[[ScoreTable], Floats]) -> Scores:
+    def subtracted(linear: Callable[[ScoreTable], PerMask]) -> Scores:
         def read() -> Iterator[ScoreTable]:
             for (_, one), (_, other) in zip(a, b, strict=True):
                 score = linear(one) - linear(other)
@@ -125,7 +125,7 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
 
         return replace(a, read=read)
 
-    def plain(table: ScoreTable) -> Floats:
+    def plain(table: ScoreTable) -> PerMask:
         return table.score
 
     # The scores of LogSizes are linear in the scores of tokens.

@@ -30,24 +30,10 @@ from maskevidence.core.evidence.standard_errors import (
     variances_with_df,
 )
 from maskevidence.core.scores.record import Scores, ScoreTable
+from maskevidence.core.show import words
 from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Histogram
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import (
-    beginning,
-    capital,
-    count,
-    data_error,
-    digits_for,
-    evidence_name,
-    interval_95,
-    kind_name,
-    kind_words,
-    plus_minus,
-    standard_error,
-    typeset,
-    wider,
-)
 
 # Upper limit of the rounding differences between calls: nats per token, and for half precision nats per
 # square root of the number of tokens, as their errors are independent. Under a small BERT with large
@@ -116,10 +102,10 @@ class TextPairs(Shown):
         """The accuracy with its interval, the number of ties, and the difference of each pair."""
         (first, second), n, mean = self.names, len(self.call), self.mean
         low, high = self.interval()
-        between = interval_95(100 * low, 100 * high, 1, typeset)
-        share = f"{100 * self.accuracy:.1f} % of {count(n, 'pair')}"
+        between = words.interval_95(100 * low, 100 * high, 1)
+        share = f"{100 * self.accuracy:.1f} % of {words.count(n, 'pair')}"
         ties, equal = int((self.call == 0).sum()), int(self.equal.sum())
-        digits = digits_for(mean.mask_se, mean.data_se)
+        digits = words.digits_for(mean.mask_se, mean.data_se)
         a, b = self.estimates
         rows = [
             ["accuracy", f"{share}, a tie counts half ({between} %, over pairs)"],
@@ -127,15 +113,15 @@ class TextPairs(Shown):
             [f"{second} higher", f"{int((self.call < 0).sum()):,}"],
             ["ties", f"{ties:,} ({equal:,} equal up to rounding, {ties - equal:,} within the masks' error)"],
             ["by sign", f"{100 * self.accuracy_by_sign:.1f} %, where the sign of each difference decides"],
-            ["difference", f"{typeset(mean.mean, digits)} nats per pair, {first} minus {second}"],
-            ["mask error", standard_error(mean.mask_se, digits)],
-            ["data error", data_error(mean.data_se, mean.mask_se, n, digits)],
-            ["kind", f"{kind_name(a.kind)}: {kind_words(a.kind, a.design['name'])}"],
-            ["scored", f"{count(2 * n, 'text')}, {count(a.n_masks + b.n_masks, 'mask')}"],
+            ["difference", f"{words.typeset(mean.mean, digits)} nats per pair, {first} minus {second}"],
+            ["mask error", words.standard_error(mean.mask_se, digits)],
+            ["data error", words.data_error(mean.data_se, mean.mask_se, n, digits)],
+            ["kind", f"{words.kind_name(a.kind)}: {words.kind_words(a.kind, a.design['name'])}"],
+            ["scored", f"{words.count(2 * n, 'text')}, {words.count(a.n_masks + b.n_masks, 'mask')}"],
             ["design", f"{a.design['name']}, {a.masks} masks, seed {a.seed}"],
         ]
         shown = [
-            [pair, typeset(nats, 4), standard_error(mask_se, 4), more_probable]
+            [pair, words.typeset(nats, 4), words.standard_error(mask_se, 4), more_probable]
             for pair, nats, mask_se, _, more_probable, *_ in (
                 row.values() for row in self._rows()[:MOST_SHOWN]
             )
@@ -143,42 +129,34 @@ class TextPairs(Shown):
         title = f"{first} minus {second}, nats per pair"
         title += f"; the first {MOST_SHOWN} of {n:,} pairs" if n > MOST_SHOWN else ""
         notes = dict.fromkeys(note for each in self.estimates for note in each.notes)
-        groups: list[Part] = []
-        if self.groups is not None:
-            groups = [self._table_of_groups(), self._picture_of_groups()]
         return Page(
-            f"TextPairs({first} above {second} in {share}, {count(ties, 'tie')} counted half)",
+            f"TextPairs({first} above {second} in {share}, {words.count(ties, 'tie')} counted half)",
             f"{first} is more probable than {second} in {share}",
             parts=[
                 Table((), rows, words=(0, 1)),
-                *groups,
+                *self._of_groups(),
                 Table(["pair", "difference", "mask error", "more probable"], shown, title, words=(0, 3)),
                 self.picture()[0],
             ],
             notes=[*self.notes, *notes],
         )
 
-    def _table_of_groups(self) -> Table:
-        rows = [
-            [
-                each["group"],
-                f"{100 * each['accuracy']:.1f} %",
-                f"{100 * each['interval_95'][0]:.1f} to {100 * each['interval_95'][1]:.1f} %",
-                f"{each['n_pairs']:,}",
-                f"{each['ties']:,}",
-            ]
-            for each in self.by_group()
-        ]
+    def _of_groups(self) -> list[Part]:
+        """A table and a picture of the groups; nothing without groups."""
+        rows, values = [], []
+        for each in self.by_group():
+            name, share, ends = each["group"], 100 * each["accuracy"], each["interval_95"]
+            low, high = (100 * end for end in ends)
+            counts = (f"{each['n_pairs']:,}", f"{each['ties']:,}")
+            rows.append([name, f"{share:.1f} %", f"{low:.1f} to {high:.1f} %", *counts])
+            values.append(Value(name, share, (low, high)))
+        if not rows:
+            return []
         title = f"how often {self.names[0]} is more probable, a tie counts half"
-        return Table(["group", "accuracy", "95 % over pairs", "pairs", "ties"], rows, title, words=(0,))
-
-    def _picture_of_groups(self) -> ValueRows:
-        values = [
-            Value(each["group"], 100 * each["accuracy"], tuple(100 * end for end in each["interval_95"]))
-            for each in self.by_group()
-        ]
         label = f"{self.names[0]} more probable  (% of pairs)"
-        return ValueRows(values, label, words="Bars are 95 % intervals, over pairs.")
+        columns = ["group", "accuracy", "95 % over pairs", "pairs", "ties"]
+        bars = ValueRows(values, label, words="Bars are 95 % intervals, over pairs.")
+        return [Table(columns, rows, title, words=(0,)), bars]
 
     def picture(self) -> tuple[Histogram, str]:
         """A histogram of the differences."""
@@ -200,7 +178,7 @@ class TextPairs(Shown):
         if self.groups is not None:
             values["group"] = list(self.groups)
         if self.texts is not None:
-            beginnings = ([*map(beginning, texts)] for texts in self.texts)
+            beginnings = ([*map(words.beginning, texts)] for texts in self.texts)
             values |= zip(("first", "second"), beginnings, strict=True)
         return Columns(values, list(self.labels), "pair")
 
@@ -362,31 +340,31 @@ class SetDifference(Shown):
     def page(self) -> Page:
         """Both means and their difference, with errors and interval."""
         difference, interval, both = self.difference, self.interval_95, self.estimates
-        digits = digits_for(*(error for each in both for error in (each.mask_se, each.data_se)))
+        digits = words.digits_for(*(error for each in both for error in (each.mask_se, each.data_se)))
         rows = [
             [
                 name,
-                typeset(each.log_evidence, digits),
-                standard_error(each.mask_se, digits),
-                data_error(each.data_se, each.mask_se, each.n_observations, digits),
+                words.typeset(each.log_evidence, digits),
+                words.standard_error(each.mask_se, digits),
+                words.data_error(each.data_se, each.mask_se, each.n_observations, digits),
                 f"{each.n_observations:,}",
             ]
             for name, each in zip(self.names, both, strict=True)
         ]
-        error = plus_minus(difference, self.standard_error, digits, typeset)
-        words = f"{self.names[0]} minus {self.names[1]}, unpaired: {error} nats per observation"
+        error = words.plus_minus(difference, self.standard_error, digits)
+        line = f"{self.names[0]} minus {self.names[1]}, unpaired: {error} nats per observation"
         between = "The error is not known"
         if interval is not None:
-            sides = wider(interval[0], difference, interval[1], digits)
-            between = f"{capital(interval_95(*interval, digits, typeset))}, for masks and data{sides}"
+            sides = words.wider(interval[0], difference, interval[1], digits)
+            between = f"{words.capital(words.interval_95(*interval, digits))}, for masks and data{sides}"
         columns = [
             "run",
-            evidence_name(both[0].kind, both[0].design["name"]),
+            words.evidence_name(both[0].kind, both[0].design["name"]),
             "mask error",
             "data error",
             "observations",
         ]
-        return Page(words, words, parts=[Table(columns, rows), f"{between}."], notes=list(self.notes))
+        return Page(line, line, parts=[Table(columns, rows), f"{between}."], notes=list(self.notes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON values."""

@@ -18,7 +18,7 @@ from jaxtyping import Float64, Integer
 
 from maskevidence.core.evidence.conditional_gains import corrected_scores
 from maskevidence.core.evidence.standard_errors import equal_by_chance, t_half_width
-from maskevidence.core.masks.design import Floats, Ints, MaskDesign, Masks
+from maskevidence.core.masks.design import Indices, MaskDesign, Masks, PerMask
 from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.masks.sizes import Exhaustive
 from maskevidence.core.scores.record import ScoreTable
@@ -98,7 +98,7 @@ class OrderSpread:
         return {name: getattr(self, name) for name in ("within", "between", "share_within")}
 
 
-def linear_scores(table: ScoreTable, design: MaskDesign) -> Floats:
+def linear_scores(table: ScoreTable, design: MaskDesign) -> PerMask:
     """Return scores whose weighted sum estimates an observation and whose spread over draws gives its error.
 
     For the area and for policies these are the scores themselves. For the order mixture, all masks of an
@@ -135,15 +135,15 @@ def bracket(table: ScoreTable, design: MaskDesign, masks: Masks) -> Bracket | No
         return None
     logs, _ = log_probs_of_orders(table, design)
     lowers, no_upper = lower_bounds(logs), _why_no_upper(logs)
-    area, lower = _with_error(logs, masks), _with_error(lowers, masks)
-    upper: tuple[float | None, float | None] = (None, None)
+    of_area, of_lower = _with_error(logs, masks), _with_error(lowers, masks)
+    of_upper: tuple[float | None, float | None] = (None, None)
     if no_upper is None:
-        upper = _with_error(upper_bounds(logs), masks)
-    n_averaged, curve, curve_se = _curve(logs, masks)
-    curve_se[-1] = math.nan if lower[1] is None else lower[1]
+        of_upper = _with_error(upper_bounds(logs), masks)
+    points = _curve(logs, masks)
+    points[2][-1] = math.nan if of_lower[1] is None else of_lower[1]
     half = t_half_width(1.0, design.orders - 1, 0.95)
     low = lowers.mean(1) - half * lowers.std(axis=1, ddof=1) / math.sqrt(design.orders)
-    return Bracket(design.orders, *area, *lower, *upper, None, no_upper, n_averaged, curve, curve_se, low)
+    return Bracket(design.orders, *of_area, *of_lower, *of_upper, None, no_upper, *points, low)
 
 
 def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:
@@ -162,7 +162,7 @@ def order_spread(table: ScoreTable, design: MaskDesign) -> OrderSpread | None:
 
 def log_probs_of_orders(
     table: ScoreTable, design: Orderings
-) -> tuple[Float64[np.ndarray, "N n_orders"], Ints]:
+) -> tuple[Float64[np.ndarray, "N n_orders"], Indices]:
     """log p_σ(x) of each observation and order, shape (N, n), and the observation of each mask, 0..N-1."""
     ids, observation = np.unique(table.id, return_inverse=True)
     shape = (len(ids), design.orders)
@@ -170,7 +170,7 @@ def log_probs_of_orders(
     return np.bincount(flat, weights=table.score, minlength=math.prod(shape)).reshape(shape), observation
 
 
-def _exact_mixture(table: ScoreTable, design: Exhaustive) -> tuple[Float64[np.ndarray, " N"], Ints]:
+def _exact_mixture(table: ScoreTable, design: Exhaustive) -> tuple[Float64[np.ndarray, " N"], Indices]:
     """The log mixture of each observation, and the observation of each mask, 0..N-1."""
     assert table.log_mixture is not None
     _, observation = np.unique(table.id, return_inverse=True)

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.evidence.standard_errors import MeanWithErrors
-from maskevidence.core.masks.design import Floats
+from maskevidence.core.masks.design import PerMask
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.scores.record import Scores, ScoreTable
 
@@ -35,7 +35,7 @@ BY_CHANCE = 1e-4  # false alarm rate of the test that orders differ
 ORDERS_DIFFER = "the conditionals are called exact, but the totals of the orders differ"
 
 
-def corrected_scores(table: ScoreTable, design: LogSizes) -> Floats:
+def corrected_scores(table: ScoreTable, design: LogSizes) -> PerMask:
     """Add the mean gain to the score of each block; the record must be sorted by id, draw and size."""
     return table.score + _gains(table, design)[0] / design.n_scored(table.n_tokens, table.size)
 
@@ -88,7 +88,7 @@ def _beyond_blocks(totals: Float64[np.ndarray, "n orders"], variance: float, df:
     return apart if special.fdtrc(free, df, ratio) < BY_CHANCE else None
 
 
-def _gains(table: ScoreTable, design: LogSizes) -> tuple[Floats, Floats]:
+def _gains(table: ScoreTable, design: LogSizes) -> tuple[PerMask, PerMask]:
     """The gain within the block of each mask: mean, nats, and variance, nats²."""
     n_scored, log_prob = design.n_scored(table.n_tokens, table.size), _log_probs(table)
     visible = table.n_tokens - table.size

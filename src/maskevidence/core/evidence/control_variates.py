@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Integer
 
-from maskevidence.core.masks.design import Floats, Ints
+from maskevidence.core.masks.design import Indices, PerMask
 from maskevidence.core.scores.record import ScoreTable
 
 KNOTS_PER_OCTAVE = 2
@@ -57,7 +57,7 @@ class SizeCurves(NamedTuple):
     knots: Float64[np.ndarray, " n_knots"]  # logit of the rate, ascending
     values: Float64[np.ndarray, "n_folds n_knots"]  # nats per masked token
 
-    def at(self, size: Ints, n_tokens: Ints, fold: Ints) -> Floats:
+    def at(self, size: Indices, n_tokens: Indices, fold: Indices) -> PerMask:
         """ĉ_r(M) for each mask, nats per masked token."""
         of_fold, answer = self.of_sizes(size, n_tokens), np.empty(len(size))
         for number in range(len(self.values)):
@@ -66,7 +66,7 @@ class SizeCurves(NamedTuple):
         return answer
 
     def of_sizes(
-        self, size: Ints, n_tokens: Ints
+        self, size: Indices, n_tokens: Indices
     ) -> Callable[[int, Integer[np.ndarray, " n"]], Float64[np.ndarray, " n"]]:
         """A fold's curve at the sizes of some of the masks; each size of each length is interpolated once."""
         lengths = np.flatnonzero(np.bincount(n_tokens)).astype(n_tokens.dtype)
@@ -87,7 +87,7 @@ class SizeCurves(NamedTuple):
 
         return of_fold
 
-    def total(self, n_tokens: Ints, fold: Ints) -> Floats:
+    def total(self, n_tokens: Indices, fold: Indices) -> PerMask:
         """Σ_{M=1}^{D} ĉ_r(M) for each mask's observation, nats."""
         lengths, group = np.unique(n_tokens, return_inverse=True)
         totals = np.empty((len(lengths), len(self.values)))
@@ -102,24 +102,24 @@ class Prediction(NamedTuple):
 
     curves: SizeCurves  # the curves of all folds
     # the fold of each mask; its curve and level are fitted to the other folds
-    fold: Ints
-    level: Floats  # nats per masked token
+    fold: Indices
+    level: PerMask  # nats per masked token
     # shape (n_masks,); the hidden tokens' term of ĝ_r, nats per masked token, with expectation 0 over the
     # masks of each size (token_means.py); None without scores of tokens
-    token: Floats | None = None
+    token: PerMask | None = None
 
-    def contributions(self, table: ScoreTable, weight: Floats, n_draws: Ints) -> Floats:
+    def contributions(self, table: ScoreTable, weight: PerMask, n_draws: Indices) -> PerMask:
         """The contribution of each mask to its observation's estimate, shape (n_masks,), nats."""
         expected = self.curves.total(table.n_tokens, self.fold) + table.n_tokens * self.level
         return weight * self.residuals(table) + expected / n_draws
 
-    def residuals(self, table: ScoreTable) -> Floats:
+    def residuals(self, table: ScoreTable) -> PerMask:
         """The scores minus their predictions, shape (n_masks,), nats per masked token."""
         left = table.score - self.level - self.curves.at(table.size, table.n_tokens, self.fold)
         return left if self.token is None else left - self.token
 
 
-def logit_rate(size: Ints, n_tokens: Ints) -> Floats:
+def logit_rate(size: Indices, n_tokens: Indices) -> PerMask:
     """log M - log(D + 1 - M), a logit of the mask rate that spreads out small and large sizes.
 
     Example:
@@ -129,7 +129,9 @@ def logit_rate(size: Ints, n_tokens: Ints) -> Floats:
     return np.log(size) - np.log(n_tokens + 1 - size)
 
 
-def predict_by_size(table: ScoreTable, replicate: Ints, n_replicates: int, curves: SizeCurves) -> Prediction:
+def predict_by_size(
+    table: ScoreTable, replicate: Indices, n_replicates: int, curves: SizeCurves
+) -> Prediction:
     """Predict each score from the mask size: a curve common to all observations plus a level for each.
 
     Args:
@@ -161,7 +163,7 @@ def predict_by_size(table: ScoreTable, replicate: Ints, n_replicates: int, curve
     return Prediction(curves, fold, level)
 
 
-def fitted_curves(table: ScoreTable, replicate: Ints, n_replicates: int) -> SizeCurves:
+def fitted_curves(table: ScoreTable, replicate: Indices, n_replicates: int) -> SizeCurves:
     """Fit one curve per fold to the scores of the other folds; a curve is 0 if they are too few.
 
     Args:
@@ -204,7 +206,7 @@ def _knots(n_tokens: int) -> Float64[np.ndarray, " n_knots"]:
     return logits[np.unique([*nearest, n_tokens - 1])]
 
 
-def _hats(logits: Floats, knots: Float64[np.ndarray, " n_knots"]) -> Float64[np.ndarray, "n n_knots"]:
+def _hats(logits: PerMask, knots: Float64[np.ndarray, " n_knots"]) -> Float64[np.ndarray, "n n_knots"]:
     """Evaluate the hat functions, piecewise linear and 1 at one knot and 0 at the others."""
     hats = np.zeros((len(logits), len(knots)))
     if len(knots) == 1:

@@ -40,7 +40,7 @@ from maskevidence.core.evidence.standard_errors import (
     student_t_quantile,
     t_half_width,
 )
-from maskevidence.core.masks.design import Floats, Ints, MaskDesign, Masks, Summation, lengths_of
+from maskevidence.core.masks.design import Indices, MaskDesign, Masks, PerMask, Summation, lengths_of
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.masks.sizes import Rates
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -272,16 +272,12 @@ def curve_from_scores(
     def column(values: Iterable[float | None]) -> _OfPoints:
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
-    return Curve(
-        n_tokens=n_tokens,
-        size=column(number if n_tokens is not None else None for number in numbers),
-        rate=column(rates[number] / n_masks[number] for number in numbers),
-        score=column(each.mean for each in means),
-        mask_se=column(each.mask_se for each in means),
-        mask_df=column(each.mask_df for each in means),
-        data_se=column(each.data_se for each in means),
-        n_masks=np.array([n_masks[number] for number in numbers], dtype=np.int64),
-    )
+    size = column(number if n_tokens is not None else None for number in numbers)
+    rate = column(rates[number] / n_masks[number] for number in numbers)
+    names = ("mean", "mask_se", "mask_df", "data_se")
+    score, mask_se, mask_df, data_se = (column(getattr(each, name) for each in means) for name in names)
+    counts = np.array([n_masks[number] for number in numbers])
+    return Curve(n_tokens, size, rate, score, mask_se, mask_df, data_se, counts)
 
 
 def _point_of(n_tokens: int | None, scores: Scores) -> PointOf:
@@ -298,7 +294,7 @@ def _new_point(design: MaskDesign, masks: Masks) -> "ErrorSums | _Pooled":
     return _Pooled(n) if design.pooled else ErrorSums(n, joint=masks == "shared")
 
 
-def _at_point(table: ScoreTable, summation: Summation, *, pooled: bool) -> tuple[Floats, Summation]:
+def _at_point(table: ScoreTable, summation: Summation, *, pooled: bool) -> tuple[PerMask, Summation]:
     """What each mask adds to the mean at its point, where a mask that hides all tokens has no error."""
     unseen = (table.size < table.n_tokens).astype(np.float64)
     if summation.unseen is not None:
@@ -320,7 +316,7 @@ class _Pooled:
         self.around: float | None = None  # offset subtracted from all scores
         self.sums, self.counts = np.zeros((2, n_replicates))
 
-    def add(self, score: Floats, observation: Ints, summation: Summation) -> None:
+    def add(self, score: PerMask, observation: Indices, summation: Summation) -> None:
         n = len(self.sums)
         self.random |= bool(np.any(summation.unseen))
         self.rows.add(np.bincount(observation, weights=score) / np.bincount(observation))
@@ -368,16 +364,9 @@ def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_t
         data_se = np.sqrt(between[kept] + mask_se**2)
     point, score = np.flatnonzero(kept), total / n_sizes
     unknown = equal_by_chance(mask_se**2, score) | (design.n_replicates < design.min_replicates)
-    return Curve(
-        n_tokens=n_tokens,
-        size=np.full(len(point), math.nan) if n_tokens is None else point.astype(np.float64),
-        rate=rates / n_sizes,
-        score=score,
-        mask_se=np.where(unknown, math.nan, mask_se),
-        mask_df=np.where(unknown, math.nan, df[kept]),
-        data_se=data_se,
-        n_masks=n_masks[kept],
-    )
+    mask_se, mask_df = (np.where(unknown, math.nan, each) for each in (mask_se, df[kept]))
+    size = np.full(len(point), math.nan) if n_tokens is None else point.astype(np.float64)
+    return Curve(n_tokens, size, rates / n_sizes, score, mask_se, mask_df, data_se, n_masks[kept])
 
 
 def _spread(

@@ -1,7 +1,7 @@
 """An estimate of the log evidence with its errors, computed from a record of scores."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -13,39 +13,19 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
 from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
-from maskevidence.core.evidence.observations import joined, observation_tables
-from maskevidence.core.evidence.score_means import curves_of, mean_of_scores
+from maskevidence.core.evidence.observations import Rows, joined
+from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
+from maskevidence.core.masks.sizes import LeaveOneOut
 from maskevidence.core.model import MASS, Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
+from maskevidence.core.show import words
 from maskevidence.core.show.arviz import log_likelihood_tree
 from maskevidence.core.show.draw import plot
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Line, Lines
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import (
-    BOUND,
-    ENUMERATED,
-    NOT_KNOWN,
-    OF_A_DENSITY,
-    PSEUDO,
-    capital,
-    count,
-    data_error,
-    digits_for,
-    evidence_name,
-    interval_95,
-    kind_name,
-    kind_words,
-    number,
-    orders_in_words,
-    plus_minus,
-    standard_error,
-    typeset,
-    units_in_words,
-    wider,
-)
 from maskevidence.core.support.provenance import origin
 
 EstimateKind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
@@ -251,26 +231,24 @@ class EvidenceEstimate(Shown):
 
     def page(self) -> Page:
         """The number with its errors and kind, the curve, and the notes."""
-        digits = digits_for(self.mask_se, self.data_se)
-        errors = (("mask_se", self.mask_se), ("data_se", self.data_se))
-        in_words = ", ".join(
-            f"{name} {NOT_KNOWN if error is None else number(error, digits)}" for name, error in errors
-        )
-        n = count(self.n_observations, self.noun)
-        line = (
-            f"{type(self).__name__}({number(self.log_evidence, digits)} nats per {self.noun}, {in_words}, "
-            f"{kind_name(self.kind)}, {n})"
-        )
+        digits = words.digits_for(self.mask_se, self.data_se)
+        named = (("mask_se", self.mask_se), ("data_se", self.data_se))
+        errors = [f"{x} {words.NOT_KNOWN if se is None else words.number(se, digits)}" for x, se in named]
+        value = f"{words.number(self.log_evidence, digits)} nats per {self.noun}"
+        n = words.count(self.n_observations, self.noun)
+        line = f"{type(self).__name__}({', '.join([value, *errors, words.kind_name(self.kind), n])})"
         page = page_of_numbers(self._numbers(), self.noun, self.token)
         return replace(page, line=line, parts=[*page.parts, self.picture()[0]])
 
     def picture(self) -> tuple[Lines, str]:
         """The curve, with the log evidence and its errors as the title."""
-        digits = digits_for(self.mask_se, self.data_se)
+        digits = words.digits_for(self.mask_se, self.data_se)
         errors = (("masks", self.mask_se), ("data", self.data_se))
-        shown = ", ".join(f"± {typeset(error, digits)} {name}" for name, error in errors if error is not None)
-        name = capital(evidence_name(self.kind, self.design["name"]))
-        title = f"{name} {typeset(self.log_evidence, digits)} nats per {self.noun}"
+        shown = ", ".join(
+            f"± {words.typeset(error, digits)} {name}" for name, error in errors if error is not None
+        )
+        name = words.capital(words.evidence_name(self.kind, self.design["name"]))
+        title = f"{name} {words.typeset(self.log_evidence, digits)} nats per {self.noun}"
         return self._lines("score"), title + (f" ({shown})" if shown else "")
 
     def _lines(self, label: str) -> Lines:
@@ -319,7 +297,7 @@ class EvidenceEstimate(Shown):
         )
         values = {name: getattr(self, name) for name in names.split()}
         if self.n_bytes is not None:
-            values[PSEUDO if self.kind == "pseudo" else BOUND] = self.perplexity_bound
+            values[words.PSEUDO if self.kind == "pseudo" else words.BOUND] = self.perplexity_bound
         values["interval_95"] = None if self.no_interval else list(self.interval(0.95))
         if self.kind == "lower_bound" and self.curve.low_rates.any():
             score, mask_se, _ = self.curve.mean_at(self.curve.low_rates)
@@ -350,60 +328,62 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
     """
     kind, design = result["kind"], result["design"]["name"]
     exact, exact_se = result.get("closed_form"), result.get("closed_form_se")
-    in_closed_form = exact is not None and kind in OF_A_DENSITY
+    in_closed_form = exact is not None and kind in words.OF_A_DENSITY
     main = exact if exact is not None and in_closed_form else result["log_evidence"]
-    digits = digits_for(result["mask_se"], result["data_se"], exact_se)
-    value = typeset(main, digits)
-    data_se = data_error(result["data_se"], result["mask_se"], result["n_observations"], digits)
+    digits = words.digits_for(result["mask_se"], result["data_se"], exact_se)
+    value = words.typeset(main, digits)
+    data_se = words.data_error(result["data_se"], result["mask_se"], result["n_observations"], digits)
     mask_row = ["mask error", _mask_error(result, digits)]
     if in_closed_form:
-        data_se = data_se if exact_se is None else standard_error(exact_se, digits)
-        by_masks = f"{typeset(result['log_evidence'], digits)} nats per {noun}"
+        data_se = data_se if exact_se is None else words.standard_error(exact_se, digits)
+        by_masks = f"{words.typeset(result['log_evidence'], digits)} nats per {noun}"
         rows = [["data error", data_se], ["by masks", by_masks], mask_row]
     else:
         rows = [mask_row, ["data error", data_se]]
         if exact is not None:
             name = "log evidence" if kind == "pseudo" else "closed form"
-            rows.append([name, f"{typeset(exact, digits)} in closed form, on the same {noun}s"])
-    rows += [list(row) for row in orders_in_words(result, digits, noun)]
-    rows += units_in_words(result, token)
+            rows.append([name, f"{words.typeset(exact, digits)} in closed form, on the same {noun}s"])
+    rows += [list(row) for row in words.orders_in_words(result, digits, noun)]
+    rows += words.units_in_words(result, token)
     if (low := result.get("low_rates")) is not None:
-        score = plus_minus(low["score"], low["mask_se"], 3, typeset)
+        score = words.plus_minus(low["score"], low["mask_se"], 3)
         rows.append(
             ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
         )
     if (one := result.get("one_rate")) is not None:
-        words = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
+        said = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
         if "instead" in one:
-            instead = typeset(one["instead"], digits)
-            words += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
-        rows.append(["one rate", words])
+            instead = words.typeset(one["instead"], digits)
+            said += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
+        rows.append(["one rate", said])
     if result.get("reconstruction_loss"):
         rows.append(["loss", _reconstruction(result["reconstruction_loss"])])
-    rows.append(["kind", f"{kind_name(kind)}: {kind_words(kind, design)}"])
+    rows.append(["kind", f"{words.kind_name(kind)}: {words.kind_words(kind, design)}"])
     scored = [
-        count(result["n_observations"], noun),
-        count(result["n_tokens"], token),
-        count(result["n_masks"], "mask"),
-        count(result["n_model_calls"], "model call"),
+        words.count(result["n_observations"], noun),
+        words.count(result["n_tokens"], token),
+        words.count(result["n_masks"], "mask"),
+        words.count(result["n_model_calls"], "model call"),
     ]
     rows.append(["scored", ", ".join(scored)])
     rows.append(["design", f"{design}, {result['masks']} masks, seed {result['seed']}"])
     aside = f"nats per {noun}" + (", in closed form" if in_closed_form else "")
     table = Table((), rows, words=(0, 1))
-    return Page("", f"{capital(evidence_name(kind, design))} {value}", aside, [table], result["notes"])
+    return Page(
+        "", f"{words.capital(words.evidence_name(kind, design))} {value}", aside, [table], result["notes"]
+    )
 
 
 def _mask_error(result: Mapping[str, Any], digits: int) -> str:
-    error = standard_error(result["mask_se"], digits)
+    error = words.standard_error(result["mask_se"], digits)
     if result["mask_se"] == 0:
-        return f"{error}: {ENUMERATED}"
+        return f"{error}: {words.ENUMERATED}"
     if result["mask_se"] is None or result["interval_95"] is None:
         return error
-    df = "" if result["mask_df"] is None else f", {typeset(result['mask_df'], 1)} df"
+    df = "" if result["mask_df"] is None else f", {words.typeset(result['mask_df'], 1)} df"
     low, high = result["interval_95"]
-    sides = wider(low, result["log_evidence"], high, digits)
-    return f"{error}  ({interval_95(low, high, digits, typeset)}{df}{sides})"
+    sides = words.wider(low, result["log_evidence"], high, digits)
+    return f"{error}  ({words.interval_95(low, high, digits)}{df}{sides})"
 
 
 def _reconstruction(losses: Sequence[Mapping[str, Any]]) -> str:
@@ -573,3 +553,43 @@ def _reversed(line: Line, n_rows: int) -> Line:
     """Turn a line over hidden rows into a line over visible rows."""
     bands = [replace(band, low=band.low[::-1], high=band.high[::-1]) for band in line.bands]
     return replace(line, x=n_rows - line.x[::-1], y=line.y[::-1], bands=bands)
+
+
+def observation_tables(estimate: EvidenceEstimate) -> Iterator[Rows]:
+    """The columns of an estimate's observations, some observations at a time, ordered by id; nats.
+
+    - label: their names; None if they have none.
+    - n_bytes: bytes of text; None for data that are not text.
+    - log_evidence: its mean is the estimate.
+    - mask_se: Monte-Carlo standard error of the masks; NaN where the design has no replicates or all of them
+      gave the same number, 0 where every mask was scored. Its square is unbiased for the variance over masks.
+    - mask_df: its degrees of freedom (Welch-Satterthwaite), which are few unless an observation has many
+      masks; NaN where there are none.
+    - pll: the pseudo-log-likelihood, which is `log_evidence` where each token was hidden alone.
+    - closed_form: the log evidence by the model itself, without masks.
+
+    Example:
+        >>> import maskevidence as me
+        >>> model = me.models.PPCA(n_features=6, n_components=2)
+        >>> estimate = me.estimate_evidence(model, model.sample(5, seed=1), me.EverySize(masks_per_size=8))
+        >>> table = joined(observation_tables(estimate))
+        >>> table["label"], bool((table["mask_se"] > 0).all())
+        (None, True)
+        >>> bool(abs(table["log_evidence"].mean() - estimate.log_evidence) < 1e-9)
+        True
+    """
+    record, values, how = estimate.record, estimate.per_observation, estimate.how
+    names = "id label n_tokens n_bytes log_evidence mask_se mask_df per_token pll closed_form"
+    columns: dict[str, Any] = dict.fromkeys(names.split()) | {
+        "id": record.ids,
+        "label": estimate.labels,
+        "n_tokens": record.n_tokens,
+        "n_bytes": record.n_bytes,
+        "log_evidence": values,
+        "per_token": values / record.n_tokens,
+        "pll": values if isinstance(how.design, LeaveOneOut) else None,
+        "closed_form": estimate.closed_form,
+    }
+    for rows, mask_se, mask_df in errors_of_rows(record, how.design, how.key):
+        some = {name: column if column is None else column[rows] for name, column in columns.items()}
+        yield some | {"mask_se": mask_se, "mask_df": mask_df}

@@ -28,7 +28,7 @@ from maskevidence.core.evidence.standard_errors import (
     variances_of_cells,
 )
 from maskevidence.core.evidence.token_means import token_controls
-from maskevidence.core.masks.design import MASKS_AT_ONCE, Floats, Ints, MaskDesign, MaskKey, Summation
+from maskevidence.core.masks.design import MASKS_AT_ONCE, Indices, MaskDesign, MaskKey, PerMask, Summation
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -38,11 +38,6 @@ class MeanOfScores(NamedTuple):
     """A mean over observations with its errors and components.
 
     Attributes:
-        curves: the curves of the control variates; None for designs other than random sizes, shared masks, a
-            single replicate and runs of few masks. Shared masks move all observations together, so that these
-            do not tell the error. With few masks, the curves of the folds err together (coverage of 95 %
-            intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without a prediction;
-            benchmarks/coverage.py).
         per_observation: shape (n_observations,); the estimates whose mean it is, nats.
         mean: the mean with its errors.
         worst: the position of the observation with the largest variance of the masks, and its share of all
@@ -50,7 +45,6 @@ class MeanOfScores(NamedTuple):
         note: a note on the masks, one sentence; None without one.
     """
 
-    curves: SizeCurves | None
     per_observation: Float64[np.ndarray, " n"]
     mean: MeanWithErrors
     worst: tuple[int, float] | None
@@ -105,26 +99,32 @@ def mean_of_scores(
     if conditionals == "exact" and isinstance(design, LogSizes):
         mean, note = mean_with_gains(mean, scores.table(), design)
         if note is None:
-            return MeanOfScores(None, per_observation, mean, None)
+            return MeanOfScores(per_observation, mean, None)
     if not mean.mask_se:
-        return MeanOfScores(curves, per_observation, mean, None, note)
+        return MeanOfScores(per_observation, mean, None, note)
     if shared:
         drops.add(*together.table())
     mean = mean._replace(tails=drops.tails(of_rows.lightness() if shared and of_difference else None))
     worst = (-largest[1], largest[0] / variance) if variance and math.isfinite(variance) else None
-    return MeanOfScores(curves, per_observation, mean, worst, note)
+    return MeanOfScores(per_observation, mean, worst, note)
 
 
 def _in_parts(
     scores: Scores, design: MaskDesign, curves: SizeCurves | None
-) -> Iterator[tuple[slice, ScoreTable, Summation, Floats]]:
+) -> Iterator[tuple[slice, ScoreTable, Summation, PerMask]]:
     """Rows, scores, summation and contributions of some observations at a time."""
     for rows, table in scores:
         yield rows, table, summation_of(table, design), contributions(table, design, curves)
 
 
 def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | None:
-    """Fit the curves of the control variates; None for other designs and for too few masks."""
+    """Fit the curves of the control variates.
+
+    None for designs other than random sizes, shared masks, a single replicate and runs of few masks. Shared
+    masks move all observations together, so that these do not tell the error. With few masks, the curves of
+    the folds err together (coverage of 95 % intervals with 16 to 40 masks: 88 to 94 %, and 90 to 95 % without
+    a prediction; benchmarks/coverage.py).
+    """
     if not (design.random_sizes and key.masks == "own" and design.n_replicates > 1):
         return None
     if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
@@ -142,7 +142,7 @@ def predicted(table: ScoreTable, design: MaskDesign, curves: SizeCurves) -> Pred
     return prediction._replace(token=token_controls(table, prediction))
 
 
-def contributions(table: ScoreTable, design: MaskDesign, curves: SizeCurves | None) -> Floats:
+def contributions(table: ScoreTable, design: MaskDesign, curves: SizeCurves | None) -> PerMask:
     """The contribution of each mask to the estimate of its observation, nats."""
     weight = summation_of(table, design).weight
     if curves is None:
@@ -156,7 +156,7 @@ def summation_of(table: ScoreTable, design: MaskDesign) -> Summation:
     return summation._replace(unseen=np.zeros(len(table))) if design.deterministic else summation
 
 
-def drawn_together(summation: Summation, design: MaskDesign, draw: Ints) -> tuple[Ints, Ints]:
+def drawn_together(summation: Summation, design: MaskDesign, draw: Indices) -> tuple[Indices, Indices]:
     """The stratum and unit of each mask; a unit is the masks of a stratum that are drawn together."""
     if design.random_sizes:  # each draw is one unit
         return np.zeros_like(draw), draw
@@ -178,7 +178,7 @@ def errors_of_rows(
 
 
 def errors_of_sums(
-    contribution: Floats, observation: Ints, summation: Summation, design: MaskDesign
+    contribution: PerMask, observation: Indices, summation: Summation, design: MaskDesign
 ) -> tuple[Float64[np.ndarray, " N"], Float64[np.ndarray, " N"]]:
     """mask_se and mask_df of each observation's sum of contributions; see `errors_of_rows`."""
     n = int(observation.max()) + 1

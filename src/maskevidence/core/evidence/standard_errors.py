@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Integer
 
-from maskevidence.core.masks.design import Floats, Ints, Summation
+from maskevidence.core.masks.design import Indices, PerMask, Summation
 
 OfCells = Float64[np.ndarray, " n_cells"]
 Sums = Float64[np.ndarray, "n_cells R"]  # of each cell and replicate
@@ -103,7 +103,7 @@ class ErrorSums:
         self._own = self._squares = 0.0  # variances of single observations' cells, and their squares
         self.shared = Totals(n_replicates)  # totals of the strata over all observations
 
-    def add(self, contribution: Floats, observation: Ints, summation: Summation) -> None:
+    def add(self, contribution: PerMask, observation: Indices, summation: Summation) -> None:
         """Add all masks of some observations, numbered from 0; the weights are in `contribution`."""
         _, stratum, replicate, unseen = summation
         self.estimates.add(np.bincount(observation, weights=contribution))
@@ -177,7 +177,7 @@ class Totals:
         self.n_replicates = n_replicates
         self._cells: dict[int, tuple[Float64[np.ndarray, " R"], float]] = {}
 
-    def add(self, contribution: Floats, cell: Ints, replicate: Ints, unseen: Floats | None) -> None:
+    def add(self, contribution: PerMask, cell: Indices, replicate: Indices, unseen: PerMask | None) -> None:
         cells = totals_of_cells(contribution, cell, replicate, self.n_replicates, unseen)
         for number, total, corrected in zip(*cells, strict=True):
             before, largest = self._cells.get(int(number), (0.0, 0.0))
@@ -190,7 +190,7 @@ class Totals:
 
 
 def cell_variances(
-    contribution: Floats, cell: Ints, replicate: Ints, n_replicates: int, unseen: Floats | None = None
+    contribution: PerMask, cell: Indices, replicate: Indices, n_replicates: int, unseen: PerMask | None = None
 ) -> OfCells:
     """Variance of each cell's sum of contributions: R times the sample variance of the replicate sums.
 
@@ -205,7 +205,7 @@ def variances_of_cells(totals: Sums, correction: OfCells) -> OfCells:
 
 
 def totals_of_cells(
-    contribution: Floats, cell: Ints, replicate: Ints, n_replicates: int, unseen: Floats | None
+    contribution: PerMask, cell: Indices, replicate: Indices, n_replicates: int, unseen: PerMask | None
 ) -> tuple[Integer[np.ndarray, " n_cells"], Sums, OfCells]:
     """The cells in order, the sums of their replicates, and their finite-population corrections."""
     cells, dense = np.unique(cell, return_inverse=True)
@@ -297,7 +297,7 @@ class Drops:
 
 
 def tails_of_each(
-    contribution: Floats, observation: Ints, cell: Ints, unit: Ints, unseen: Floats | None = None
+    contribution: PerMask, observation: Indices, cell: Indices, unit: Indices, unseen: PerMask | None = None
 ) -> Tails:
     """The error of rare masks for one observation's sum, below and above, from all observations.
 

@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Float64, Integer
 
 from maskevidence.core.evidence.control_variates import Prediction
-from maskevidence.core.masks.design import Floats
+from maskevidence.core.masks.design import PerMask
 from maskevidence.core.scores.record import ScoreTable
 
 MAX_CELLS = 2_000_000  # pairs of an observation and a column held at once
@@ -40,7 +40,7 @@ _Columns = Float64[np.ndarray, " n_columns"]
 _Cells = Float64[np.ndarray, "n_rows n_columns"]  # by observation and column
 
 
-def token_controls(table: ScoreTable, prediction: Prediction) -> Floats:
+def token_controls(table: ScoreTable, prediction: Prediction) -> PerMask:
     """The control variate of each mask, shape (n_masks,), nats per masked token, with expectation 0."""
     hidden, size, controls = table.hidden, table.size, np.empty(len(table))
     assert hidden is not None

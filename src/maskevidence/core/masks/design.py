@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -23,8 +24,8 @@ Masks = Literal["own", "shared"]
 Bound = Literal["area", "importance"]
 LearnedKind = Literal["lower_bound", "mixture", "policy"]
 Integers = Integer[np.ndarray, " B"]
-Floats = Float64[np.ndarray, " n_masks"]  # a number of each mask
-Ints = Integer[np.ndarray, " n_masks"]
+PerMask = Float64[np.ndarray, " n_masks"]  # a number of each mask
+Indices = Integer[np.ndarray, " n_masks"]
 BoolMatrix = Bool[np.ndarray, "B D"]
 Positions = Int64[np.ndarray, "B 2"]
 Plan = tuple[Integers, Integers]  # draw number and size of each mask
@@ -33,6 +34,7 @@ MAX_LISTED = 32
 MIN_DF = 3
 FEWEST_LEFT_OUT = 10  # fewest masks not scored for which an error is given
 MASKS_AT_ONCE = 2**19  # masks drawn or summarised at once, which bounds the memory
+_CELLS_AT_ONCE = 2**18  # of masks that are drawn together, whatever the calls of a model
 BYTES_PER_MASK = 80  # memory of a mask while it is scored and summarised
 
 
@@ -308,9 +310,9 @@ class DrawnMasks:
     key: MaskKey  # seed, and whether all observations share the masks
     ids: Int64[np.ndarray, " B"]  # ids of the observations
     maskable: Bool[np.ndarray, "B D"]
-    row: Ints  # position of each mask's observation, 0..B-1
-    draw: Ints
-    size: Ints
+    row: Indices  # position of each mask's observation, 0..B-1
+    draw: Indices
+    size: Indices
 
     def __len__(self) -> int:
         return len(self.row)
@@ -319,6 +321,16 @@ class DrawnMasks:
         self, part: slice | Int64[np.ndarray, " n_part"] = slice(None)
     ) -> Bool[np.ndarray, "n_part D"]:
         """The masks, or part of them, as a boolean matrix of shape (n_part, D)."""
+        return self._drawn(part) if self._all is None else self._all[part]
+
+    @cached_property
+    def _all(self) -> Bool[np.ndarray, "n_masks D"] | None:
+        """All masks if they are few, since to draw some for each call of a model takes longer."""
+        return self._drawn() if len(self) * self.maskable.shape[1] <= _CELLS_AT_ONCE else None
+
+    def _drawn(
+        self, part: slice | Int64[np.ndarray, " n_part"] = slice(None)
+    ) -> Bool[np.ndarray, "n_part D"]:
         row = self.row[part]
         return self.design.masked(
             self.key, self.ids[row], self.draw[part], self.size[part], self.maskable[row]
@@ -332,12 +344,14 @@ class DrawnMasks:
         return self.design.scored(self.key, self.ids[row], self.draw[part], masked, self.maskable[row])
 
     @property
-    def weight(self) -> Floats:
+    def weight(self) -> PerMask:
         """The weight of each mask's score, shape (n_masks,)."""
         return self.design.summation(self.maskable.sum(1)[self.row], self.draw, self.size).weight
 
 
-def all_pairs(design: MaskDesign, n_tokens: Integers, repeats: range | None = None) -> tuple[Ints, Ints]:
+def all_pairs(
+    design: MaskDesign, n_tokens: Integers, repeats: range | None = None
+) -> tuple[Indices, Indices]:
     """List every pair of an observation and a mask.
 
     Returns:
@@ -410,7 +424,7 @@ def drawn_masks(
     key: MaskKey,
     ids: Integers,
     maskable: BoolMatrix,
-    pairs: tuple[Ints, Ints] | None = None,
+    pairs: tuple[Indices, Indices] | None = None,
     position: Positions | None = None,
 ) -> DrawnMasks:
     """Draw masks for observations.

@@ -160,11 +160,6 @@ class LogSizes(MaskDesign):
             size[here] = n - visible[place]
         return draw, size
 
-    def masked(
-        self, key: MaskKey, ids: Integers, draw: Integers, size: Integers, maskable: BoolMatrix
-    ) -> BoolMatrix:
-        return maskable & (keyed_ranks(key.seed, key.columns(ids, draw), maskable) < size[:, None])
-
     def scored(
         self, key: MaskKey, ids: Integers, draw: Integers, masked: BoolMatrix, maskable: BoolMatrix
     ) -> BoolMatrix:

@@ -132,7 +132,8 @@ class EverySize(MaskDesign):
         sizes = [np.arange(1, n + 1) for n in lengths]
         listed = [n_subsets(np.full_like(m, len(m)), m, self.max_listed) for m in sizes]
         random = np.array([bool(((c == 0) | (c > self.masks_per_size)).any()) for c in listed])
-        left_out = np.array([self._n_left_out(c) for c in listed])
+        scored = self.masks_per_size
+        left_out = np.array([math.inf if 0 in c else np.maximum(c - scored, 0).sum() for c in listed])
         n_left_out = left_out[group].sum() if masks == "own" else left_out.max()
         if 0 < n_left_out < FEWEST_LEFT_OUT:
             return (
@@ -140,12 +141,6 @@ class EverySize(MaskDesign):
                 f"all masks; give {max(int(c.max()) for c in listed)} or more, which scores them all"
             )
         return too_few(self, self.masks_per_size, int(random[group].sum()), masks)
-
-    def _n_left_out(self, n_masks: Integers) -> float:
-        """Number of masks of an observation not scored; `n_masks` has the masks of each size, 0 for many."""
-        if (n_masks == 0).any():
-            return math.inf
-        return float(np.maximum(n_masks - self.masks_per_size, 0).sum())
 
 
 class IndependentMasks(EverySize):

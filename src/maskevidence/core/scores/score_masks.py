@@ -12,7 +12,7 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.masks.design import (
-    Ints,
+    Indices,
     MaskDesign,
     MaskKey,
     all_pairs,
@@ -220,11 +220,12 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
         masked = hidden.cpu().numpy()
         scored = masks.scored(part, masked)
         counted = hidden if scored is masked else torch.from_numpy(scored)
-        score[part] = _usable(mean_score(log_probs, batch, counted).cpu().numpy(), ids[row[part]])
+        score[part] = mean_score(log_probs, batch, counted).cpu().numpy()  # float64, as the record stores it
         if mixtures is not None:
             mixtures.add(part, row[part], masks.draw[part], log_probs.cpu().double().numpy())
         if tokens_scored is not None:
             tokens_scored[part].write(masks.size[part], masked, log_probs.float().cpu().numpy())
+    score = _usable(score, ids[row])
     n_bytes = None if tokens.n_bytes is None else compact(tokens.n_bytes.cpu().numpy())[row]
     log_mixture = None if mixtures is None else mixtures.of_masks
     of_mask = compact(ids)[row], masks.draw, masks.size, compact(n_tokens)[row]
@@ -254,7 +255,7 @@ def _score_orderings(
     size = np.broadcast_to(np.arange(1, tokens.width + 1, dtype=np.int32), score.shape)
     real = size <= n_tokens[row][:, None]
 
-    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Ints:
+    def repeated(values: Int64[np.ndarray, " n_orders"]) -> Indices:
         return np.broadcast_to(compact(values)[:, None], score.shape)[real]
 
     n_bytes = None if tokens.n_bytes is None else repeated(tokens.n_bytes.cpu().numpy()[row])

@@ -40,7 +40,7 @@ def cell_map_svg(picture: CellMap, summary: str) -> str:
     below = top + n_lines * height
     parts = [_label(name, _LEFT + (k + 0.5) * width, top - 5, turned) for k, name in enumerate(names)]
     parts += [
-        f'<text x="{_LEFT - 6:.1f}" y="{y:.1f}" font-size="10" text-anchor="end">{row:,}</text>'
+        f'<text x="{_LEFT - 6:.1f}" y="{y:.1f}" font-size="10" text-anchor="end">{row}</text>'
         for row, y in ((1, top + 8), (len(picture.states), below))
     ]
     for state, style in enumerate(_styles(picture)):

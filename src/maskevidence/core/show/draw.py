@@ -13,16 +13,8 @@ from typing import Any
 import numpy as np
 
 from maskevidence.core.errors import InputError, MissingExtraError, import_extra
+from maskevidence.core.show import pictures
 from maskevidence.core.show.parts import Picture, ValueRows
-from maskevidence.core.show.pictures import (
-    FEWEST_IN_A_BAND,
-    CellMap,
-    ColourGrid,
-    Histogram,
-    Lines,
-    Strips,
-    thinned,
-)
 from maskevidence.core.show.words import plain
 from maskevidence.core.support.files import write_atomic
 
@@ -57,14 +49,14 @@ def _draw(picture: Picture, axes: Any) -> None:
 
 
 @_draw.register
-def _(picture: Lines, axes: Any) -> None:
+def _(picture: pictures.Lines, axes: Any) -> None:
     n_before = sum(not line.get_label().startswith("_") for line in axes.lines)
     for line in picture.lines:
         number = line.number + n_before
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
         for band in line.bands:
             style = {"color": colour, "alpha": _WIDE if band.wide else _NARROW, "label": _label(band.words)}
-            if len(line.x) >= FEWEST_IN_A_BAND:
+            if len(line.x) >= pictures.FEWEST_IN_A_BAND:
                 axes.fill_between(line.x, band.low, band.high, linewidth=0, **style)
             else:
                 axes.vlines(line.x, band.low, band.high, linewidth=7 if band.wide else 4, **style)
@@ -115,7 +107,7 @@ def _(picture: ValueRows, axes: Any) -> None:
 
 
 @_draw.register
-def _(picture: Histogram, axes: Any) -> None:
+def _(picture: pictures.Histogram, axes: Any) -> None:
     counts, edges = np.histogram(picture.values, picture.edges())
     axes.stairs(counts, edges, fill=True, color=COLOURS[0])
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -139,7 +131,7 @@ def _(picture: Histogram, axes: Any) -> None:
 
 
 @_draw.register
-def _(picture: ColourGrid, axes: Any) -> None:
+def _(picture: pictures.ColourGrid, axes: Any) -> None:
     low, high = picture.centre - picture.reach, picture.centre + picture.reach
     image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
     where = {"location": "top", "aspect": 30, "pad": 0.01} if _is_tall(picture) else {}
@@ -160,7 +152,7 @@ def _(picture: ColourGrid, axes: Any) -> None:
 
 
 @_draw.register
-def _(picture: CellMap, axes: Any) -> None:
+def _(picture: pictures.CellMap, axes: Any) -> None:
     colormaps = import_extra("matplotlib.colors", "plots", "a picture")
     patches = import_extra("matplotlib.patches", "plots", "a picture")
     colours = [*_STATES[: len(picture.names) - 1], _STATES[-1]]
@@ -175,7 +167,7 @@ def _(picture: CellMap, axes: Any) -> None:
 
 
 @_draw.register
-def _(picture: Strips, axes: Any) -> None:
+def _(picture: pictures.Strips, axes: Any) -> None:
     for position, strip in enumerate(picture.strips):
         first, n_points = not position, len(strip.y)
         words = _label(picture.interval) if first else None
@@ -230,7 +222,7 @@ def image(picture: Picture, title: str, kind: str = "png") -> bytes:
         MissingExtraError: matplotlib is not installed.
 
     Example:
-        >>> image(Histogram(np.array([0.0, 1.0]), "nats"), "two values")[1:4]
+        >>> image(pictures.Histogram(np.array([0.0, 1.0]), "nats"), "two values")[1:4]
         b'PNG'
     """
     figure = _new_figure(picture)
@@ -249,8 +241,8 @@ def svg(picture: Picture, summary: str, key: str = "picture") -> str:
         key: the prefix of the picture's ids, different for each picture of a page.
     """
     matplotlib = import_extra("matplotlib", "plots", "a picture")
-    if isinstance(picture, Lines):
-        picture = replace(picture, lines=[thinned(line, _MOST_IN_SVG) for line in picture.lines])
+    if isinstance(picture, pictures.Lines):
+        picture = replace(picture, lines=[pictures.thinned(line, _MOST_IN_SVG) for line in picture.lines])
     figure = _new_figure(picture)
     figure.set_dpi(72)  # one dot per SVG unit, so saving keeps the layout
     draw(picture, figure.subplots())
@@ -293,7 +285,7 @@ def _size(picture: Picture) -> tuple[float, float]:
     """Width and height of a new figure, in inches."""
     if isinstance(picture, ValueRows):
         return _SIZE[0], 1.4 + _ROW * len(picture.values)
-    if isinstance(picture, ColourGrid):
+    if isinstance(picture, pictures.ColourGrid):
         if _is_tall(picture):
             return 1.4 + 0.21 * len(picture.columns), 2.2 + 0.22 * min(len(picture.values), 60)
         names = 0.08 * max(_longest(picture) - _UPRIGHT, 0)
@@ -301,22 +293,22 @@ def _size(picture: Picture) -> tuple[float, float]:
         return 3.4 + of_cell[0] * len(picture.columns), 1.6 + names + of_cell[1] * min(
             len(picture.values), 60
         )
-    if isinstance(picture, Strips):
+    if isinstance(picture, pictures.Strips):
         return max(6.4, 1.6 + 0.45 * len(picture.strips)), 4.8
     return _SIZE
 
 
-def _longest(picture: ColourGrid) -> int:
+def _longest(picture: pictures.ColourGrid) -> int:
     """The length of the longest name of a column."""
     return max((len(shortened(_label(name))) for name in picture.columns), default=0)
 
 
-def _is_tall(picture: ColourGrid) -> bool:
+def _is_tall(picture: pictures.ColourGrid) -> bool:
     """Whether a grid is so tall that its colour scale goes on top."""
     return len(picture.values) > _TALL
 
 
-def _set_limits(axes: Any, picture: Lines) -> None:
+def _set_limits(axes: Any, picture: pictures.Lines) -> None:
     """Set the limits of both axes and add the second x axis."""
     if picture.x_limits is not None:
         axes.set_xlim(*picture.x_limits)

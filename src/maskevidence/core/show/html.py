@@ -79,11 +79,9 @@ def table(part: Table, label: str = "") -> str:
     title = f"<div>{text(part.title)}</div>" if part.title else ""
     sortable = ' class="sortable"' if part.sortable else ' class="matrix"' if part.shades else ""
     n_more = len(part.rows) - _PRINTED if part.sortable else 0
-    rest = (
-        f'<div class="rest" style="display:none">{n_more:,} more rows on the screen</div>'
-        if n_more > 0
-        else ""
-    )
+    where = f" and in {part.elsewhere}" if part.elsewhere else ""
+    words = f"{n_more:,} more row{'' if n_more == 1 else 's'} on the screen{text(where)}"
+    rest = f'<div class="rest" style="display:none">{words}</div>' if n_more > 0 else ""
     named = f' class="scroll" role="region" tabindex="0" aria-label="{text(label)}"' if label else ""
     grid = f"<table{sortable}>{head}<tbody>{body}</tbody></table>"
     return f'{title}<div style="overflow-x:auto"{named}>{grid}</div>{rest}'

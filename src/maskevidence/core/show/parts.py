@@ -41,6 +41,7 @@ class Table:
         marked: those of the cells with a coloured ground, where a page has colours.
         shades: the strength of the ground of a cell, in [0, 1], by its row and column.
         sortable: whether a reader may sort and filter the rows; on paper, the first ones stand for all.
+        elsewhere: the file that holds the rows that paper lacks.
     """
 
     columns: Sequence[str]
@@ -51,6 +52,7 @@ class Table:
     marked: Collection[tuple[int, int]] = ()
     shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
     sortable: bool = False
+    elsewhere: str = ""
 
 
 @dataclass(frozen=True)

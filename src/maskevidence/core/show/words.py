@@ -108,12 +108,12 @@ def typeset(value: float, digits: int = 2) -> str:
     return f"{sign}{abs(value):,.{digits}f}"
 
 
-def plus_minus(value: float, error: float | None, digits: int, write: Write = number) -> str:
+def plus_minus(value: float, error: float | None, digits: int, write: Write = typeset) -> str:
     """Format a value with its standard error, if known.
 
     Example:
         >>> plus_minus(-1.5, 0.25, 2), plus_minus(-1.5, None, 2)
-        ('-1.50 ± 0.25', '-1.50')
+        ('−1.50 ± 0.25', '−1.50')
     """
     return write(value, digits) + ("" if error is None else f" ± {write(error, digits)}")
 
@@ -142,12 +142,12 @@ def data_error(error: float | None, mask_se: float | None, n_observations: int, 
     return NOT_RESOLVED if mask_se else "not known: the numbers of all observations are equal"
 
 
-def interval_95(low: float, high: float, digits: int, write: Write = number) -> str:
+def interval_95(low: float, high: float, digits: int, write: Write = typeset) -> str:
     """Format a 95 % interval.
 
     Example:
         >>> interval_95(-2.0, 1.0, 1)
-        '95 % interval -2.0 to 1.0'
+        '95 % interval −2.0 to 1.0'
     """
     return f"95 % interval {write(low, digits)} to {write(high, digits)}"
 
@@ -296,7 +296,7 @@ def orders_in_words(
     if bracket["mixture"] is None:
         named += [("lower bound", "lower", "lower_se"), ("upper bound", "upper", "upper_se")]
     listed = [
-        (name, f"{plus_minus(bracket[value], bracket[error] or None, digits, typeset)} nats per {noun}")
+        (name, f"{plus_minus(bracket[value], bracket[error] or None, digits)} nats per {noun}")
         for name, value, error in named
         if bracket[value] is not None
     ]

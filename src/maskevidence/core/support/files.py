@@ -277,8 +277,11 @@ def csv_lines(columns: Iterable[Sequence[object]]) -> str:
 
 def _texts(column: Sequence[object]) -> list[str]:
     """The cells of a column; `str` is right for the whole and floating-point numbers of Python."""
-    texts = ["" if value is None else str(value) for value in column]
-    if not any(isinstance(value, str) for value in column):
+    kinds = set(map(type, column))
+    texts = list(map(str, column))
+    if type(None) in kinds:
+        texts = ["" if value is None else text for value, text in zip(column, texts, strict=True)]
+    if not any(issubclass(kind, str) for kind in kinds):
         return texts
     return [f'"{text.replace(chr(34), chr(34) * 2)}"' if _QUOTED.search(text) else text for text in texts]
 

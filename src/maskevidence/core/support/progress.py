@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from tqdm.std import tqdm
 
@@ -21,11 +21,9 @@ _BAR_OF_PARTS = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 _SHARE = 0.9  # share of a step's remainder that its inner progress can fill
 
 
-@runtime_checkable
-class Advance(Protocol):
-    """Reports the number of steps done since the last call, and optionally a new description or total."""
-
-    def __call__(self, steps: int, description: str | None = None, total: int | None = None, /) -> None: ...
+# Called as advance(steps, description=None, total=None) when some steps of a task are done; the description
+# and the total may change.
+Advance = Callable[..., None]
 
 
 def silent(_steps: int, _description: str | None = None, _total: int | None = None, /) -> None:

@@ -112,10 +112,16 @@ class TrainingLoop:
                 advance(1, _description(record), self._forecast())
         if self.best is not None:
             self.model.load_state_dict(self.best)
-        columns = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
+        columns: Any = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
         epoch, *of_epochs = columns
-        ended = self.best_epoch, stopped, resumed_from, tuple(self.devices)
-        return History(epoch.astype(np.int64), *of_epochs, *ended, paced=self.options.pace is not None)
+        ended: Any = (
+            self.best_epoch,
+            stopped,
+            resumed_from,
+            tuple(self.devices),
+            self.options.pace is not None,
+        )
+        return History(epoch.astype(np.int64), *of_epochs, *ended)
 
     def _add_device(self) -> None:
         """Record the model's device unless the last epoch is already in the checkpoint."""

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -228,19 +228,38 @@ def select(
 
 
 def ranked_candidates(
-    data: Table, families: Sequence[str], *, folds: int, design: str, seed: int
-) -> tuple[Candidate, ...]:
-    """The candidates of `select`, the best first, without a fit to all rows."""
-    plan, _ = _plan(data, candidates(families, _numbers(COMPONENTS)), folds, design, MaskKey(seed))
-    return _ranked(plan, _fitted(plan)[0])[0]
+    data: Table, families: Sequence[str], *, folds: int, design: str, seed: int, epochs: int
+) -> tuple[tuple[Candidate, ...], Difference | None]:
+    """The candidates of `select`, the best first, without a fit to all rows; and the best less the network.
+
+    A network among the families is fitted to all folds but the first, for some epochs, and compared with the
+    best of the others on the rows of that fold alone.
+    """
+    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, design, MaskKey(seed))
+    networks = [word for word in plan.words if is_network(word.family)]
+    others = replace(plan, words=tuple(word for word in plan.words if word not in networks))
+    scores, _ = _fitted(others)
+    ranked = _ranked(others, scores)[0]
+    if not networks:
+        return ranked, None
+    train, rows = _fold(plan, plan.folds[0])
+    network: Any = plan.build(networks[0])
+    model = network.fit(train, epochs=epochs, seed=seed)
+    best = next(score for word, score in scores.items() if str(word) == ranked[0].name)
+    names = ranked[0].name, str(networks[0])
+    both = best.estimates[0], _estimated(plan, model, train, rows)
+    return ranked, compare(dict(zip(names, both, strict=True))).between(*names)
 
 
 def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
     """The candidates' scores, and notes on their fits."""
     scores, failed, slow = _scored(plan)
-    notes = [_note_on_failures(failed)] if failed else []
+    reason, notes = next(iter(failed.values()), ""), list[str]()
     if not scores:
-        raise NumericalError(f"no candidate could be fitted: {next(iter(failed.values()))}")
+        raise NumericalError(f"no candidate could be fitted: {reason}")
+    if failed:
+        shown = some_of([str(word) for word in failed], _MAX_NAMED)
+        notes.append(f"could not be fitted, and left out: {shown} ({reason})")
     if slow:
         notes.append(f"{slow} of the {len(plan.folds) * len(plan.words)} fits ended before they converged")
     return scores, notes + [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
@@ -335,16 +354,17 @@ def _plan(
     held = tuple(np.sort(part) for part in folds_of(values, folds, np.random.default_rng(key.seed)))
     # a `Table` already has these notes
     notes += [] if isinstance(data, Table) else note_on_codes(values, columns) + note_on_copies(values)
-    if not all(example.keeps_units for example in examples):
-        kept = varying_columns(values, held)
-        if not kept.all():
-            names = ", ".join(name for name, other in zip(columns, kept, strict=True) if not other)
-            notes.append(f"left out columns that do not vary in all folds: {names}")
+    any_values = all(example.keeps_units for example in examples)
+    kept = (_known_columns if any_values else varying_columns)(values, held)
+    if not kept.all():
+        names = ", ".join(name for name, other in zip(columns, kept, strict=True) if not other)
+        verb = "have a value" if any_values else "vary"
+        notes.append(f"left out columns that do not {verb} in all folds: {names}")
         values, columns = values[:, kept], tuple(np.array(columns)[kept].tolist())
         some = with_values(values)
         if not some.all():
             place = given.place(int(np.argmin(some)))
-            raise InputError(f"{place} has no value in a column that varies; leave it out")
+            raise InputError(f"{place} has no value in the other columns; leave it out")
     alone = len(words) == 1 and bool(notes)
     words, left_out = _possible(words, values.shape[1], len(values) - max(map(len, held)))
     if left_out:
@@ -453,6 +473,11 @@ def varying_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
     return np.all([varies(np.delete(values, rows, axis=0)) for rows in held], axis=0)
 
 
+def _known_columns(values: _Rows, held: Sequence[Held]) -> np.ndarray:
+    """Which columns have a value in the training rows of every fold."""
+    return np.all([with_values(np.delete(values, rows, axis=0).T) for rows in held], axis=0)
+
+
 def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[_Word, ...], str]:
     """Split off the candidates with too many components for the columns and rows; name them."""
     largest = min(width, n_rows) - 1
@@ -474,8 +499,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
     ):
         warnings.simplefilter("always", ConvergenceWarning)
         for fold, rows in enumerate(plan.folds, 1):
-            train = np.delete(plan.values, rows, axis=0)
-            rows = rows[plan.first[rows] == rows]
+            train, rows = _fold(plan, rows)
             tokens = Tokens.from_array(plan.values[rows], ids=rows)
             of_fold = f"fold {fold} of {len(plan.folds)}"
             for word, model in _fits(plan, train, failed, advance, of_fold):
@@ -488,10 +512,7 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
                 if plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
                 else:
-                    key, (scored, _) = plan.key, with_limits(plan.measured(model, train), plan.table)
-                    rows_of = as_tokens(scored, tokens)
-                    estimate = estimate_evidence(scored, rows_of, plan.design, seed=key.seed, masks=key.masks)
-                    scores[word].estimates.append(estimate)
+                    scores[word].estimates.append(_estimated(plan, model, train, rows))
                     if isinstance(model, BernoulliPCA):
                         _integrate(model, tokens, scores[word], rows)
     slow = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
@@ -499,6 +520,19 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
         if warning not in slow:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return {word: score for word, score in scores.items() if word not in failed}, failed, len(slow)
+
+
+def _fold(plan: _Plan, rows: Held) -> tuple[_Rows, Held]:
+    """The training values of a fold, and the first copies of its rows, which are scored."""
+    return np.delete(plan.values, rows, axis=0), rows[plan.first[rows] == rows]
+
+
+def _estimated(plan: _Plan, model: TableModel, train: _Rows, rows: Held) -> EvidenceEstimate:
+    """The evidence of held-out rows by the masks of the plan."""
+    scored, _ = with_limits(plan.measured(model, train), plan.table)
+    tokens = as_tokens(scored, Tokens.from_array(plan.values[rows], ids=rows))
+    assert plan.design is not None
+    return estimate_evidence(scored, tokens, plan.design, seed=plan.key.seed, masks=plan.key.masks)
 
 
 def _integrate(model: BernoulliPCA, tokens: Tokens, scores: _Scores, rows: Held) -> None:
@@ -527,12 +561,6 @@ def _fits(
             except (NumericalError, StopIteration) as error:  # a failed chain has ended
                 failed.setdefault(word, str(error) or "see the number of components before")
             advance(1)
-
-
-def _note_on_failures(failed: Mapping[_Word, str]) -> str:
-    names = [str(word) for word in failed]
-    shown, reason = some_of(names, _MAX_NAMED), next(iter(failed.values()))
-    return f"could not be fitted, and left out: {shown} ({reason})"
 
 
 def _ranked(

@@ -53,18 +53,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        names = (
-            "name",
-            "family",
-            "n_components",
-            "n_parameters",
-            "log_evidence",
-            "mask_se",
-            "data_se",
-            "beaten_by",
-        )
-        values = {name: getattr(self, name) for name in names}
-        return values | {"behind": None if self.behind is None else self.behind.to_dict()}
+        return vars(self) | {"behind": None if self.behind is None else self.behind.to_dict()}
 
 
 class Fill(NamedTuple):
@@ -319,14 +308,14 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
     behind, verdict = "best", "worse" if each["beaten_by"] else "proves nothing" * _proves_nothing(each)
     if each["behind"] is not None:
         error = each["behind"]["standard_error"]
-        behind = plus_minus(each["behind"]["difference"], error, digits, typeset)
+        behind = plus_minus(each["behind"]["difference"], error, digits)
     for name, words in (("smallest", "smallest not told apart"), ("choice", "chosen")):
         verdict = words if each["name"] == result[name] else verdict
     return [
         each["name"],
         verdict,
         f"{each['n_parameters']:,}",
-        plus_minus(each["log_evidence"], each["data_se"], digits, typeset),
+        plus_minus(each["log_evidence"], each["data_se"], digits),
         *[standard_error(each["mask_se"], digits)] * masks,
         behind,
     ]

@@ -1,5 +1,7 @@
 """Each visible token of a row given the others under a mixture of kernels, by one pass over the kernels."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -7,6 +9,8 @@ from torch import Tensor
 from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.gaussian.kernels import MAX_ELEMENTS, KernelPart
 from maskevidence.tables.gaussian.precision import DensePrecision
+
+_LOG2_E = math.log2(math.e)  # logs to base 2, since torch's exp2 takes half the time of its exp
 
 
 @torch.no_grad()
@@ -32,23 +36,23 @@ def log_leave_one_out(
     at_once = max(1, MAX_ELEMENTS // (n_kernels * width))
     room = centred.new_empty(min(at_once, n_rows), width, n_kernels)  # new memory costs as much as the sums
     result = torch.zeros_like(centred)
-    log_kernels = log_kernels - log_kernels.amax(1, keepdim=True)
-    whole = torch.logsumexp(log_kernels, 1)
+    log_kernels = (log_kernels - log_kernels.amax(1, keepdim=True)).mul_(_LOG2_E)
+    whole = torch.log2(torch.exp2(log_kernels).sum(1))
     for rows in torch.split(torch.arange(n_rows), at_once):
         across = part.precision.matrix[part.hidden[rows]]  # Λ_HR, and its other columns
         diagonal = part.precision.diagonal - (across * (part.inverse[rows] @ across)).sum(1)
-        scale = torch.where(visible[rows], torch.rsqrt(2 * square * diagonal), 0.0)
+        scale = torch.where(visible[rows], torch.rsqrt(2 * square * diagonal / _LOG2_E), 0.0)
         of_row = (pull[rows] + (part.shift[rows, None] @ across)[:, 0]) * scale
         if part.hidden.shape[1]:
             moved = (by_kernels - across.mT @ part.moves[rows]) * (a * scale[:, :, None])
         elif moved is None:  # the same for all rows
             moved = by_kernels[None] * (a * scale[:1, :, None])
         g = torch.sub(of_row[:, :, None], moved, out=room[: len(rows)])
-        others = torch.log(torch.addcmul(log_kernels[rows, None], g, g, out=g).exp_().sum(2))
+        others = torch.log2(torch.addcmul(log_kernels[rows, None], g, g, out=g).exp2_().sum(2))
         far = torch.nonzero(torch.isinf(others).any(1)).flatten()
         if len(far):
             g = of_row[far, :, None] - (moved if len(moved) == 1 else moved[far])
-            others[far] = torch.logsumexp(log_kernels[rows[far], None] + g.square(), 2)
+            others[far] = torch.logsumexp((log_kernels[rows[far], None] + g.square()) / _LOG2_E, 2) * _LOG2_E
         constant = 0.5 * (LOG_2PI + torch.log(square / diagonal))
-        result[rows] = torch.where(visible[rows], whole[rows, None] - others - constant, 0.0)
+        result[rows] = torch.where(visible[rows], (whole[rows, None] - others) / _LOG2_E - constant, 0.0)
     return result

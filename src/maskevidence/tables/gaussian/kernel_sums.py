@@ -43,11 +43,9 @@ def log_kernel_sums(
     top = weight.amax(1)
     weight = torch.exp(weight - top[:, None])
     mean = (weight * u).sum(1) / weight.sum(1)
-    ratio, moments = (u - mean[:, None]) * (-half / variance), list[Tensor]()
-    for p in range(_N_TERMS):
-        moments.append(weight.sum(1))
-        weight.mul_(ratio).div_(p + 1)
-    delta, total = x - middle[of], torch.zeros_like(x)
-    for moment in reversed(moments):
-        total = total * (delta / half) + moment[of]
+    ratio, delta = (u - mean[:, None]) * (-half / variance), x - middle[of]
+    series = ratio / torch.arange(1, _N_TERMS, device=x.device)[:, None, None]
+    moments = torch.cat([weight[None], series]).cumprod_(0).sum(2)
+    powers = torch.linalg.vander(delta / half, N=_N_TERMS)
+    total = torch.linalg.vecdot(powers, moments.T[of])
     return torch.log(total) + top[of] - delta * mean[of] / variance - delta.square() / (2 * variance)

@@ -23,7 +23,7 @@ from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
 from maskevidence.core.model import HasLogEvidence, as_tokens, check_conditionals
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import in_short, some_of, whole_number
+from maskevidence.core.support.checks import in_short, some_of, typed, whole_number
 from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
@@ -296,6 +296,7 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
 
     values, ranked = table.values.copy(), np.zeros(len(table.columns), dtype=bool)
     rng, levels, names = np.random.default_rng(0), dict(table.levels), dict[bytes, str]()
+    copies = dict[str, str]()  # and the column that each repeats
     for j, (name, column) in enumerate(zip(table.columns, values.T, strict=True)):
         seen = ~np.isnan(column)
         each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
@@ -311,14 +312,17 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
         same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
         first = names.get(same, names.get(opposite))
         if first is not None:
-            raise InputError(
-                f"column {name!r} is {first!r} by another name or unit: two copies of a number have infinite "
-                "information on each other; leave one out"
-            )
-        names[same] = name
+            copies[name] = first
+        names.setdefault(same, name)
         if word in (AUTO, KERNELS) and n_each.max() > _SPIKE * seen.sum():
             order = np.argsort(np.lexsort((rng.random(len(place)), place)))
             column[seen] = special.ndtri((order + 0.5) / seen.sum())
+    if copies:
+        said = ", ".join(f"{name!r} is {first!r}" for name, first in copies.items())
+        raise InputError(
+            f"column {said}, by another name or unit: two copies of a number have infinite information on "
+            f"each other; leave one out (--drop {typed(copies)})"
+        )
     return replace(table, values=values, levels=levels), ranked
 
 
@@ -349,7 +353,7 @@ def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs:
     of_mixture, of_kernels = (np.sum(each, axis=0) for each in ([m[:n_tried] for m in mixtures], held_out))
     if sizes is not None and (not kernels or of_mixture.max() > of_kernels.max()):
         best = int(of_mixture.argmax())
-        return Mixture.path(train, sizes, shrinkage, 2 ** (best + (best > 0)))[0]
+        return Mixture.path(train, sizes, shrinkage, 2 ** (best + (best > 0 or any(sizes))))[0]
     return model.fit(train, shrinkage=shrinkage, bandwidth=_BANDWIDTHS[int(of_kernels.argmax())])
 
 

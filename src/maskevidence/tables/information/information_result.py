@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.core.evidence.standard_errors import df_of_sum, t_half_width
 from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import digits_for, interval_95, standard_error, typeset
+from maskevidence.core.show.words import digits_for, interval_95, number, plus_minus, standard_error, typeset
 
 _Floats = Float64[np.ndarray, " n"]
 
@@ -172,27 +172,23 @@ class Information(Shown):
         digits = digits_for(self.standard_error)
         low, high = self.interval()
         headline = f"{self._of()}: {typeset(self.nats, digits)} nats ({typeset(self.bits, digits)} bits)"
-        line = f"Information({self.quantity}, {self.nats:.{digits}f} nats, {interval_95(low, high, digits)})"
-        rows = [["error of the masks", standard_error(self.errors.mask_se, digits)]]
-        rows.append(["error of the rows", standard_error(self.errors.data_se, digits)])
-        rows.append(["error of the fits", standard_error(self.errors.fit_se, digits)])
-        named: dict[str, float | None] = {}
-        if self.seen is not None:
-            named = {"of rows not seen in the fit": self.held_out, "of rows seen in the fit": self.seen}
-        named |= {"with more rows": self.with_more_rows}
-        named["lower bound"] = self.lower_bound
-        named |= {"symmetric uncertainty": self.symmetric_uncertainty}
-        if self.quantity == MUTUAL:
-            named["as a correlation"] = self.correlation
+        nats, interval = number(self.nats, digits), interval_95(low, high, digits, number)
+        line = f"Information({self.quantity}, {nats} nats, {interval})"
+        errors = {"masks": self.errors.mask_se, "rows": self.errors.data_se, "fits": self.errors.fit_se}
+        named = {
+            "of rows not seen in the fit": None if self.seen is None else self.held_out,
+            "of rows seen in the fit": self.seen,
+            "with more rows": self.with_more_rows,
+            "lower bound": self.lower_bound,
+            "symmetric uncertainty": self.symmetric_uncertainty,
+            "as a correlation": self.correlation if self.quantity == MUTUAL else None,
+        }
+        rows = [[f"error of the {name}", standard_error(se, digits)] for name, se in errors.items()]
         rows += [[name, typeset(value, digits)] for name, value in named.items() if value is not None]
         if self.zero is not None:
-            rows.append(
-                [
-                    "the same of independent columns",
-                    f"{typeset(self.zero, digits)} ± {self.zero_se:.{digits}f}",
-                ]
-            )
-        aside = interval_95(low, high, digits, typeset)
+            zero = plus_minus(self.zero, self.zero_se, digits)
+            rows.append(["the same of independent columns", zero])
+        aside = interval_95(low, high, digits)
         return Page(line, headline, aside, [Table([], rows)], self.notes)
 
     def _of(self) -> str:

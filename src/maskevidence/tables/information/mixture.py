@@ -19,7 +19,7 @@ _MOST, _FEWEST_TRIED = 64, 8  # components
 _STEPS, _TOLERANCE = 60, 2e-4  # of EM at each number of components; nats per row
 _ROUNDS = 3  # of draws of missing cells
 _STEP = 0.6  # of the means of a component that is split, in standard deviations along its longest axis
-_JITTER = 0.5  # of the log shares of words
+_TILT, _AVERAGES = 1.0, 8  # of the log shares by the scores of words; rounds that find these
 _ROWS = 1.0  # that stand for the covariance or the shares of all rows
 
 Rows = Float64[np.ndarray, "n D"]
@@ -29,8 +29,8 @@ Known = Bool[np.ndarray, "n D"]
 class Mixture(nn.Module):
     """log p(x) = log Σ_k w_k N(numbers; m_k, S_k) Π_j θ_kj(word j), whose conditionals are exact.
 
-    `path` fits 1, 2, 4, ... components by EM: each component is split along its longest axis, and EM goes on
-    from there.
+    `path` fits 1, 2, 4, ... components by EM: each component is split along its longest axis and where its
+    words depend on each other, and EM goes on from there.
 
     Args:
         sizes: the number of words of each column, 0 for numbers.
@@ -139,23 +139,47 @@ class Mixture(nn.Module):
             self.covariance = (centred + prior) / (size + _ROWS)[:, None, None]
             for j, codes in words.items():
                 counts = np.stack([np.bincount(codes, each, self.sizes[j]) for each in part.T])
-                self.shares[j] = (counts + _ROWS * first.shares[j]) / (size + _ROWS)[:, None]
+                rows = _ROWS / n_components
+                self.shares[j] = (counts + rows * first.shares[j]) / (size + rows)[:, None]
 
-    def _split(self, rng: np.random.Generator) -> None:
-        """Make two components of each, in place."""
+    def _split(self, x: Rows, rng: np.random.Generator) -> None:
+        """Make two components of each, in place: along its longest axis, and by the scores of its words."""
+        step, along = np.zeros_like(self.mean), np.zeros((len(x), len(self.mean)))
         if self.numbers:
             length, axes = np.linalg.eigh(self.covariance)
-            step = _STEP * axes[:, :, -1] * np.sqrt(length[:, -1:])
-            self.mean = np.concatenate([self.mean + step, self.mean - step])
-            self.covariance = np.tile(self.covariance - 0.9 * step[:, :, None] * step[:, None], (2, 1, 1))
-        else:
-            self.mean, self.covariance = np.tile(self.mean, (2, 1)), np.tile(self.covariance, (2, 1, 1))
-        self.log_weight = np.tile(self.log_weight, 2) - math.log(2)
+            axis, spread = axes[:, :, -1], np.sqrt(length[:, -1:])
+            step = _STEP * axis * spread
+            along = (x[:, self.numbers] @ axis.T - (self.mean * axis).sum(1)) / spread.T
+        scores = self._scores(x, along, rng) if self.shares else {}
         for j, shares in self.shares.items():
-            bent = np.tile(shares, (2, 1)) * np.exp(
-                _JITTER * rng.normal(size=(2 * len(shares), self.sizes[j]))
-            )
+            bent = np.concatenate([shares * np.exp(sign * scores[j]) for sign in (_TILT, -_TILT)])
             self.shares[j] = bent / bent.sum(1, keepdims=True)
+        self.mean = np.concatenate([self.mean + step, self.mean - step])
+        left = self.covariance - 0.9 * step[:, :, None] * step[:, None]
+        self.covariance = np.tile(left, (2, 1, 1))
+        self.log_weight = np.tile(self.log_weight, 2) - math.log(2)
+
+    def _scores(
+        self, x: Rows, along: Float64[np.ndarray, "n K"], rng: np.random.Generator
+    ) -> dict[int, Float64[np.ndarray, "K V"]]:
+        """Scores of the words in each component: the mean score of the other cells of their rows.
+
+        Repeated (reciprocal averaging), this finds the axis along which the columns depend most.
+        """
+        logs = self.log_components(x, np.ones(x.shape, dtype=bool))
+        part, codes = np.exp(logs - _sum(logs)), {j: x[:, j].astype(int) for j in self.shares}
+        scores = {j: rng.normal(size=shares.shape) for j, shares in self.shares.items()}
+        for _ in range(_AVERAGES):
+            for j, shares in self.shares.items():
+                others = along + sum(scores[k].T[of] for k, of in codes.items() if k != j)
+                sums = [
+                    np.stack([np.bincount(codes[j], each, shares.shape[1]) for each in weights.T])
+                    for weights in (part * others, part)
+                ]
+                mean = sums[0] / (sums[1] + _ROWS)
+                mean -= (shares * mean).sum(1, keepdims=True)
+                scores[j] = mean / (np.sqrt((shares * mean**2).sum(1, keepdims=True)) + 1e-9)
+        return scores
 
     @classmethod
     def path(
@@ -186,7 +210,7 @@ class Mixture(nn.Module):
                     break
             if n >= most:
                 break
-            made._split(rng)
+            made._split(filled, rng)
             n *= 2
         return made, scores
 

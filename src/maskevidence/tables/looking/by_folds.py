@@ -96,14 +96,14 @@ class Folds:
 
     def without_suspicious(
         self, models: Models, course: Course, end: float
-    ) -> tuple[Float64[np.ndarray, "N D"], bool]:
-        """The values without suspicious ones of the rows judged until a time; and whether there are any.
+    ) -> tuple[Float64[np.ndarray, "N D"], bool, bool]:
+        """The values without suspicious ones; whether there are any; and whether all rows were judged.
 
         Args:
             models: of `fit_all`, to the values of the table.
             end: seconds of the course.
         """
-        values, rng = self.table.values, np.random.default_rng(len(self.table))
+        values, in_time, rng = self.table.values, True, np.random.default_rng(len(self.table))
         suspicious = np.zeros(values.shape, dtype=bool)
         with course.step("suspect", "looking for wrong cells"):
             judges = [self.judge(models, values, k) for k in range(len(self.parts))]
@@ -111,10 +111,10 @@ class Folds:
             n = max(1, min(_AT_ONCE, _PAIRS_AT_ONCE // values.shape[1] ** 2))
             for start in range(0, max(map(len, orders)), n):
                 for judge, order in zip(judges, orders, strict=True):
-                    if len(rows := order[start : start + n]) and course.spent <= end:
+                    if len(rows := order[start : start + n]) and (in_time := course.spent <= end):
                         found = judge.search(values[rows]).suspicion
                         suspicious[rows] = np.nan_to_num(found, nan=-np.inf) > _HIDDEN_FROM_FITS
-        return self.cleaned(suspicious), bool(suspicious.any())
+        return self.cleaned(suspicious), bool(suspicious.any()), in_time
 
     def cleaned(self, suspicious: Bool[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
         """The values without suspicious ones, but of columns that would not vary."""

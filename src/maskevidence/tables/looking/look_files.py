@@ -14,7 +14,7 @@ from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import Table
 from maskevidence.tables.filling import filled_cells, with_rows_apart
-from maskevidence.tables.looking.look_page import page_of_look
+from maskevidence.tables.looking.look_page import left_empty, page_of_look
 from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.reading.contents import SHEETS
 from maskevidence.tables.reading.dates import DateForm
@@ -152,7 +152,7 @@ def lines_of_columns(look: Looked) -> tuple[list[str], list[list[object]]]:
             each.n_different,
         ]
         if fill is None:
-            rows.append([*line, 0, "", "", "", "not modelled" if each.n_missing else ""])
+            rows.append([*line, 0, "", "", "", left_empty(look, each.name)])
             continue
         is_error = "share right" if fill.words else "RMSE"
         line += [fill.holes, f"{fill.quality:.4g}", f"{fill.without:.4g}", is_error, _note(look, each.name)]
@@ -167,7 +167,7 @@ def _note(look: Looked, name: str) -> str:
     j = of.table.columns.index(name)
     hole = of.holes[:, j]
     if name in of.simple:
-        return "filled with the mean or commonest word, because the model does no better"
+        return f"filled with the {of.simple[name]}, because the model does no better"
     if (
         name in of.table.levels
         or not hole.any()

@@ -17,7 +17,7 @@ from maskevidence.core.show.words import MINUS, count, figures
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
-from maskevidence.tables.filling import decimals_written
+from maskevidence.tables.filling import decimals_written_in
 from maskevidence.tables.looking.looked import Looked, Modelled
 from maskevidence.tables.looking.reading import spelt_otherwise
 from maskevidence.tables.reading.dates import DateForm
@@ -36,6 +36,8 @@ _SHARE = re.compile(r" ([01]\.?[0-9]*)(?=,|$)")  # of a likelier word
 _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more than six decimals
 
 
+_COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")  # between thousands of a count
+_QUOTED = re.compile(r"('[^']*')")  # cells of the file
 _OTHERWISE = "which stands if it is right; to change it, run the command again with the option."
 _NAMES = {"codes": "codes?", "id": "names of rows", "odd cells": "not numbers", "text": "free text"}
 
@@ -60,14 +62,16 @@ def page_of_look(look: Looked) -> Page:
     parts: list[Part] = [BigNumbers(_answers(look)), *kept]
     about = f"A look at {PurePath(look.description.name).name}"
     said = {each.sentence() for each in look.description.findings}
-    notes = [note for note in look.notes if note not in said and "from an earlier row" not in note]
+    notes = [
+        _counts(look, note) for note in look.notes if note not in said and "from an earlier row" not in note
+    ]
     return Page(line, _headline(look), "", parts, notes, made, about)
 
 
 def short_page(look: Looked) -> Page:
     """The page for a terminal: results, open decisions and the first suspicious cells."""
     parts: list[Part] = [BigNumbers(_answers(look))]
-    findings = [each.sentence() for each in look.description.findings if each.weight >= LOOK]
+    findings = [_counts(look, each.sentence()) for each in look.description.findings if each.weight >= LOOK]
     if findings:
         parts += [
             f"\n{_decisions(look)[0]}{_of_all(findings)}",
@@ -76,7 +80,16 @@ def short_page(look: Looked) -> Page:
     if look.modelled is not None and (table := _table_of_cells(look)).rows:
         parts.append(f"\nCells to look at{_of_all(table.rows)}")
         parts.append(replace(table, rows=table.rows[:_MOST_IN_TERMINAL]))
-    return Page("", _headline(look), "", parts, look.notes[-1:] if look.modelled is None else [])
+    notes = look.notes[-1:] if look.modelled is None else [*filter(None, [look.modelled.of_time])]
+    return Page("", _headline(look), "", parts, notes)
+
+
+def _counts(look: Looked, words: str) -> str:
+    """Counts with a narrow space between thousands where the file's numbers have decimal commas."""
+    if look.description.decimal != ",":
+        return words
+    parts = _QUOTED.split(words)
+    return "".join(each if k % 2 else _COMMA.sub("\u202f", each) for k, each in enumerate(parts))
 
 
 def _decisions(look: Looked) -> tuple[str, str]:
@@ -96,7 +109,7 @@ def _of_all(listed: Sequence[object]) -> str:
 
 def _headline(look: Looked) -> str:
     n_rows, n_columns = look.description.n_rows, len(look.description.columns)
-    return f"{count(n_rows, 'row')}, {count(n_columns, 'column')}"
+    return _counts(look, f"{count(n_rows, 'row')}, {count(n_columns, 'column')}")
 
 
 def _answers(look: Looked) -> list[tuple[str, str, str]]:
@@ -114,7 +127,7 @@ def _answers(look: Looked) -> list[tuple[str, str, str]]:
     slips, n = sum(map(_is_slip, cells)), len(cells)
     looks = "1 looks like a typing error" if slips == 1 else f"{slips:,} look like typing errors"
     answers.append((f"{n:,}", f"cell{'' if n == 1 else 's'} to look at", looks if slips else ""))
-    return answers
+    return [(_counts(look, n), words, _counts(look, remark)) for n, words, remark in answers]
 
 
 def _hardly_filled(modelled: Modelled) -> str:
@@ -165,20 +178,23 @@ def listed_cells(look: Looked) -> list[WrongCell]:
 def _findings(look: Looked) -> Table:
     """The findings that the user may override, most serious first."""
     listed = [each for each in look.description.findings if each.weight >= LOOK]
+    columns = list(dict.fromkeys(each.column for each in listed))  # that with the worst finding first
+    listed.sort(key=lambda each: columns.index(each.column))
     rows = [
         [
             "missing value?" if each.option.startswith("--missing") else _NAMES.get(each.what, each.what),
             each.column or "the file",
-            f"{each.n_cells:,}",
+            _counts(look, f"{each.n_cells:,}"),
             "; ".join(map(str, each.first)),
-            each.assumed,
+            _counts(look, each.assumed),
             each.option,
         ]
         for each in listed
     ]
     bold = {(k, 0) for k, each in enumerate(listed) if each.weight >= DECIDE}
     headings = ["finding", "column", "cells", "examples", "what was assumed", "to change it"]
-    return Table(headings, rows, words=(0, 1, 3, 4, 5), bold=bold, marked=bold, sortable=True)
+    words = (0, 1, 3, 4, 5)
+    return Table(headings, rows, "", words, bold, marked=bold, sortable=True, elsewhere="table.json")
 
 
 def map_of_cells(look: Looked) -> CellMap:
@@ -216,12 +232,24 @@ def _columns(look: Looked) -> Table:
                 each.kind,
                 bars,
                 values,
-                f"{each.n_missing:,}",
-                "; ".join(filter(None, [each.why, each.writing])),
+                _counts(look, f"{each.n_missing:,}"),
+                "; ".join(filter(None, [_counts(look, each.why), each.writing, left_empty(look, each.name)])),
             ]
         )
     headings = ["column", "kind", "distribution", "values", "empty", "how it was read"]
-    return Table(headings, rows, words=(0, 1, 2, 3, 5), sortable=True)
+    return Table(headings, rows, words=(0, 1, 2, 3, 5), sortable=True, elsewhere="columns.csv")
+
+
+def left_empty(look: Looked, name: str) -> str:
+    """Why the holes of a column are not filled; "" if they are, or if there are none."""
+    each = look.description[name]
+    if not each.n_missing or look.modelled is None or name in look.modelled.table.columns:
+        return ""
+    if name not in look.table.columns:
+        return "" if each.kind == "empty" else "not filled: models do not take it"
+    known = int((~np.isnan(look.table.values[:, look.table.columns.index(name)])).sum())
+    few = f"its {count(known, 'known cell')} {'is' if known == 1 else 'are'}"
+    return f"not filled: {few} too few or too alike to learn from"
 
 
 def _distribution(look: Looked, name: str) -> tuple[str, str]:
@@ -235,7 +263,7 @@ def _distribution(look: Looked, name: str) -> tuple[str, str]:
     if name in look.table.levels:
         words = Counter(known.tolist()).most_common()
         some = ", ".join(f"{look.table.levels[name][int(code)]} ({n:,})" for code, n in words[:3])
-        return Bars([n for _, n in words[:_BINS]]), some + (" ..." if len(words) > 3 else "")
+        return Bars([n for _, n in words[:_BINS]]), _counts(look, some) + (" ..." if len(words) > 3 else "")
     low, middle, high = np.quantile(known, (0.01, 0.5, 0.99))
     counts = np.unique(known, return_counts=True)[1]
     if len(counts) > _BINS:
@@ -254,7 +282,7 @@ def writer(look: Looked, name: str) -> Callable[..., str]:
         return lambda value, _=0.0: form.write(value if decimals is None else round(value, decimals))
     column = look.raw.columns.column(names_of(look.raw).index(name))
     as_text = look.raw.first_line > 0
-    written = (decimals_written(table, j, column) if as_text else None) or decimals
+    written = (decimals_written_in(table, j, column) if as_text else None) or decimals
     most = written if written is None else min(written, _SIGNIFICANT)
     of_column = form or NumberForm()
 
@@ -285,12 +313,12 @@ def _cells(look: Looked) -> Group:
     more = len(listed_cells(look)) - len(table.rows)
     parts: list[Part] = [words, table]
     if more > 0:
-        parts.append(f"{more:,} more are in cells.csv.")
+        parts.append(_counts(look, f"{more:,} more are in cells.csv."))
     return Group("Cells to look at", parts if table.rows else [table])
 
 
 def _table_of_cells(look: Looked) -> Table:
-    rows, write = list[list[str]](), dict[str, Callable[..., str]]()
+    rows, write, swapped = list[list[str]](), dict[str, Callable[..., str]](), dict[tuple[int, str], int]()
     for cell in few_texts(listed_cells(look))[:_MOST_CELLS]:
         likely = _SHARE.sub(lambda share: f" {100 * float(share[1]):.0f} %", cell.likelier)
         if cell.expected is not None and cell.low is not None and cell.high is not None:
@@ -299,10 +327,17 @@ def _table_of_cells(look: Looked) -> Table:
             of_cell = (cell.expected, cell.low, cell.high)
             ends = [write[cell.column](each, cell.high - cell.low) for each in of_cell]
             likely = f"{ends[0]} ({ends[1]} to {ends[2]})"
-        rows.append([cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)])
+        line = [cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)]
+        place = swapped.get((cell.row, f"swap with {cell.column!r}"))
+        if place is not None and cell.suggestion == f"swap with {rows[place][1]!r}":
+            rows[place][1:4] = [f"{a}; {b}" for a, b in zip(rows[place][1:4], line[1:4], strict=True)]
+            rows[place][4] = "exchanged, both would fit the row"
+            continue
+        swapped[cell.row, cell.suggestion] = len(rows)
+        rows.append(line)
     headings = ["row", "column", "value in the file", "likely (90 % interval)", "why"]
     marked = {(k, 2) for k in range(len(rows))}
-    return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True)
+    return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True, elsewhere="cells.csv")
 
 
 def _why(cell: WrongCell) -> str:
@@ -327,16 +362,18 @@ def _holes(look: Looked, modelled: Modelled) -> Group:
             both = (fill.quality, fill.without)
             errors = [figures(error, 3, padded=True).replace(".", decimal) for error in both]
             shown = [f"± {error}{_unit(form)}" for error in errors]
-        how = "model" if name not in modelled.simple else "commonest" if fill.words else "mean"
-        rows.append([name, f"{fill.holes:,}", how, *shown, f"{100 * error_left(fill):.0f} %"])
+        how = modelled.simple.get(name, "model")
+        rows.append([name, _counts(look, f"{fill.holes:,}"), how, *shown, f"{100 * error_left(fill):.0f} %"])
     words = (
         "Known values of rows that the model had not seen were hidden and filled, to see how far off filled "
         "values are: the root mean square error of numbers, the share of words that are right. Beside it, "
-        "the same for the column’s mean or commonest word, which fills the column if the model does no "
-        "better. Values that look wrong do not count."
+        "the same for the column’s mean or commonest word. Where the model does no better, the column is "
+        "filled with its mean, its median if it is skewed, or its commonest word. Values that look wrong do "
+        "not count."
     )
     beside = ["mean or commonest", "error left"]
-    table = Table(["column", "filled", "by", "typical error", *beside], rows, words=(0, 2), sortable=True)
+    heads = ["column", "filled", "by", "typical error", *beside]
+    table = Table(heads, rows, words=(0, 2), sortable=True, elsewhere="columns.csv")
     return Group("Holes", [words, table] if rows else [table])
 
 

@@ -30,11 +30,12 @@ class Modelled:
             `likeliest` the probability of the filled value.
         likeliest: columns that are filled by their most probable value.
         fills: by column, how well held-out values are filled.
-        simple: columns filled with their mean or commonest word, because the model does no better.
+        simple: how columns are filled that the model fills no better: "mean", "median" or "commonest".
         found: the cells that may be wrong.
         links: shape (D, D), in [0, 1]; NaN on the diagonal.
         folds: the number of fits of which each leaves rows out.
         notes: what a reader needs to know, one sentence each.
+        of_time: what was left out because the time was short, in a sentence; "" for nothing.
     """
 
     word: str
@@ -45,11 +46,12 @@ class Modelled:
     deviation: Float64[np.ndarray, "N D"]
     likeliest: tuple[str, ...]
     fills: Mapping[str, Fill]
-    simple: tuple[str, ...]
+    simple: Mapping[str, str]
     found: WrongCells
     links: Float64[np.ndarray, "D D"]
     folds: int
     notes: tuple[str, ...] = ()
+    of_time: str = ""
 
     @property
     def holes(self) -> Bool[np.ndarray, "N D"]:

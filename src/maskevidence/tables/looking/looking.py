@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import in_short, join_words, some_of, whole_number
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
+_SKEWED = 1.0  # third standardized moment of a column that its mean does not stand for
 
 
 class Budget(NamedTuple):
@@ -125,12 +126,21 @@ def look_at(
         if folds is None:
             notes.append("no model: fewer than two columns or four rows that vary")
         else:
+            empty = [
+                name
+                for name, hole in zip(table.columns, np.isnan(table.values).any(axis=0), strict=True)
+                if hole and name not in folds.table.columns
+            ]
+            if empty:
+                notes.append(
+                    f"left empty, since too few values are known to differ in every fold: {some_of(empty)}"
+                )
             spent = time.perf_counter() - start
             modelled = _modelled(folds, budget._replace(seconds=max(0.0, budget.seconds - spent)))
     except (InputError, NumericalError) as error:
         notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
     if modelled is not None:
-        notes += [*modelled.found.notes, *modelled.notes]
+        notes += [*modelled.found.notes, *modelled.notes, *filter(None, [modelled.of_time])]
     return Look(
         description=description,
         raw=raw,
@@ -168,7 +178,8 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
             model = folds.fit(values, "fit-all", np.arange(0))
         with plan.step("fill", "filling the holes"):
             holes = table.holes()
-            filling, simple = _simplest(cleaned, fill_holes(model, cleaned, ImputeOptions()), holes, fills)
+            by_model = fill_holes(model, cleaned, ImputeOptions())
+            filling, simple, fills = _simplest(table, values, by_model, fills)
             filling = possible_filling(cleaned, filling, holes, budget.seed)
     assert filling.deviation is not None
     filled = np.where(holes, filling.values[0], table.values)
@@ -179,11 +190,10 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         notes.append(f"holes of columns that repeat another are filled by it: {listed}")
     if simple:
         notes.append(
-            f"filled with the mean or commonest word, because {folds.word} does no better: {some_of(simple)}"
+            f"filled without {folds.word}, which does no better: "
+            + some_of([f"{name} ({how})" for name, how in simple.items()])
         )
     means = filling.values[0] if filling.means is None else filling.means
-    if clock.shortened:
-        notes.append(f"the time was short (--minutes): {'; '.join(clock.shortened.values())}")
     return Modelled(
         word=folds.word,
         model=model,
@@ -192,12 +202,13 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
         filled=filled,
         deviation=deviation,
         likeliest=filling.likeliest,
-        fills=fills | {name: fills[name]._replace(quality=fills[name].without) for name in simple},
+        fills=fills,
         simple=simple,
         found=found,
         links=links,
         folds=n,
         notes=(*notes, *(each.replace("a column NAME_mean", "filled_sd.csv") for each in filling.notes)),
+        of_time=clock.sentence(),
     )
 
 
@@ -212,15 +223,17 @@ def _chosen(
     models = first.fit_all(folds.table.values, plan, 1)
     others = [COUNTS] if budget.word == AUTO and folds.table.levels and first.word != COUNTS else []
     clock.forecast(first, models, budget.seed, fewer=bool(others))
-    values, suspicious = first.without_suspicious(models, plan, clock.end("suspect"))
+    values, suspicious, in_time = first.without_suspicious(models, plan, clock.end("suspect"))
+    if not in_time:
+        clock.shortened["fit"] = "suspicious cells of some rows stayed in the fits"
     if not suspicious and not others:
         plan.left["fit"] = 0
         return first, models, values, []
     words = (first.word, *others)
     if plan.spent + len(words) * len(folds.parts) * plan.seconds["fit"] > clock.end("refit"):
-        note = "one round, in which suspicious cells had a part in the fits: a longer --minutes takes two"
+        clock.shortened["fit"] = "suspicious cells stayed in the fits"
         plan.left |= {"fit": 0, "choose": 0}
-        return first, models, folds.table.values, [note]
+        return first, models, folds.table.values, []
     fitted = {word: replace(folds, word=word).fit_all(values, plan, 2) for word in words}
     if not others:
         return first, fitted[first.word], values, []
@@ -271,20 +284,44 @@ def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> 
 
 
 def _simplest(
-    table: Table, filling: "Filling", holes: Bool[np.ndarray, "N D"], fills: Mapping[str, Fill]
-) -> tuple["Filling", tuple[str, ...]]:
-    """Fill columns with their mean or commonest value where, on hidden cells, the model does no better."""
+    table: Table, values: Float64[np.ndarray, "N D"], filling: "Filling", fills: Mapping[str, Fill]
+) -> tuple["Filling", dict[str, str], dict[str, Fill]]:
+    """Fill columns without the model where, on hidden cells, it does no better than the mean.
+
+    All known cells have a part in the mean, or in the median of a skewed column, those that look wrong, too;
+    in the errors they have none.
+
+    Args:
+        values: those of the table without suspicious ones.
+
+    Returns:
+        The filling; by column, with what it was filled; and the errors.
+    """
+    from scipy.stats import skew
+
     assert filling.deviation is not None
-    values, deviation = filling.values.copy(), filling.deviation.copy()
-    names = tuple(name for name, fill in fills.items() if fill.holes and error_left(fill) >= 1)
-    for name in names:
+    new, deviation, by, holes = (
+        filling.values.copy(),
+        filling.deviation.copy(),
+        dict[str, str](),
+        table.holes(),
+    )
+    found = dict(fills)
+    for name in (name for name, fill in fills.items() if fill.holes and error_left(fill) >= 1):
         j = table.columns.index(name)
-        known = table.values[~np.isnan(table.values[:, j]), j]
+        known, clean = (each[~np.isnan(each)] for each in (table.values[:, j], values[:, j]))
         different, n = np.unique(known, return_counts=True)
-        values[0, holes[:, j], j] = different[n.argmax()] if fills[name].words else known.mean()
         of_word = name in table.levels or name in filling.likeliest
-        deviation[holes[:, j], j] = n.max() / len(known) if of_word else known.std()
-    return filling._replace(values=values, deviation=deviation), names
+        if of_word or fills[name].words:
+            by[name], value, error = "commonest", different[n.argmax()], n.max() / len(known)
+            found[name] = fills[name]._replace(quality=fills[name].without)
+        else:
+            by[name] = "median" if abs(skew(known)) > _SKEWED else "mean"
+            value = getattr(np, by[name])(known)
+            error = np.sqrt(np.mean((clean - value) ** 2))
+            found[name] = fills[name]._replace(quality=float(error))
+        new[0, holes[:, j], j], deviation[holes[:, j], j] = value, error
+    return filling._replace(values=new, deviation=deviation), by, found
 
 
 def _pairs(table: Table) -> list[str]:

@@ -49,6 +49,14 @@ class Clock:
         self.course, self.seconds = course, seconds
         self.shortened = dict[str, str]()  # what was left out, by step
 
+    def sentence(self) -> str:
+        """What was left out because the time was short, and how to go on; "" for nothing."""
+        left_out, minutes = "; ".join(self.shortened.values()), max(0.1, 2 * self.seconds / 60)
+        return left_out and (
+            f"the time was short: {left_out}. A slower or busier machine leaves out more, "
+            f"which changes results; --minutes {minutes:.1f} --overwrite looks again, with more time"
+        )
+
     def end(self, step: str) -> float:
         """Seconds of the course by which a step is done."""
         return self.seconds * ENDS[step]

@@ -12,7 +12,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.table import Table
 from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
-from maskevidence.tables.rows import raw_table, read_described, selection_of
+from maskevidence.tables.rows import read_described, selection_of
 from maskevidence.tables.table_files import RawTable, described_file, names_of, raw_of
 from maskevidence.tables.table_options import TableOptions
 
@@ -41,10 +41,9 @@ def _read(data: object, options: TableOptions) -> tuple[RawTable, Table, TableDe
     try:
         return read_described(data, options)
     except InputError:
-        raw = raw_table(data, options) if isinstance(data, str) else raw_of(data)
-        found = described_file(
-            raw, selection_of(options, words=True)
-        )  # a file that is no table is refused here
+        selection = selection_of(options, words=True)
+        raw = raw_of(data, selection)
+        found = described_file(raw, selection)  # a file that is no table is refused here
         used = [each.name for each in found.columns if each.used_as is not None]
         refused = [each.name for each in found.columns if each.used_as is None and each.kind not in _LEFT_OUT]
         if not refused or not used:

@@ -59,8 +59,8 @@ _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
 
 
 @dataclass(frozen=True)
-class ColumnSelection:
-    """Which columns of a file to use, and how."""
+class FileOptions:
+    """How to read a file, and which of its columns to use."""
 
     columns: Sequence[str] | None = None  # the columns to use, in this order; None for all
     drop: Sequence[str] = ()  # columns to leave out
@@ -77,6 +77,12 @@ class ColumnSelection:
     day_0: Mapping[str, str] = field(default_factory=dict)  # of columns of dates, in place of their first
     fold_words: bool = False  # whether words that differ by case, blanks or composition are one
     near_unique: bool = False  # whether to keep near-unique text and names of rows, too; with `words`
+    # of a text file; by default the reader finds them
+    delimiter: str | None = None  # one ASCII character
+    encoding: str | None = None
+    header: int | None = None  # the line with the names of the columns
+    comment: str | None = None  # the mark of lines to leave out
+    skip: Sequence[range] = ()  # lines to leave out
 
     @cached_property
     def of_words(self) -> set[str]:
@@ -130,7 +136,7 @@ class _Cells(NamedTuple):
 def read_columns(
     columns: Mapping[str, Any],
     lines: Sequence[int] | None,
-    choices: ColumnSelection,
+    choices: FileOptions,
     delimiter: str = ",",
     decimal: str = "",
 ) -> dict[str, ReadColumn]:
@@ -178,7 +184,7 @@ def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
     return replace(column, values=column.values + days, form=replace(form, origin=day_0))
 
 
-def _typed(name: str, column: Any, choices: ColumnSelection) -> ReadColumn:
+def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
     """A column that is typed in the file: numbers, dates, truth values."""
     import pyarrow as pa
     from pyarrow import types
@@ -206,7 +212,7 @@ def _empty(name: str, n: int) -> ReadColumn:
     return ReadColumn(described, np.full(n, np.nan))
 
 
-def _plain(name: str, column: Any, choices: ColumnSelection) -> tuple[ReadColumn | None, int]:
+def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | None, int]:
     """Fast path for numbers in Python's format; also count the cells that prove a decimal point."""
     import pyarrow as pa
     from pyarrow import compute
@@ -232,7 +238,7 @@ def _plain(name: str, column: Any, choices: ColumnSelection) -> tuple[ReadColumn
     return None, 0
 
 
-def _as_points(name: str, cells: Any, choices: ColumnSelection) -> tuple[ReadColumn | None, int]:
+def _as_points(name: str, cells: Any, choices: FileOptions) -> tuple[ReadColumn | None, int]:
     """Read a column if all cells have a decimal point at most; count the first cells that prove it."""
     import pyarrow as pa
     from pyarrow import compute
@@ -251,8 +257,8 @@ def _as_points(name: str, cells: Any, choices: ColumnSelection) -> tuple[ReadCol
     first = compute.drop_null(cells.slice(0, _SAMPLE)).to_pylist()
     signs = signs_of(Counter(text.lstrip("+-") for text in first if set(text) <= set("+-.0123456789")))
     if name not in choices.numbers:
-        if whole and _has_leading_zeros(cells):
-            return None, 0
+        if whole and compute.any(compute.match_substring_regex(cells, "^0[0-9]")).as_py():
+            return None, 0  # codes such as 02208, perhaps
         if not signs.point and compute.any(compute.match_substring(cells, ".")).as_py():
             every = [text.lstrip("+-") for text in compute.unique(compute.drop_null(cells)).to_pylist()]
             signs = signs_of(Counter(every))
@@ -262,7 +268,7 @@ def _as_points(name: str, cells: Any, choices: ColumnSelection) -> tuple[ReadCol
     return ReadColumn(_numbers_described(name, "number", values), values), signs.point
 
 
-def _as_commas(name: str, cells: Any, choices: ColumnSelection) -> ReadColumn | None:
+def _as_commas(name: str, cells: Any, choices: FileOptions) -> ReadColumn | None:
     """Read a column of decimal commas, if one of its first cells proves that they are decimal."""
     import pyarrow as pa
     from pyarrow import compute
@@ -280,16 +286,6 @@ def _as_commas(name: str, cells: Any, choices: ColumnSelection) -> ReadColumn | 
     found = finding("decimal", name, [], "numbers are read with a decimal comma", "", RECORD, len(values))
     described = _numbers_described(name, "number", values, form.said())
     return ReadColumn(described, values, form, findings=(found,))
-
-
-def _has_leading_zeros(cells: Any) -> bool:
-    """Whether whole numbers are codes such as 02208."""
-    from pyarrow import compute
-
-    if not compute.any(compute.starts_with(cells, "0")).as_py():
-        return False
-    some = compute.any(compute.match_substring_regex(cells, "^0[0-9]+$")).as_py()
-    return bool(some and compute.all(compute.match_substring_regex(cells, "^[0-9]+$")).as_py())
 
 
 def _numbers_described(
@@ -334,7 +330,7 @@ def arrow_texts(words: Sequence[str], kind: Any) -> Any:
     return pa.Array.from_buffers(pa.large_string(), len(words), buffers).cast(kind)
 
 
-def _different(column: Any, lines: Sequence[int] | None, choices: ColumnSelection) -> _Cells:
+def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -> _Cells:
     """The distinct non-empty cells of a column of text, trimmed."""
     from pyarrow import compute
 
@@ -366,11 +362,7 @@ def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
 
 
 def _decided(
-    name: str,
-    cells: _Cells,
-    choices: ColumnSelection,
-    file: Choice | None,
-    delimiter: str,
+    name: str, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn:
     """Read a column of text as numbers, dates or words."""
     n_cells = len(cells.codes)
@@ -380,13 +372,9 @@ def _decided(
         return _empty(name, n_cells)
     if name not in choices.of_words:
         said = name in choices.numbers
-        if (
-            not said
-            and all(re.fullmatch("[0-9]+", text) for text in cells.texts)
-            and any(re.fullmatch("0[0-9]+", text) for text in cells.texts)
-        ):
-            rows = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
-            at = _at(cells, rows)
+        codes = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
+        if codes and not said and all(re.fullmatch("[0-9]+", text) for text in cells.texts):
+            at = _at(cells, codes)
             note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
             found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
             return _of_words(replace(base, why=note), cells, choices, [found])
@@ -434,11 +422,7 @@ def _others(
 
 
 def _as_numbers(
-    base: ColumnDescription,
-    cells: _Cells,
-    choices: ColumnSelection,
-    file: Choice | None,
-    delimiter: str,
+    base: ColumnDescription, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn | None:
     """Read a column of numbers in any format; None if it is not a column of numbers."""
     said = base.name in choices.numbers
@@ -510,8 +494,11 @@ def _on_writing(
         said = (
             "have something else beside the number, which" if len(at) > 1 else "has more than a number, which"
         )
-        note = f"{count(len(at), 'cell')} {said} is not read"
+        note = f"{count(len(at), 'cell')} {said} is not read: filled cells are numbers alone"
         found.append(finding("marks", name, at, note, f"--categories {typed([name])}", LOOK))
+    if at := _at(cells, [k for k, text in enumerate(cells.texts) if re.search(r"(?![0-9])\d", text)]):
+        note = f"{count(len(at), 'cell')} in digits of another script: filled cells have the digits 0 to 9"
+        found.append(finding("digits", name, at, note, "", LOOK))
     if form.thousands:
         at = having(lambda cell: form.thousands in cell.body)
         hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
@@ -533,11 +520,7 @@ def _without(thousands: str) -> Choice | None:
 
 
 def _as_dates(
-    base: ColumnDescription,
-    cells: _Cells,
-    choices: ColumnSelection,
-    file: Choice | None,
-    delimiter: str,
+    base: ColumnDescription, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn | None:
     """Read a column of dates or times; None if it is not one."""
     sample = cells.texts[:: max(1, len(cells.texts) // 50)]
@@ -653,10 +636,7 @@ def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
 
 
 def _of_words(
-    base: ColumnDescription,
-    cells: _Cells,
-    choices: ColumnSelection,
-    found: list[Finding],
+    base: ColumnDescription, cells: _Cells, choices: FileOptions, found: list[Finding]
 ) -> ReadColumn:
     """A column of words: a category, text, names of rows, or yes and no."""
     name, n_full, n_different = base.name, base.n_cells - base.n_missing, len(cells.texts)
@@ -686,8 +666,10 @@ def _of_words(
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         hint = f"--numbers {typed([name])}"
         found.append(finding("mixed", name, _at(cells, rarer), note, hint, DECIDE))
-    used_as = None if unique else base.used_as
-    return ReadColumn(replace(base, kind=kind, why=why, used_as=used_as), findings=tuple(found))
+    described = replace(
+        base, kind=kind, why=why, used_as=None if unique else base.used_as, n_numbers=n_numbers
+    )
+    return ReadColumn(described, findings=tuple(found))
 
 
 def _share(cells: _Cells, pattern: str) -> float:
@@ -701,7 +683,10 @@ def left_out(one: ColumnDescription) -> Finding:
     name, what = typed([one.name]), {"id": "names of rows", "text": "near-unique text"}.get(one.kind)
     options = {"empty": "", "constant": f"--drop {name}"}
     option = options.get(one.kind, f"--id-column {name}, or --categories {name}")
-    note = f"{what} ({one.why}): left out" if what else f"{one.why}: left out"
+    why, n_full = one.why, one.n_cells - one.n_missing
+    if what and n_full <= 2 * one.n_numbers < 2 * n_full:
+        why, option = f"{why}, {one.n_numbers:,} of them numbers", f"{option}, or --numbers {name}"
+    note = f"{what} ({why}): left out" if what else f"{why}: left out"
     return finding(one.kind, one.name, [], note, option, LOOK, one.n_cells)
 
 

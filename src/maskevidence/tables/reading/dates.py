@@ -224,22 +224,16 @@ def _parts(text: str) -> _Date | None:
             hour = hour % 12 + (12 if "p" in of["half"].lower() else 0)
         if minute > 59 or second > 60 or (of["a"] is not None and (of["between"] is None or hour > 24)):
             return None
-        seconds = (
-            hour * 3600
-            + minute * 60
-            + second
-            + float((of["part"] or "0").replace(",", "."))
-            - _offset(of["zone"] or "")
-        )
+        part = float((of["part"] or "0").replace(",", "."))
+        seconds = hour * 3600 + minute * 60 + second + part - _offset(of["zone"] or "")
         time = "H:M" if of["second"] is None else "H:M:S"
     if of["a"] is None:
         return _Date(None, (0, 0, 0), "", "", seconds, time, "") if time and not of["between"] else None
     between, zone = (of["between"] or "")[:1], of["zone"] or ""
     if "b" in of:
         a, b, c = of["a"], of["b"], of["c"]
-        return _Date(
-            (int(a), int(b), int(c)), (len(a), len(b), len(c)), of["sep"], "", seconds, time, between, zone
-        )
+        parts, widths = (int(a), int(b), int(c)), (len(a), len(b), len(c))
+        return _Date(parts, widths, of["sep"], "", seconds, time, between, zone)
     if (of["month"] is None) == (of["month_first"] is None):
         return None
     word = of["month"] or of["month_first"]

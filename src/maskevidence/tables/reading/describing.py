@@ -132,8 +132,8 @@ def _column(
     values = read.values[~np.isnan(read.values)]
     different = np.unique(values)
     one = replace(one, n_different=len(different) or one.n_different, decimals=decimals_of(different))
-    if one.kind == "empty":
-        return one, [left_out(one)]
+    if not len(different):
+        return one, [] if one.n_limits else [left_out(one)]
     if len(different) == 1 and one.kind != "date":
         one = replace(one, kind="constant", why=f"one value, {different[0]:.15g}")
     elif one.kind == "number":

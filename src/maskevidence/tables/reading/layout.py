@@ -5,7 +5,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -48,22 +48,6 @@ class Layout:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True)
-class Apart:
-    """Rows of a table that hold no data.
-
-    Attributes:
-        head: below the names of the columns, such as units.
-        foot: at the end, such as totals.
-        again: the places of rows that repeat the names of the columns.
-    """
-
-    head: tuple[SheetRow, ...] = ()
-    foot: tuple[SheetRow, ...] = ()
-    again: tuple[int, ...] = ()
-    findings: tuple[Finding, ...] = field(default=())
-
-
 def lay_out(
     name: str,
     text: str,
@@ -80,18 +64,22 @@ def lay_out(
         comment: the mark of lines to leave out.
         skip: lines to leave out.
     """
-    if header is None and comment is None and not skip and not _is_unusual(text, guess):
-        return Layout(text, range(1, len(text) + 2))
-    every = [line[0] for line in re.finditer(LINE, text)]
+    of_rulers = _RULER.search(text, 0, _HEAD_CHARACTERS) is not None
+    special = header is not None or comment or skip or of_rulers or text.lstrip().startswith("#")
+    long = not special and len(text) > _HEAD_CHARACTERS
+    every = _split(text[:_HEAD_CHARACTERS])[:-1] if long else _split(text)
     if header is not None and not 1 <= header <= len(every):
         raise InputError(f"--header {header}: {name!r} has {count(len(every), 'line')}; give one of them")
     rulers = {k for k, line in enumerate(every[:_HEAD_LINES], 1) if _RULER.fullmatch(line)}
     left_out = {k for part in skip for k in part} | rulers
     marked = [k for k, line in enumerate(every, 1) if comment and line.startswith(comment)]
     kept = [k for k in range(1, len(every) + 1) if k not in left_out and k not in {*marked}]
-    findings, start = list[Finding](), header
-    if start is None:
-        start, findings = _header_of(every, kept, guess)
+    start, findings = (header, []) if header is not None else _header_of(every, kept, guess)
+    if not special and not findings:
+        return Layout(text, range(1, len(text) + 2))
+    if long:
+        every = _split(text)
+        kept = list(range(1, len(every) + 1))
     above = "".join(every[: start - 1])
     lines = [k for k in kept if k >= start]
     first = every[start - 1]
@@ -132,21 +120,9 @@ def is_blank(row: Sequence[str]) -> bool:
     return len(row) < 2 and not "".join(row).strip()
 
 
-def _first_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    """The first rows with their lines."""
-    head = text[:_HEAD_CHARACTERS]
-    lines = [line[0] for line in re.finditer(LINE, head)][:_HEAD_LINES]
-    if len(head) < len(text) and len(lines) < _HEAD_LINES:
-        lines = lines[:-1]
-    return list(numbered_rows(lines, delimiter))
-
-
-def _is_unusual(text: str, guess: Callable[[str], str]) -> bool:
-    """Whether there are lines above the header."""
-    if text.lstrip().startswith("#") or _RULER.search(text, 0, _HEAD_CHARACTERS):
-        return True
-    rows = [(line, row) for line, row in _first_rows(text, guess(text)) if "".join(row).strip()]
-    return _place_of_names([row for _, row in rows]) > 0
+def _split(text: str) -> list[str]:
+    """The lines of a text with their ends."""
+    return [line[0] for line in re.finditer(LINE, text)]
 
 
 def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
@@ -194,11 +170,14 @@ def _header_of(
     rest = full[n_marked:]
     if not rest:
         return 1, []
-    text = "".join(every[k - 1] for k in kept if k >= rest[0])
-    delimiter = guess(text)
-    rows = [(line, row) for line, row in _first_rows(text, delimiter) if "".join(row).strip()]
     kept_lines = [k for k in kept if k >= rest[0]]
+    lines = [every[k - 1] for k in kept_lines]
+    delimiter = guess("".join(lines))
+    first = numbered_rows(lines[:_HEAD_LINES], delimiter)
+    rows = [(line, row) for line, row in first if "".join(row).strip()]
     place = _place_of_names([row for _, row in rows])
+    if not place and not n_marked and len(kept) == len(every):
+        return rest[0], []
     start = kept_lines[rows[place][0] - 1]
     if n_marked and place == 0:
         last = full[n_marked - 1]
@@ -210,23 +189,28 @@ def _header_of(
     if not at:
         return start, []
     marked = all(every[k - 1].startswith("#") for k in gone)
-    lines = count(len(at), "line")
-    note = f"{lines} above the names of the columns (line {start}) {'is' if len(at) == 1 else 'are'} left out"
+    n_lines, are = count(len(at), "line"), "is" if len(at) == 1 else "are"
+    note = f"{n_lines} above the names of the columns (line {start}) {are} left out"
     return start, [finding("comments" if marked else "header", None, at, note, f"--header {gone[0]}", LOOK)]
 
 
-def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], first: int = 0) -> Apart:
-    """Find rows of units, of totals, footnotes and repeated names.
+def apart(
+    columns: Sequence[Any], names: Sequence[str], lines: Sequence[int]
+) -> tuple[int, int, tuple[int, ...], list[Finding]]:
+    """Find rows that hold no data.
 
     Args:
         columns: chunked arrays of text, without the names.
         names: of the columns.
         lines: the line of each row.
-        first: of the rows, such as 1 to keep the first.
+
+    Returns:
+        The numbers of rows of units and the like below the names, and of totals and footnotes at the end; the
+        places of rows that repeat the names; findings.
     """
+    if len(columns) < 2 or len(columns[0]) <= _ENOUGH:
+        return 0, 0, (), []
     n = len(columns[0])
-    if len(columns) < 2 or n <= _ENOUGH:
-        return Apart()
 
     def rows(start: int, stop: int) -> list[tuple[str, ...]]:
         return list(zip(*(column.slice(start, stop - start).to_pylist() for column in columns), strict=True))
@@ -236,21 +220,19 @@ def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], fi
     while n_head < 2 and _is_of_units(top[n_head], top[n_head + 1 :]):
         n_head += 1
     end = rows(max(n_head, n - _HEAD_LINES), n)
-    n_foot, body = 0, end
+    n_foot = 0
     while n_foot < min(5, len(end) - _ENOUGH) and _foot(end, n_foot):
         n_foot += 1
     while n_foot and not any(cell.strip() for cell in end[len(end) - n_foot]):
         n_foot -= 1
     again = _repeated(columns, names)
     findings = []
-    head = tuple((lines[k], top[k]) for k in range(n_head))
-    foot = tuple((lines[n - n_foot + k], body[len(body) - n_foot + k]) for k in range(n_foot))
-    for what, found, noun in (
-        ("units row", head, "of units or names"),
-        ("totals", foot, "of totals or footnotes"),
+    for what, places, found, noun in (
+        ("units row", range(n_head), top[:n_head], "of units or names"),
+        ("totals", range(n - n_foot, n), end[len(end) - n_foot :], "of totals or footnotes"),
     ):
         if found:
-            at = [CellAt(-1, line, _shown(cells)) for line, cells in found]
+            at = [CellAt(-1, lines[k], _shown(row)) for k, row in zip(places, found, strict=True)]
             note = f"{count(len(at), 'row')} {noun} {'is' if len(at) == 1 else 'are'} no row of data"
             findings.append(finding(what, None, at, note, "", LOOK))
     if again:
@@ -258,7 +240,7 @@ def apart(columns: Sequence[Any], names: Sequence[str], lines: Sequence[int], fi
         verb = "repeats" if len(at) == 1 else "repeat"
         note = f"{count(len(at), 'row')} {verb} the names of the columns: left out"
         findings.append(finding("header", None, at, note, "", LOOK))
-    return Apart(head, foot, again, tuple(findings))
+    return n_head, n_foot, again, findings
 
 
 def _shown(cells: Sequence[str]) -> str:
@@ -329,26 +311,26 @@ def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
 
 def mended(
     name: str, text: str, delimiter: str, width: int
-) -> tuple[list[tuple[int, list[str]]], list[str], list[SheetRow]] | None:
+) -> tuple[list[tuple[int, list[str]]], list[str], list[SheetRow]]:
     r"""Read rows of unequal width: an escaped delimiter (\,), a last separator that is missing, footnotes.
 
     Returns:
-        The rows with their lines, notes, and footnotes; None if the text stays irregular.
+        The rows with their lines, notes, and footnotes.
     """
 
     def read(escape: str | None) -> list[tuple[int, list[str]]]:
         rows = numbered_rows(io.StringIO(text, newline=""), delimiter, escape, strict=True)
         return [(line, row) for line, row in rows if not is_blank(row)]
 
+    irregular, notes, foot = f"{name!r} is not a regular CSV table", list[str](), list[SheetRow]()
     try:
-        rows, notes = read(None), list[str]()
+        rows = read(None)
         if f"\\{delimiter}" in text and any(len(row) > width for _, row in rows):
             rows = read("\\")
             notes.append(f"a backslash before a {delimiter!r} makes it part of a cell")
-    except csv.Error:
-        return None
-    foot = list[SheetRow]()
-    while rows and len(rows[-1][1]) < max(width - 1, 2) and _is_note(rows[-1][1]):
+    except csv.Error as error:
+        raise InputError(f"{irregular}: it has quotes that are not closed ({error})") from error
+    while width > 1 and rows and len(rows[-1][1]) < max(width - 1, 2) and _is_note(rows[-1][1]):
         line, cells = rows.pop()
         foot.insert(0, (line, (*cells, *[""] * (width - len(cells)))))
     data = rows[1:]
@@ -358,7 +340,10 @@ def mended(
         rows = [(line, [*row, ""] if len(row) == width - 1 else row) for line, row in rows]
     if all(len(row) == width + 1 and not row[-1].strip() for _, row in data):
         rows = [rows[0], *((line, row[:-1]) for line, row in data)]
-    return None if any(len(row) != width for _, row in rows) else (rows, notes, foot)
+    for line, row in rows:
+        if len(row) != width:
+            raise InputError(f"{irregular}: it has {len(row)} cells in line {line}, {width} above")
+    return rows, notes, foot
 
 
 def _is_note(row: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -93,6 +93,7 @@ class NumberForm:
     suffix: str = ""
     negative: str = "-"
     decimals: int | None = None  # behind the sign; None for as many as a number needs
+    lakhs: bool = False  # whether groups above the first thousand have two digits: 12,34,567
 
     def write(self, value: float) -> str:
         """Write a number as the column does."""
@@ -100,7 +101,8 @@ class NumberForm:
         text = repr(abs(value)).removesuffix(".0") if places is None else f"{abs(value):.{places}f}"
         whole, point, behind = text.partition(".")
         if self.thousands and "e" not in whole:
-            whole = f"{int(whole):,}".replace(",", self.thousands)
+            groups = r"\B(?=(\d\d)*\d{3}$)" if self.lakhs else r"\B(?=(\d{3})+$)"
+            whole = re.sub(groups, self.thousands, whole)
         text = f"{self.prefix}{whole}{point and self.decimal}{behind}{self.suffix}"
         if value >= 0 or not re.search("[1-9]", whole + behind):
             return text
@@ -322,11 +324,21 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
         mark = next((mark for mark in cell.body.partition(decimal)[0] if not mark.isdigit()), "")
         form_of[cell.prefix, cell.suffix, mark, cell.negative] += n
     fit = [cell for cell, value in zip(cells, values, strict=True) if cell and value == value]
-    of_digits = {-1 if cell.exponent else len(cell.body.partition(decimal)[2]) for cell in fit}
-    decimals = max(of_digits) if len(of_digits) == 1 and max(of_digits) > 0 else None
-    form = replace(_form(form_of, decimal), decimals=decimals)
+    lakhs = any(re.search(r"\D\d\d\D", cell.body.partition(decimal)[0]) for cell in fit)
+    form = replace(_form(form_of, decimal), decimals=decimals_written(fit, decimal), lakhs=lakhs)
     n_units = units[unit] if unit and most_common else 0
     return Numbers(tuple(values), limits, form, n_units, frozenset(others))
+
+
+def decimals_written(cells: Iterable[Cell], decimal: str) -> int | None:
+    """The digits behind the decimal sign where all cells have as many, above 0; None otherwise.
+
+    Example:
+        >>> decimals_written(map(cell_of, ["1,50", "<0,25 kg"]), ","), decimals_written([cell_of("7")], ",")
+        (2, None)
+    """
+    found = {-1 if cell.exponent else len(cell.body.partition(decimal)[2]) for cell in cells}
+    return max(found) if len(found) == 1 and max(found) > 0 else None
 
 
 def decimals_of(known: Float64[np.ndarray, " n"]) -> int | None:
@@ -357,13 +369,13 @@ def _may_stand_beside_none(unit: str) -> bool:
 def _form(seen: Counter[tuple[str, str, str, str]], decimal: str) -> NumberForm:
     """The most frequent format; thousands and minus signs as in the cells that have them."""
     n = sum(seen.values())
-    by = [Counter[str](), Counter[str](), Counter[str](), Counter[str]()]
-    for parts, times in seen.items():
-        for counter, part in zip(by, parts, strict=True):
-            counter[part] += times
-    prefix, suffix = (next((part for part, k in each.items() if 2 * k > n), "") for each in by[:2])
-    thousands = next((part for part, _ in by[2].most_common() if part), "")
-    negative = next((part for part, _ in by[3].most_common() if part), "-")
-    return replace(
-        NumberForm(), decimal=decimal, thousands=thousands, prefix=prefix, suffix=suffix, negative=negative
-    )
+
+    def most_common(k: int) -> list[tuple[str, int]]:
+        counted = Counter[str]()
+        for parts, times in seen.items():
+            counted[parts[k]] += times
+        return counted.most_common()
+
+    prefix, suffix = (next((part for part, times in most_common(k) if 2 * times > n), "") for k in (0, 1))
+    thousands, negative = (next((part for part, _ in most_common(k) if part), "") for k in (2, 3))
+    return NumberForm(decimal, thousands, prefix, suffix, negative or "-")

@@ -24,6 +24,8 @@ from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import WordJudge, judge_of
 from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.possible_values import floors
+from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
 from maskevidence.tables.wrong_cells.cell_search import (
@@ -52,7 +54,8 @@ _MOST_KEPT = 50_000  # rows of a file that is read by row groups
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
-_UNITS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01, "× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
+_SHIFTS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01}
+_UNITS = _SHIFTS | {"× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
 
 
 class Search(NamedTuple):
@@ -538,14 +541,16 @@ def _described(
     drawn, is_number, right, p_right, suggestions = _expected(
         coded, sittings, judged, (row, column), how.seed
     )
-    cells, table = [], found.table
+    cells, table, lowest = [], found.table, floors(np.where(listed, np.nan, coded.values))
     sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
     for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
         i, j = int(row[k]), int(column[k])
         known = not np.isnan(drawn[k]).any()
         if known and not is_number[k] and np.isnan(right[k]):
             right[k], p_right[k] = _most_drawn(drawn[k], coded.values[i, j])
-        ends = np.quantile(drawn[k], (0.5, 0.05, 0.95)).tolist() if known and is_number[k] else [None] * 3
+        ends: list[Any] = [None] * 3
+        if known and is_number[k]:
+            ends = np.quantile(np.maximum(drawn[k], lowest[j]), (0.5, 0.05, 0.95)).tolist()
         cells.append(
             WrongCell(
                 row=int(table.ids[i]),
@@ -599,7 +604,7 @@ def _expected(
                     drawn[these] = of_cells.reshape(-1, _DRAWS)
                 these = these[is_number[these]]
                 for some in np.split(these, range(n_tried, len(these), n_tried)):
-                    made = _suggested(each.judge, rows[some], hidden[some], column[some], coded.columns)
+                    made = _suggested(each.judge, rows[some], hidden[some], column[some], coded)
                     for k, suggestion in zip(some.tolist(), made, strict=True):
                         suggestions[k] = suggestion
                 advance(n_these)
@@ -631,14 +636,22 @@ def _suggested(
     rows: Rows,
     hidden: Bool[np.ndarray, "n D"],
     column: Int64[np.ndarray, " n"],
-    names: Sequence[str],
+    table: Table,
 ) -> list[str]:
-    """The change of unit, or swap of two numbers, that makes a number fit its row; "" for none."""
+    """The change of unit, or swap of two numbers, that makes a number fit its row; "" for none.
+
+    A swap that explains two hidden cells comes before a change of unit that explains one of them.
+    """
     facts, tries, probes = judge.facts, list[tuple[int, str]](), list[np.ndarray]()
+    dates = np.array([isinstance(table.forms.get(name), DateForm) for name in table.columns])
     for k, (row, j) in enumerate(zip(rows, column.tolist(), strict=True)):
-        meant = [(unit, row[j] * factor, j) for unit, factor in _UNITS.items()]
-        others = np.flatnonzero(facts.numbers & ~np.isnan(row) & (row != row[j])).tolist()
-        meant += [(f"swap with {names[other]!r}", row[other], other) for other in others]
+        counted = facts.decimals[j] == 0 and row[j].is_integer()  # whole counts and codes have no inches
+        units = {} if dates[j] else _SHIFTS if counted else _UNITS
+        meant = [(unit, row[j] * factor, j) for unit, factor in units.items()]
+        others = np.flatnonzero(
+            facts.numbers & ~np.isnan(row) & (row != row[j]) & (dates == dates[j])
+        ).tolist()
+        meant += [(f"swap with {table.columns[other]!r}", row[other], other) for other in others]
         for name, value, other in meant:
             probe, decimals = row.copy(), facts.decimals[j] if other == j and "2.54" in name else None
             probe[other], probe[j] = row[j], value if decimals is None else value.round(decimals)
@@ -655,9 +668,10 @@ def _suggested(
     tried, of_row, changed = tried[fine], of_row[fine], changed[fine]
     wrong = judge.log_wrong(np.where(changed, tried, np.nan))
     suspicion = wrong - judge.log_given(tried, hidden[of_row] | changed)
-    ordinary = (~changed | (suspicion < 0)).all(axis=1)
     total = np.where(changed, suspicion, 0.0).sum(axis=1)
-    for place in np.argsort(-total, kind="stable").tolist():  # the most ordinary one last
+    explained = (changed & hidden[of_row]).sum(axis=1)
+    ordinary = (~changed | (suspicion < 0)).all(axis=1) | ((explained == 2) & (total < 0))
+    for place in np.lexsort((-total, explained)).tolist():  # the most ordinary one last
         if ordinary[place]:
             answers[of_row[place]] = tries[fine[place]][1]
     return answers
