@@ -93,7 +93,15 @@ def refused(run: CommandLine, *words: object) -> str:
 
 
 @pytest.mark.usefixtures("every_block_saved")
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.slow] * (name not in ("bert, heads", "vae, draws", "bernoulli, nodes"))
+        )
+        for name in CHANGES
+    ],
+)
 def test_a_run_of_the_model_before_the_change_is_refused(run: CommandLine, tmp_path: Path, name: str) -> None:
     prepare, changes = CHANGES[name]
     words: Words = ["score", *prepare(tmp_path), "--out", tmp_path / "run"]

@@ -157,7 +157,7 @@ def test_a_run_is_not_resumed_by_other_code(run: CommandLine, place: Path) -> No
     assert "another run (model_fingerprint" in run(*words).error
 
 
-@pytest.mark.parametrize("changed", ["neighbour.py", "mean.txt"])
+@pytest.mark.parametrize("changed", ["neighbour.py", pytest.param("mean.txt", marks=pytest.mark.slow)])
 def test_no_run_mixes_two_models(run: CommandLine, place: Path, changed: str) -> None:
     """One of a model whose module, or data file, was changed before the run is given more masks."""
     Path("neighbour.py").write_text("SHIFT = 0.0")

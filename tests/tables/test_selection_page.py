@@ -69,7 +69,7 @@ def test_known_values_are_filled_by_models_that_have_not_seen_them(chosen: Path)
     assert holes.rows == [["b", "3", f"{error:.3g}", f"{np.nanstd(x[:, 1]):.3g}"]]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("share", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 def test_a_column_of_noise_is_filled_no_better_than_by_its_mean(share: float) -> None:
     """By a model that was fitted to the same rows it was filled with .61 of the error; with copies, too."""
     rng = np.random.default_rng(0)

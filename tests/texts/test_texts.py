@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 import maskevidence as me
 from maskevidence.texts.text_files import read_texts
+from refusals import one_line
 
 
 def test_files_of_every_kind_give_the_same_texts(tmp_path: Path) -> None:
@@ -88,9 +90,7 @@ def test_invalid_sources_are_one_clear_line(tmp_path: Path) -> None:
         "missing.txt": "there is no file",
     }
     for name, message in asked.items():
-        with pytest.raises(me.InputError, match=message) as caught:
-            read_texts(str(tmp_path / name))
-        assert "\n" not in str(caught.value)
+        one_line(partial(read_texts, str(tmp_path / name)), match=message)
     with pytest.raises(me.InputError, match="has no column 'text'; it has prompt, answer"):
         read_texts(str(tmp_path / "two.csv"), ["text"])
     with pytest.raises(me.InputError, match="did you mean 'glue/qnli'"):

@@ -16,6 +16,7 @@ from maskevidence.texts.pieces import SPACED as SPACED_NOTE
 from protein_models import esm_c_tokenizer as esm_c
 from protein_models import esm_tokenizer as esm
 from protein_models import prot_bert_tokenizer as prot_bert
+from refusals import one_line
 from text_models import SENTENCES
 
 PROTEINS = ["MKTAYIAK", "MSIQHFRVALIPFFAAFCLPVFAHPETLVKVK", "GG", "MKXBUZOTA"]
@@ -201,8 +202,6 @@ def test_a_vocabulary_that_is_not_read_is_one_clear_line(tmp_path: Path) -> None
     AlbertForMaskedLM(config).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     message = r"the tokenizer knows 5 tokens, the model 12: .*vocab.txt.*docs/masked_lm.md shows.*--tokenizer"
-    with pytest.raises(me.InputError, match=message) as caught:
-        me.models.MaskedLM.from_pretrained(tmp_path, device="cpu")
-    assert "\n" not in str(caught.value)
+    one_line(lambda: me.models.MaskedLM.from_pretrained(tmp_path, device="cpu"), match=message)
     with pytest.raises(me.InputError, match=message):
         load_tokenizer(tmp_path)

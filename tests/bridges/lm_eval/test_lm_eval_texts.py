@@ -363,7 +363,10 @@ def simulated(*log_probs: np.ndarray, key: int = 0) -> Question:
     return Question(key, choices, (Contest("acc", np.ones(n)),))
 
 
-@pytest.mark.parametrize(("n_tokens", "n_choices"), [(32, 2), (64, 2), (64, 4)])
+@pytest.mark.parametrize(
+    ("n_tokens", "n_choices"),
+    [(64, 4), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((32, 2), (64, 2)))],
+)
 def test_the_best_choice_is_not_lost_to_a_wrong_token_that_few_masks_have_hidden(
     n_tokens: int, n_choices: int
 ) -> None:

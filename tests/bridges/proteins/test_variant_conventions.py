@@ -18,6 +18,7 @@ from protein_models import (
     protein_model,
     pseudo_log_likelihood,
 )
+from refusals import one_line
 
 WILD_TYPE = "MSIQHFRVALIPFFAAFCLP"
 MUTANTS = ["S2A", "S2W", "L10K", "S2A:I3V", "I3V:Q4E:H5D", "S2A:I3V:P20G:Q4E", "WT", "M1G:L19A:P20V:A15C:V8I"]
@@ -248,9 +249,7 @@ def test_bad_input_is_one_line_with_the_first_row(
     bert: me.models.MaskedLM, given: dict[str, Any], message: str
 ) -> None:
     arguments = {"wild_type": WILD_TYPE, **given}
-    with pytest.raises(me.InputError, match=message) as caught:
-        me.variants(bert, **arguments)
-    assert "\n" not in str(caught.value)
+    one_line(lambda: me.variants(bert, **arguments), match=message)
 
 
 def test_models_that_do_not_read_single_letters() -> None:

@@ -166,7 +166,7 @@ class RareMasks:
         return torch.where(masked, torch.from_numpy(score / 30)[:, None], 0.0)
 
 
-@pytest.mark.parametrize("n_rows", [10, 20])
+@pytest.mark.parametrize("n_rows", [10, pytest.param(20, marks=pytest.mark.slow)])
 def test_few_wide_rows_have_enough_masks_to_meet_rare_ones(n_rows: int) -> None:
     """With 100 masks before the first decision, a third of the runs met none; see benchmarks/coverage.py."""
     held = []

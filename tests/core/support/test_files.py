@@ -26,6 +26,7 @@ from maskevidence.core.support.files import (
     write_atomic,
     write_json,
 )
+from refusals import one_line
 
 
 def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -56,9 +57,7 @@ def test_a_missing_or_damaged_json_file_is_one_line(tmp_path: Path, content: byt
         message = r"a\.json' cannot be read \(No such file or directory\); check the path"
     else:
         file.write_bytes(content)
-    with pytest.raises(InputError, match=message) as refusal:
-        read_json(file, "write it again")
-    assert "\n" not in str(refusal.value)
+    one_line(lambda: read_json(file, "write it again"), match=message)
 
 
 def test_csv_cells() -> None:
