@@ -97,11 +97,17 @@ class Kernels(NamedTuple):
                 hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
                 x = self.centred(values[rows], visible[rows])
                 pull = precision.times(x)
-                factor_hidden = torch.linalg.cholesky(precision.block(hidden))
-                inverse = torch.cholesky_inverse(factor_hidden)
-                pull_hidden, pulls_hidden = pull.gather(1, hidden), by_columns[hidden]
+                each = (
+                    hidden if bool((hidden != hidden[0]).any()) else hidden[:1]
+                )  # one block for equal masks
+                factor_hidden = torch.linalg.cholesky(precision.block(each))
+                inverse, pulls_hidden = torch.cholesky_inverse(factor_hidden), by_columns[each]
+                moves = (inverse @ pulls_hidden).expand(len(rows), -1, -1)
+                own_hidden = (pulls_hidden * moves[: len(each)]).sum(1)
+                inverse = inverse.expand(len(rows), -1, -1)
+                pulls_hidden = pulls_hidden.expand(len(rows), -1, -1)
+                pull_hidden = pull.gather(1, hidden)
                 shift = (inverse @ pull_hidden[:, :, None])[:, :, 0]
-                moves = inverse @ pulls_hidden
                 base = (x * pull).sum(1) - (pull_hidden * shift).sum(1)
                 cross = torch.baddbmm((x @ by_columns)[:, None], -shift[:, None, :], pulls_hidden)[:, 0]
                 log_block = 2 * torch.log(torch.diagonal(factor_hidden, dim1=1, dim2=2)).sum(1)
@@ -110,13 +116,13 @@ class Kernels(NamedTuple):
                     hidden,
                     base[:, None],
                     cross,
-                    own - (pulls_hidden * moves).sum(1),
+                    (own - own_hidden).expand(len(rows), -1),
                     -shift,
                     moves,
                     inverse,
                     pulls,
                     precision,
-                    log_determinant + log_block + (n_features - count) * LOG_2PI,
+                    (log_determinant + log_block + (n_features - count) * LOG_2PI).expand(len(rows)),
                     n_features,
                 )
 

@@ -24,7 +24,6 @@ from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import WordJudge, judge_of
 from maskevidence.tables.imputation import HasDrawMissing
-from maskevidence.tables.possible_values import floors
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
@@ -534,6 +533,8 @@ def _described(
 
     Of equal ones, such as unknown words of a column, those come first whose right value is surer.
     """
+    from maskevidence.tables.possible_values import floors
+
     listed = ((found.calls > 0) | judged.hidden | (judged.fault > 0)) & ~np.isnan(judged.suspicion)
     places = np.argwhere(listed)
     order = np.argsort(-judged.suspicion[listed], kind="stable")[: how.most]
