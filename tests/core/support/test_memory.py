@@ -70,6 +70,7 @@ def test_masks_take_what_is_counted(monkeypatch: pytest.MonkeyPatch, design: str
     for module in (masks_design, record, score_means):
         monkeypatch.setattr(module, "MASKS_AT_ONCE", 2**12)
     monkeypatch.setattr(record, "_MASKS_OF_CHUNK", 2**12)
+    monkeypatch.setattr(masks_design, "_CELLS_AT_ONCE", 2**12)
     model = me.models.PPCA(6, 2, seed=1)
     x = model.sample(1500 if design == "random-size:64" else 50)
     me.estimate_evidence(model, x[:2], design)  # what is imported on the way takes memory, too
