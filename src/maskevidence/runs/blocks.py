@@ -301,23 +301,27 @@ def scores_of(parts: Sequence[SavedPart]) -> tuple[Scores, int]:
     are read together.
     """
     ranges, tables = [], []
-    rows: list[tuple[Any, ...]] = []
+    id_parts, length_parts, byte_parts = list[Any](), list[Any](), list[Any]()
     n_masks = n_calls = 0
     for part in parts:
         table, calls = read_part(part)
         table = table.sorted()
         first = table.first
         n_masks, n_calls = n_masks + len(table), n_calls + calls
-        each = table.id[first], table.n_tokens[first], None if table.n_bytes is None else table.n_bytes[first]
-        rows.append(each)
+        id_parts.append(table.id[first])
+        length_parts.append(table.n_tokens[first])
+        byte_parts.append(None if table.n_bytes is None else table.n_bytes[first])
         ranges.append((int(table.id[0]), int(table.id[-1]), part))
         if n_masks <= MASKS_AT_ONCE or table.hidden is not None or table.log_mixture is not None:
             tables.append(table)
     if len(tables) == len(parts):  # all tables were kept: few masks, or needed at once
         return Scores.of(ScoreTable.merged(tables)), n_calls
-    ids, n_tokens = (np.concatenate(column) for column in list(zip(*rows, strict=True))[:2])
-    n_bytes = None if any(each[2] is None for each in rows) else np.concatenate([each[2] for each in rows])
-    del rows, tables
+    tables.clear()
+    ids = np.concatenate(id_parts)
+    id_parts.clear()  # each before the next is joined
+    n_tokens = np.concatenate(length_parts)
+    length_parts.clear()
+    n_bytes = None if any(each is None for each in byte_parts) else np.concatenate(byte_parts)
     kept: Any = slice(None)
     if not (ids[1:] > ids[:-1]).all():  # sorting takes memory
         ids, kept = np.unique(ids, return_index=True)

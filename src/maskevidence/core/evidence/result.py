@@ -586,10 +586,13 @@ def observation_tables(estimate: EvidenceEstimate) -> Iterator[Rows]:
         "n_tokens": record.n_tokens,
         "n_bytes": record.n_bytes,
         "log_evidence": values,
-        "per_token": values / record.n_tokens,
         "pll": values if isinstance(how.design, LeaveOneOut) else None,
         "closed_form": estimate.closed_form,
     }
     for rows, mask_se, mask_df in errors_of_rows(record, how.design, how.key):
         some = {name: column if column is None else column[rows] for name, column in columns.items()}
-        yield some | {"mask_se": mask_se, "mask_df": mask_df}
+        yield some | {
+            "mask_se": mask_se,
+            "mask_df": mask_df,
+            "per_token": values[rows] / record.n_tokens[rows],
+        }

@@ -28,7 +28,15 @@ from maskevidence.core.evidence.standard_errors import (
     variances_of_cells,
 )
 from maskevidence.core.evidence.token_means import token_controls
-from maskevidence.core.masks.design import MASKS_AT_ONCE, Indices, MaskDesign, MaskKey, PerMask, Summation
+from maskevidence.core.masks.design import (
+    MASKS_AT_ONCE,
+    Indices,
+    MaskDesign,
+    MaskKey,
+    PerMask,
+    Summation,
+    lengths_of,
+)
 from maskevidence.core.masks.orders import LogSizes
 from maskevidence.core.model import Conditionals
 from maskevidence.core.scores.record import Scores, ScoreTable
@@ -69,7 +77,8 @@ def mean_of_scores(
     curves, n = curves_of(scores, design, key), len(scores.ids)
     shared, per_observation = key.masks == "shared", np.empty(n)
     sums = ErrorSums(design.n_replicates, joint=shared or (design.pooled and curves is None))
-    n_units = int(design.n_draws(scores.n_tokens).max()) if design.random_sizes else design.n_replicates
+    lengths, _ = lengths_of(scores.n_tokens)
+    n_units = int(design.n_draws(lengths).max()) if design.random_sizes else design.n_replicates
     every, together = math.ceil(scores.n_masks / MASKS_AT_ONCE), Totals(n_units)
     drops, of_rows, largest, variance = Drops(every), Drops(every), (0.0, 0), 0.0
     for rows, table, summation, contribution in _in_parts(scores, design, curves):
@@ -127,7 +136,8 @@ def curves_of(scores: Scores, design: MaskDesign, key: MaskKey) -> SizeCurves | 
     """
     if not (design.random_sizes and key.masks == "own" and design.n_replicates > 1):
         return None
-    if int(design.n_draws(scores.n_tokens[scores.n_tokens > 1]).sum()) < FEWEST_TO_PREDICT:
+    lengths, counts = lengths_of(scores.n_tokens)
+    if int((design.n_draws(lengths) * counts)[lengths > 1].sum()) < FEWEST_TO_PREDICT:
         return None
     sample = scores.sample(MAX_MASKS)
     return fitted_curves(sample, summation_of(sample, design).replicate, design.n_replicates)

@@ -225,7 +225,7 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
             mixtures.add(part, row[part], masks.draw[part], log_probs.cpu().double().numpy())
         if tokens_scored is not None:
             tokens_scored[part].write(masks.size[part], masked, log_probs.float().cpu().numpy())
-    score = _usable(score, ids[row])
+    score = _usable(score, ids, row)
     n_bytes = None if tokens.n_bytes is None else compact(tokens.n_bytes.cpu().numpy())[row]
     log_mixture = None if mixtures is None else mixtures.of_masks
     of_mask = compact(ids)[row], masks.draw, masks.size, compact(n_tokens)[row]
@@ -250,7 +250,7 @@ def _score_orderings(
             ranks = design.ranks(key, ids[row[part]], order[part], maskable[row[part]])
             batch = to_device_of(model, tokens[torch.from_numpy(row[part]).to(device)])
             scores = model.score_orderings(batch, torch.from_numpy(ranks).to(batch.ids.device))
-            score[part] = _usable(scores.cpu().numpy(), ids[row[part]])
+            score[part] = _usable(scores.cpu().numpy(), ids, row[part])
             advance(int(n_tokens[row[part]].sum()))
     size = np.broadcast_to(np.arange(1, tokens.width + 1, dtype=np.int32), score.shape)
     real = size <= n_tokens[row][:, None]
@@ -287,13 +287,17 @@ def score_shared_moments(
 
 
 def _usable(
-    score: Float[np.ndarray, "b ..."], ids: Int64[np.ndarray, " b"] | None = None
+    score: Float[np.ndarray, "b ..."],
+    ids: Int64[np.ndarray, " n"] | None = None,
+    row: Indices | slice = slice(None),
 ) -> Float[np.ndarray, "b ..."]:
     """Convert scores to float64; raise if a score is not finite or too large for standard errors."""
-    score = score.astype(np.float64)  # as the record stores them
+    score = score.astype(np.float64, copy=False)  # as the record stores them
+    if score.size and -LARGEST_SCORE <= score.min() <= score.max() <= LARGEST_SCORE:  # false for NaN
+        return score
     bad = np.argwhere(~(np.abs(score) <= LARGEST_SCORE))
     if len(bad):
-        of = "the moments" if ids is None else f"observation {ids[bad[0][0]]}"
+        of = "the moments" if ids is None else f"observation {ids[row][bad[0][0]]}"
         value = score[tuple(bad[0])]
         reason = "a model must give every token a probability above 0"
         if np.isfinite(value):
