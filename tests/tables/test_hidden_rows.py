@@ -438,6 +438,15 @@ X, Y = regression(6)
             lambda: GaussianProcessRows(GaussianProcessRegressor(optimizer=None, normalize_y=True)),
             "normalize_y=True",
         ),
+        (
+            lambda: me.evidence_of_rows(
+                GaussianProcessRows(GaussianProcessRegressor(optimizer=None)),
+                [0.0, 1.0, 2.0],
+                [0.0, 1.0, 1.0],
+            ),
+            "x is of shape (3,); give N rows of p numbers",
+        ),
+        (lambda: me.estimate_evidence("ppca:3", X), "'ppca:3' is a word; give a model"),
         (lambda: FittedRows(BayesianRidge()), "start=None"),
         (lambda: FittedRows(LogisticRegression()), "classes=None"),
         (lambda: FittedRows(LogisticRegression(), classes=["no", "yes"]), "list all numbers"),

@@ -158,6 +158,10 @@ def check_conditionals(model: "MaskedModel") -> None:
     """
     if isinstance(model, type):
         raise InputError(f"{model.__name__} is a class; give a model of it, such as {model.__name__}()")
+    if isinstance(model, str):
+        raise InputError(
+            f"{model!r} is a word; give a model, such as me.models.PPCA(n_features=4, n_components=2).fit(x)"
+        )
     if inspect.iscoroutinefunction(getattr(model, "log_conditionals", None)):
         raise InputError(
             f"log_conditionals of {type(model).__name__} is an async method; write def instead of async def"

@@ -51,7 +51,12 @@ class GaussianProcessRows:
         self.kernel, self.alpha = kernel, regressor.alpha
 
     def __call__(self, x: Any) -> me.models.Gaussian:
-        covariance = self.kernel(x) + np.diag(np.broadcast_to(self.alpha, len(x)))
+        covariance = self.kernel(x)
+        if covariance.shape != (len(x), len(x)):
+            raise InputError(
+                f"x is of shape {np.shape(x)}; give N rows of p numbers, such as x[:, None] for p = 1"
+            )
+        covariance = covariance + np.diag(np.broadcast_to(self.alpha, len(x)))
         return me.models.Gaussian(torch.zeros(len(x), dtype=torch.float64), torch.from_numpy(covariance))
 
 

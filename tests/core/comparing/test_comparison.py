@@ -83,6 +83,13 @@ def test_differences_are_unbiased_and_their_mask_errors_right(design: me.MaskDes
     assert covered / len(errors) >= 0.89
 
 
+def test_a_difference_below_zero_is_called_worse() -> None:
+    models = a_pair(change=2.0)
+    found = me.compare(estimates_of(models, models[0].sample(200, seed=1), me.EverySize(4)))
+    said = {repr(found.between(*pair)).split()[-1] for pair in ("ab", "ba")}
+    assert said == {"better)", "worse)"}
+
+
 def test_differences_are_within_three_standard_errors_of_the_exact_ones() -> None:
     """40 pairs of models on separate data; at most one differs by over three errors of the masks."""
     z = []

@@ -25,6 +25,7 @@ from maskevidence.tables.looking.looking import Budget, _first_word, _simplest
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.cell_search import CellJudge
+from maskevidence.tables.wrong_cells.found_cells import odd_cells
 from maskevidence.tables.wrong_cells.wrong_cells import Search
 from messy_flats import Flats, messy_flats
 
@@ -130,6 +131,28 @@ def test_missing_says_which_codes_are_meant(flats: Flats, tmp_path: Path) -> Non
     assert np.nanmin(table.values[:, rent[0]]) > 0
     assert np.nanmin(kept.values[:, rent[1]]) == -999
     assert any(each.option == "--missing=-999" for each in found.findings)
+
+
+def test_options_for_other_cells_keep_the_codes_that_are_read_as_missing(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    cells = [f"{170 + k % 9},{k % 28 + 1:02}.03.2024" for k in range(60)]
+    path.write_text("\n".join(["height,day", "-999,01.03.2024", "-999,31.02.2024", "17o,02.03.2024", *cells]))
+    _, _, found, _ = read_for_look(str(path), TableOptions())
+    options = {each.option for each in found.findings if each.what == "odd cells"}
+    assert options == {"--missing=-999 --missing '17o'", "--missing=-999 --missing '31.02.2024'"}
+    _, table, _, _ = read_for_look(str(path), TableOptions(missing="-999,17o"))
+    assert np.nanmin(table.values[:, 0]) == 170
+
+
+def test_text_among_dates_is_called_no_date(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    cells = [f"{170 + k % 9},{k % 28 + 1:02}.03.2024" for k in range(60)]
+    path.write_text("\n".join(["height,day", "170,31.02.2024", "17o,02.03.2024", *cells]))
+    _, table, _, _ = read_for_look(str(path), TableOptions())
+    assert {cell.value: cell.fault for cell in odd_cells(table)} == {
+        "31.02.2024": "not a date",
+        "17o": "not a number",
+    }
 
 
 def test_columns_that_the_model_fills_no_better_are_filled_by_their_mean_or_commonest_value() -> None:

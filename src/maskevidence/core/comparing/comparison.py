@@ -190,10 +190,11 @@ class Difference(Shown):
         digits, names = self._digits, f"{self.first} minus {self.second}"
         line = words.plus_minus(self.difference, self.standard_error, digits, words.number)
         error = words.plus_minus(self.difference, self.standard_error, digits)
+        said = "worse" if self.told_apart and self.difference < 0 else self.verdict
         parts: list[Part] = [f"{names}: {error} {self.unit}."]
         parts += [] if self.curve is None else [self.picture()[0]]
         return Page(
-            f"Difference({names}: {line} {self.unit}, {self.verdict})",
+            f"Difference({names}: {line} {self.unit}, {said})",
             f"{verdict(self, digits)}.",
             parts=parts,
             notes=self.notes,

@@ -25,7 +25,7 @@ from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.reading.numbers import NumberForm, decimals_of
 from maskevidence.tables.table_files import names_of
 from maskevidence.tables.wrong_cells.cell_search import BEYOND, OF_GRID, OFF_GRID
-from maskevidence.tables.wrong_cells.found_cells import NO_NUMBER, WrongCell, few_texts
+from maskevidence.tables.wrong_cells.found_cells import UNREAD, WrongCell, few_texts
 
 STATES = ("as given", "filled", "left empty", "to look at")
 _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
@@ -138,10 +138,10 @@ def _hardly_filled(modelled: Modelled) -> str:
 
 
 def _is_slip(cell: WrongCell) -> bool:
-    """Whether a cell looks like a typing error: not a number, or normal after shifting or swapping digits."""
+    """Whether a cell looks like a typing error: unread, or normal after shifting or swapping digits."""
     shifted = cell.suggestion.removeprefix("× ").removeprefix("÷ ") in ("10", "100")
     other = bool(cell.suggestion) and cell.suggestion[0] not in "×÷"
-    return cell.fault == NO_NUMBER or (cell.suspicion > _SLIP and (shifted or other))
+    return cell.fault in UNREAD or (cell.suspicion > _SLIP and (shifted or other))
 
 
 def _typical_error(modelled: Modelled) -> float | None:
@@ -172,7 +172,7 @@ def listed_cells(look: Looked) -> list[WrongCell]:
         for cell in look.cells
         if cell.suspicion - OF_GRID * (cell.fault == OFF_GRID) > _SUSPICIOUS
         and (cell.column, cell.value) not in spelt
-        and (cell.column not in named or cell.fault == NO_NUMBER)
+        and (cell.column not in named or cell.fault in UNREAD)
     ]
 
 

@@ -32,7 +32,12 @@ def read_for_look(data: object, options: TableOptions) -> Read:
     if options.missing is None and (codes := _codes(found)):
         options = replace(options, missing=join_words(codes))
         raw, table, again = _read(data, options)
-        found = replace(again, findings=_sorted([*_assumed(found, raw), *again.findings]))
+        too = "".join(f"--missing={code} " for code in codes)  # another --missing alone makes them numbers
+        others = [
+            replace(each, option=too + each.option) if each.option.startswith("--missing ") else each
+            for each in again.findings
+        ]
+        found = replace(again, findings=_sorted([*_assumed(found, raw), *others]))
     spelt = [each for name in table.levels if (each := near_words(table, name)) is not None]
     return raw, table, replace(found, findings=_sorted([*found.findings, *spelt])), options
 

@@ -13,8 +13,9 @@ from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import cell_text, count, figures, p_text
 from maskevidence.core.table import Table as Data
 from maskevidence.core.table import cell_value
+from maskevidence.tables.reading.dates import DateForm
 
-NO_NUMBER = "not a number"
+UNREAD = ("not a number", "not a date")
 _CERTAIN = 100.0  # suspicion of a cell that its column cannot hold
 _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
 _MOST_TEXTS = 3  # of a column of numbers
@@ -37,8 +38,8 @@ class WrongCell:
         p_value: the share of clean cells that are as suspicious.
         called: whether it is called wrong, it alone.
         one_of: of a cell of a call that names several, their columns, of which one is wrong; "" for others.
-        fault: of its form: "not a number" among numbers, "unknown word", "beyond the range" or "off the
-            grid" of the column; "" for none.
+        fault: of its form: "not a number" or "not a date" in a column of them, "unknown word", "beyond the
+            range" or "off the grid" of the column; "" for none.
         suggestion: a unit or a swap of columns that would make it ordinary; "" for none.
         suggested: of a word or yes/no, the most probable right value if this one is wrong.
         probability: of that value.
@@ -118,14 +119,14 @@ class WrongCells(Shown):
 
     def _suspicious(self) -> Table:
         shown, rows = few_texts(self.cells)[:_MOST_CELLS], []
-        n_texts = Counter(cell.column for cell in self.cells if cell.fault == NO_NUMBER)
+        n_texts = Counter(cell.column for cell in self.cells if cell.fault in UNREAD)
         for cell in shown:
             expected = cell.likelier
             if cell.expected is not None and cell.low is not None and cell.high is not None:
                 expected = f"{figures(cell.expected)} ({figures(cell.low)} to {figures(cell.high)})"
             said = "wrong" if cell.called else cell.one_of and f"one of {cell.one_of} is wrong"
             fault = cell.fault
-            if fault == NO_NUMBER and n_texts[cell.column] > _MOST_TEXTS:
+            if fault in UNREAD and n_texts[cell.column] > _MOST_TEXTS:
                 fault += f", as {n_texts[cell.column] - 1:,} others of the column"
             remarks = "; ".join(filter(None, [said, fault, cell.suggestion]))
             value = cell_text(cell.value)
@@ -202,11 +203,12 @@ def odd_cells(table: Data) -> tuple[WrongCell, ...]:
     """The cells with text in a column of numbers: certainly odd, never called."""
     place, found = {int(key): k for k, key in enumerate(table.ids)}, []
     for name, cells in table.odd.items():
+        fault = UNREAD[isinstance(table.forms.get(name), DateForm)]
         for row, text in cells.items():
             if row in place and name in table.columns:
                 label = name_of_row(table, place[row])
                 seen = (row, label, name, text, None, None, None, "", _CERTAIN, 0.0, False, "")
-                found.append(WrongCell(*seen, fault=NO_NUMBER, suggestion=""))
+                found.append(WrongCell(*seen, fault=fault, suggestion=""))
     return tuple(found)
 
 
@@ -214,8 +216,8 @@ def few_texts(cells: Iterable[WrongCell]) -> list[WrongCell]:
     """The cells, of text among numbers only the first few of a column."""
     shown, n = list[WrongCell](), Counter[str]()
     for cell in cells:
-        n[cell.column] += cell.fault == NO_NUMBER
-        if cell.fault != NO_NUMBER or n[cell.column] <= _MOST_TEXTS:
+        n[cell.column] += cell.fault in UNREAD
+        if cell.fault not in UNREAD or n[cell.column] <= _MOST_TEXTS:
             shown.append(cell)
     return shown
 
