@@ -18,10 +18,10 @@ _NODE = np.array([-1, -np.sqrt(2 / 3), -np.sqrt(1 / 5), 0, np.sqrt(1 / 5), np.sq
 _WEIGHT = np.array([77, 432, 625, 672, 625, 432, 77]) / 1470
 _LOBATTO = np.array([1, 0, 5, 0, 5, 0, 1]) / 6
 
-
+_Nodes = Float64[np.ndarray, " nodes"]
 # The log-density at the nodes, the log weight of each node, the estimated error summed over the intervals,
 # and the end towards which the density grows without bound; None if it does not.
-Integral = tuple[FloatVector, FloatVector, float, float | None]
+Integral = tuple[_Nodes, _Nodes, float, float | None]
 
 
 def integrate(log_prob: Density, points: FloatVector, tolerance: float, *, line: bool = True) -> Integral:
