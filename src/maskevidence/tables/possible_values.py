@@ -16,7 +16,7 @@ from maskevidence.tables.by_name import fit_table
 from maskevidence.tables.reading.numbers import decimals_of
 
 _ZEROS = 0.02  # share of zeros that makes a column one that is cut off at 0
-_SKEWED = 1.0  # skewness of a column that may have a log scale
+SKEWED = 1.0  # skewness of a column that may have a log scale, and whose mean does not stand for it
 FEWEST_KNOWN = 5  # known cells that say what a column can hold
 _FEW_VALUES, _CELLS_EACH = 12, 5  # of whole numbers that are filled with values that exist
 _TEST_FRACTION = 0.2
@@ -118,7 +118,7 @@ def on_log_scale(
     for name in names:
         known = table.values[:, table.columns.index(name)]
         known = known[~np.isnan(known)]
-        if known.min() > 0 and skew(known) > _SKEWED:
+        if known.min() > 0 and skew(known) > SKEWED:
             skewed.append(name)
     if not skewed or len(table) < 2 * FEWEST_KNOWN:
         return []

@@ -561,11 +561,10 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
         return None
     for j, column in enumerate(table.columns):
         known = floats(column.drop_null() if column.null_count else column, own=False)
-        most = (
-            max(-known.min(), known.max()) if len(known) else np.nan
-        )  # NaN, too, from a word such as nan(x)
+        # NaN also comes from a word such as nan(x); whole numbers have to be exact
+        most = max(-known.min(), known.max()) if len(known) else np.nan
         if not most < MAX_WHOLE:
-            return None  # whole numbers have to be exact
+            return None
         whole = (np.floor(known) == known).all()
         cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]
         if not whole and not signs_of(Counter(cells)).point and most < 1000:
@@ -619,7 +618,8 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
     raw = replace(raw, head=rows(range(n_head)), foot=foot, findings=tuple(findings))
     if not (n_head or n_foot or again):
         return raw
-    kept = [k for k in range(n_head, n - n_foot) if k not in again]
+    repeated = set(again)
+    kept = [k for k in range(n_head, n - n_foot) if k not in repeated]
     table = columns.take(pa.array(kept)) if again else columns.slice(n_head, len(kept))
     return replace(raw, columns=table, lines=[lines[k] for k in kept])
 

@@ -21,7 +21,7 @@ every k-th observation gives s² and v.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -254,7 +254,7 @@ def curve_from_scores(
         return _predicted_curve(scores, design, curves, n_tokens)
     by_stratum = n_tokens is None and isinstance(design, Rates)
     points: dict[int, ErrorSums | _Pooled] = {}
-    n_masks, rates, point_of = Counter[int](), Counter[int](), _point_of(n_tokens, scores)
+    n_masks, rates, point_of = Counter[int](), defaultdict[int, float](float), _point_of(n_tokens, scores)
     for _, table in scores:
         summation = summation_of(table, design)
         point = summation.stratum if by_stratum else point_of(table.size, table.n_tokens)
@@ -265,7 +265,7 @@ def curve_from_scores(
             values, how = _at_point(some, Summation(*here), pooled=design.pooled)
             points.setdefault(number, _new_point(design, masks)).add(values, some.observation, how)
             n_masks[number] += len(some)
-            rates[number] += float((some.size / some.n_tokens).sum())  # type: ignore[assignment]
+            rates[number] += float((some.size / some.n_tokens).sum())
     numbers, enough = sorted(points), design.n_replicates >= design.min_replicates
     means = [points[number].mean_with_errors(enough_masks=enough) for number in numbers]
 

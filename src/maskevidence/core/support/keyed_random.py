@@ -16,8 +16,6 @@ _BY_CHANCE, _SHARE = 1.0, 0.05  # most pairs due to chance: number, share of tho
 _MOST_CELLS = 2**22  # most cells of a table that is searched for nearly equal rows
 _MOST_COMMON = 5  # a row above a fifth of all rows is not a copy: every fit has to see it
 _Rows = Float64[np.ndarray, "N D"]
-
-
 _Ints = Int64[np.ndarray, " B"]
 _Bits = UInt64[np.ndarray, " B"]
 _Keys = Integer[np.ndarray, "B n_keys"]

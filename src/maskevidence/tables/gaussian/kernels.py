@@ -97,9 +97,8 @@ class Kernels(NamedTuple):
                 hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
                 x = self.centred(values[rows], visible[rows])
                 pull = precision.times(x)
-                each = (
-                    hidden if bool((hidden != hidden[0]).any()) else hidden[:1]
-                )  # one block for equal masks
+                # rows that hide the same tokens share one block
+                each = hidden if bool((hidden != hidden[0]).any()) else hidden[:1]
                 factor_hidden = torch.linalg.cholesky(precision.block(each))
                 inverse, pulls_hidden = torch.cholesky_inverse(factor_hidden), by_columns[each]
                 moves = (inverse @ pulls_hidden).expand(len(rows), -1, -1)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
-_SKEWED = 1.0  # third standardized moment of a column that its mean does not stand for
 
 
 class Budget(NamedTuple):
@@ -288,8 +287,8 @@ def _simplest(
 ) -> tuple["Filling", dict[str, str], dict[str, Fill]]:
     """Fill columns without the model where, on hidden cells, it does no better than the mean.
 
-    All known cells have a part in the mean, or in the median of a skewed column, those that look wrong, too;
-    in the errors they have none.
+    The mean, or the median of a skewed column, is that of all known cells. The errors leave out cells that
+    look wrong.
 
     Args:
         values: those of the table without suspicious ones.
@@ -298,6 +297,8 @@ def _simplest(
         The filling; by column, with what it was filled; and the errors.
     """
     from scipy.stats import skew
+
+    from maskevidence.tables.possible_values import SKEWED
 
     assert filling.deviation is not None
     new, deviation, by, holes = (
@@ -316,7 +317,7 @@ def _simplest(
             by[name], value, error = "commonest", different[n.argmax()], n.max() / len(known)
             found[name] = fills[name]._replace(quality=fills[name].without)
         else:
-            by[name] = "median" if abs(skew(known)) > _SKEWED else "mean"
+            by[name] = "median" if abs(skew(known)) > SKEWED else "mean"
             value = getattr(np, by[name])(known)
             error = np.sqrt(np.mean((clean - value) ** 2))
             found[name] = fills[name]._replace(quality=float(error))

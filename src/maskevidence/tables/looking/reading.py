@@ -48,7 +48,7 @@ def _read(data: object, options: TableOptions) -> tuple[RawTable, Table, TableDe
     except InputError:
         selection = selection_of(options, words=True)
         raw = raw_of(data, selection)
-        found = described_file(raw, selection)  # a file that is no table is refused here
+        found = described_file(raw, selection)  # refuses a file that is not a table
         used = [each.name for each in found.columns if each.used_as is not None]
         refused = [each.name for each in found.columns if each.used_as is None and each.kind not in _LEFT_OUT]
         if not refused or not used:

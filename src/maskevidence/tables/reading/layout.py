@@ -205,8 +205,8 @@ def apart(
         lines: the line of each row.
 
     Returns:
-        The numbers of rows of units and the like below the names, and of totals and footnotes at the end; the
-        places of rows that repeat the names; findings.
+        How many rows below the names hold units or other names, how many at the end are totals or footnotes,
+        where rows repeat the names of the columns, and the findings.
     """
     if len(columns) < 2 or len(columns[0]) <= _ENOUGH:
         return 0, 0, (), []
