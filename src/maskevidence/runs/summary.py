@@ -15,7 +15,6 @@ from maskevidence.core.evidence.observations import (
     Rows,
     csv_in_parts,
     joined,
-    listed,
     parquet_of,
 )
 from maskevidence.core.evidence.result import (
@@ -232,7 +231,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     write_atomic(folder.path / CURVE, curve.to_csv())
     observations = run.observations_in_parts()
     if many:
-        write_atomic(folder.path / MANY_OBSERVATIONS, parquet_of(map(listed, observations)))
+        write_atomic(folder.path / MANY_OBSERVATIONS, parquet_of(observations))
     else:
         write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
     lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)

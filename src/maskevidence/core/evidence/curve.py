@@ -425,21 +425,23 @@ def _nearest_squares(
     moments = np.column_stack([square, square**2])[order]
     last = np.cumsum(n_masks)
     middle = np.clip((2 * last - n_masks) // 2, 0, len(point) - 1)
-    mean, mean_square = _running_mean(_running_mean(moments, window), window)[middle].T
+    mean, mean_square = _running_mean(_running_mean(moments, window), window, middle).T
     n = min(len(point), 1.5 * window)
     variance = np.maximum(mean_square - mean**2, 0.0)
     return mean, np.minimum(n, 2 * mean**2 * n / np.maximum(variance, 1e-300))
 
 
-def _running_mean(values: Float64[np.ndarray, "n k"], window: int) -> Float64[np.ndarray, "n k"]:
-    """Average each row with its neighbours in a window; the window is truncated at the ends.
+def _running_mean(
+    values: Float64[np.ndarray, "n k"], window: int, row: Integer[np.ndarray, " m"] | None = None
+) -> Float64[np.ndarray, "m k"]:
+    """Average each row, or some, with its neighbours in a window; the window is truncated at the ends.
 
     Example:
         >>> _running_mean(np.array([[0.0], [3.0], [6.0], [0.0]]), 3).ravel().tolist()
         [1.5, 3.0, 3.0, 3.0]
     """
     sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    row = np.arange(len(values))
+    row = np.arange(len(values)) if row is None else row
     low = np.maximum(row - window // 2, 0)
     high = np.minimum(row + (window + 1) // 2, len(values))
     return (sums[high] - sums[low]) / (high - low)[:, None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.core.support.files import csv_lines, csv_text
+from maskevidence.core.support.files import csv_lines, csv_text, to_arrow
 
 Rows = Mapping[str, Any]  # columns by name; None for one that an estimate lacks
 
@@ -48,7 +48,7 @@ def csv_in_parts(tables: Iterable[Rows]) -> Iterator[str]:
 
 
 def parquet_of(groups: Iterable[Rows], metadata: Mapping[bytes, str] | None = None) -> Iterator[bytes]:
-    """A Parquet file of groups of rows, each with these columns as lists; values not known are null."""
+    """A Parquet file of groups of rows with these columns; values not known are null, and labels empty."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -59,7 +59,11 @@ def parquet_of(groups: Iterable[Rows], metadata: Mapping[bytes, str] | None = No
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in first], metadata)
     with parquet.ParquetWriter(pa.PythonFile(sink, "w"), schema, compression="zstd") as writer:
         for group in chain([first], left):
-            writer.write_table(pa.table(group, schema))
+            n_rows = len(group["id"])
+            if group.get("label", "") is None:
+                group = {**group, "label": [""] * n_rows}
+            columns = [to_arrow(group[name], schema.field(name).type, n_rows) for name in schema.names]
+            writer.write_table(pa.table(columns, schema=schema))
             yield sink.taken()
     yield sink.taken()
 

@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.provenance import digest
 
@@ -290,6 +292,35 @@ def _cell(value: object) -> str:
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         return "" if math.isnan(value) else repr(float(value))
     return "" if value is None else str(value)
+
+
+def to_arrow(column: Any, kind: Any = None, n_rows: int = 0) -> Any:
+    """An array of pyarrow of numbers, texts or, for None, nulls; `pyarrow.array` would load pandas.
+
+    Example:
+        >>> to_arrow(np.array([0.5, math.nan])).to_pylist(), to_arrow(["a", "bc"]).to_pylist()
+        ([0.5, None], ['a', 'bc'])
+    """
+    import pyarrow as pa
+
+    if column is None:
+        return pa.nulls(n_rows, kind)
+    if isinstance(column, np.ndarray) or kind not in (None, pa.string()):
+        kind = pa.from_numpy_dtype(column.dtype) if kind is None else kind
+        values = np.ascontiguousarray(column, kind.to_pandas_dtype())
+        unknown = np.isnan(values)
+        known = pa.py_buffer(np.packbits(~unknown, bitorder="little")) if unknown.any() else None
+        return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(values)])
+    texts = [str(text).encode() for text in column]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    )
+
+
+def from_arrow(column: Any) -> Any:
+    """The numbers of a column of pyarrow, none of them null; its `to_numpy` would load pandas."""
+    return np.from_dlpack(column.combine_chunks() if hasattr(column, "chunks") else column)
 
 
 def sync_folder(folder: Path) -> None:
