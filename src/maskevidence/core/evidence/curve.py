@@ -444,4 +444,7 @@ def _running_mean(
     row = np.arange(len(values)) if row is None else row
     low = np.maximum(row - window // 2, 0)
     high = np.minimum(row + (window + 1) // 2, len(values))
-    return (sums[high] - sums[low]) / (high - low)[:, None]
+    within = sums[high]
+    within -= sums[low]
+    within /= (high - low)[:, None]
+    return within
