@@ -297,19 +297,24 @@ def _cell(value: object) -> str:
 def to_arrow(column: Any, kind: Any = None, n_rows: int = 0) -> Any:
     """An array of pyarrow of numbers, texts or, for None, nulls; `pyarrow.array` would load pandas.
 
+    Args:
+        kind: a type of pyarrow; NaN is then null.
+        n_rows: the length for None.
+
     Example:
-        >>> to_arrow(np.array([0.5, math.nan])).to_pylist(), to_arrow(["a", "bc"]).to_pylist()
-        ([0.5, None], ['a', 'bc'])
+        >>> to_arrow(np.arange(2)).to_pylist(), to_arrow(["a", "bc"]).to_pylist()
+        ([0, 1], ['a', 'bc'])
     """
     import pyarrow as pa
 
     if column is None:
         return pa.nulls(n_rows, kind)
     if isinstance(column, np.ndarray) or kind not in (None, pa.string()):
-        kind = pa.from_numpy_dtype(column.dtype) if kind is None else kind
-        values = np.ascontiguousarray(column, kind.to_pandas_dtype())
+        values = np.ascontiguousarray(column, None if kind is None else kind.to_pandas_dtype())
         unknown = np.isnan(values)
-        known = pa.py_buffer(np.packbits(~unknown, bitorder="little")) if unknown.any() else None
+        nulls = kind is not None and bool(unknown.any())
+        known = pa.py_buffer(np.packbits(~unknown, bitorder="little")) if nulls else None
+        kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
         return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(values)])
     texts = [str(text).encode() for text in column]
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
