@@ -53,6 +53,7 @@ from maskevidence.core.support.files import csv_text
 
 LOW_RATE = 0.2  # roughly the largest share of tokens hidden in the training of most masked language models
 ONE_RATE = 0.15  # the rate that masked models are mostly trained and judged at
+_ROWS_AT_ONCE = 2**16
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
 
@@ -421,8 +422,8 @@ def _nearest_squares(
     the weights count as n = 3/2 of a window.
     """
     window = min(len(point), max(NEAREST, math.ceil(SHARE * len(point))))
-    order = np.argsort(point, kind="stable")
-    moments = np.column_stack([square, square**2])[order]
+    square = square[np.argsort(point, kind="stable")]
+    moments = np.column_stack([square, square**2])
     last = np.cumsum(n_masks)
     middle = np.clip((2 * last - n_masks) // 2, 0, len(point) - 1)
     mean, mean_square = _running_mean(_running_mean(moments, window), window, middle).T
@@ -440,11 +441,12 @@ def _running_mean(
         >>> _running_mean(np.array([[0.0], [3.0], [6.0], [0.0]]), 3).ravel().tolist()
         [1.5, 3.0, 3.0, 3.0]
     """
-    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
     row = np.arange(len(values)) if row is None else row
-    low = np.maximum(row - window // 2, 0)
-    high = np.minimum(row + (window + 1) // 2, len(values))
-    within = sums[high]
-    within -= sums[low]
-    within /= (high - low)[:, None]
-    return within
+    sums, mean = np.zeros((len(values) + 1, values.shape[1])), np.empty((len(row), values.shape[1]))
+    np.cumsum(values, axis=0, out=sums[1:])
+    for first in range(0, len(row), _ROWS_AT_ONCE):  # which bounds the memory of a copy
+        some = slice(first, first + _ROWS_AT_ONCE)
+        low = np.maximum(row[some] - window // 2, 0)
+        high = np.minimum(row[some] + (window + 1) // 2, len(values))
+        mean[some] = (sums[high] - sums[low]) / (high - low)[:, None]
+    return mean
