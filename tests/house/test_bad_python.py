@@ -12,7 +12,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.command.scoring import parse_precise
 from maskevidence.core.masks.design_words import parse_design
-from maskevidence.core.table import binarise
+from maskevidence.tables.rows import binarise
 from maskevidence.data import Table
 from maskevidence.ray.engine import parse_engine
 from refusals import one_line

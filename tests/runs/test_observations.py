@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.core.evidence.observations import listed
+from maskevidence.runs.observation_files import listed
 from maskevidence.data import read_table
 from maskevidence.runs import directory, read_run, summary
 from recorded_runs import checked_observations

@@ -11,16 +11,11 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import curve_lines
-from maskevidence.core.evidence.observations import (
-    Rows,
-    csv_in_parts,
-    joined,
-    listed,
-    parquet_of,
-)
 from maskevidence.core.evidence.result import (
     EvidenceEstimate,
     HowScored,
+    Rows,
+    joined,
     observation_tables,
     summarize_scores,
 )
@@ -42,6 +37,7 @@ from maskevidence.runs.directory import (
     saved_beginnings,
     with_texts,
 )
+from maskevidence.runs.observation_files import csv_in_parts, listed, parquet_of
 from maskevidence.runs.manifest import Manifest
 from maskevidence.runs.prepared import content_of
 

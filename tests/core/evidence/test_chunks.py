@@ -7,7 +7,7 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.evidence.curve import Curve
-from maskevidence.core.evidence.observations import csv_in_parts
+from maskevidence.runs.observation_files import csv_in_parts
 from maskevidence.core.evidence.result import HowScored, observation_tables, summarize_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
 from maskevidence.core.scores.record import Scores

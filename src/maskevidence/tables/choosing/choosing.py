@@ -35,9 +35,10 @@ from maskevidence.core.model import (
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.keyed_random import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies
+from maskevidence.tables.folds import folds_of
 from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies, varies, with_values
+from maskevidence.core.table import Table, as_table, varies, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import (
@@ -63,6 +64,7 @@ from maskevidence.tables.network.network_columns import (
     columns_of,
     declared_columns,
 )
+from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200

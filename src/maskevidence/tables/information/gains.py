@@ -24,7 +24,7 @@ from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, Ra
 from maskevidence.core.model import HasLogEvidence, as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, typed, whole_number
-from maskevidence.core.support.keyed_random import folds_of
+from maskevidence.tables.folds import folds_of
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens

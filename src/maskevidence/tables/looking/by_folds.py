@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.support.keyed_random import folds_of
+from maskevidence.tables.folds import folds_of
 from maskevidence.core.support.progress import Course
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel

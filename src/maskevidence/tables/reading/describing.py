@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.support.checks import MISSING, some_of, typed, word_of
-from maskevidence.core.table import note_on_codes, note_on_copies
 from maskevidence.tables.reading.columns import ENOUGH_ROWS, NAMED_CODE, ReadColumn, left_out
 from maskevidence.tables.reading.description import (
     DECIDE,
@@ -25,6 +24,7 @@ from maskevidence.tables.reading.description import (
     quoted,
 )
 from maskevidence.tables.reading.numbers import decimals_of
+from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 _ROWS_OF_IDS, _FEWEST_OF_IDS, _DIFFERENT = 50, 10_000, 0.9  # rows, size and share of numbers that name rows
 _RELATED = 3.5  # standard errors of a rank correlation

@@ -13,7 +13,8 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.keyed_random import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies
+from maskevidence.tables.folds import folds_of
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names, share_fitted

@@ -1,4 +1,4 @@
-"""The log evidence, mask error and length of each observation."""
+"""The numbers of each observation as CSV or Parquet."""
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,21 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from maskevidence.core.evidence.result import Rows
 from maskevidence.core.support.files import csv_lines, csv_text
-
-Rows = Mapping[str, Any]  # columns by name; None for one that an estimate lacks
-
-
-def joined(tables: Iterable[Rows]) -> Rows:
-    """One table of tables that follow each other."""
-    first, *others = tables
-    whole = dict(first)
-    for name, column in first.items():
-        if column is not None:
-            parts = [column, *(table[name] for table in others)]
-            is_array = isinstance(column, np.ndarray)
-            whole[name] = np.concatenate(parts) if is_array else tuple(chain.from_iterable(parts))
-    return whole
 
 
 def listed(table: Rows) -> dict[str, list[Any]]:

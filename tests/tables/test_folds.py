@@ -8,7 +8,8 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
-from maskevidence.core.support.keyed_random import first_copies, folds_of, held_out_first, n_nearly_equal
+from maskevidence.core.support.keyed_random import first_copies, held_out_first, n_nearly_equal
+from maskevidence.tables.folds import folds_of
 from maskevidence.core.table import Table
 from maskevidence.sklearn import PPCA, MaskedNetworkDensity
 from maskevidence.sklearn.residuals import held_out_residuals
