@@ -353,35 +353,6 @@ class HasLogDistributions(Protocol):
 
 
 @runtime_checkable
-class HasValuesOf(Protocol):
-    """A model in which some columns have finitely many values."""
-
-    def values_of(self, column: int) -> Float[Tensor, " V"] | None:
-        """All values of a discrete column, shape (V,); None for a column of numbers."""
-        ...
-
-
-@runtime_checkable
-class HasLogCells(Protocol):
-    """A model of numbers that integrates its density over a cell around each value."""
-
-    def log_cells(
-        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
-    ) -> Float[Tensor, "B D"]:
-        """log [P(x_j - δ_j/2 < X_j < x_j + δ_j/2 | x_visible) / δ_j], nats, shape (B, D); 0 elsewhere."""
-        ...
-
-
-@runtime_checkable
-class HasLeaveOneOut(Protocol):
-    """A model that hides each visible token of a row in turn, in much less time than it takes one by one."""
-
-    def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
-        ...
-
-
-@runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
     """A model that also predicts visible tokens, as masked language models learn to do.
 

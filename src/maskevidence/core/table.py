@@ -438,5 +438,3 @@ def are_pixels(columns: Sequence[str]) -> bool:
         (True, False, False)
     """
     return bool(columns) and all(PIXEL.fullmatch(column) for column in columns)
-
-

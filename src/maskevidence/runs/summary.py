@@ -37,8 +37,8 @@ from maskevidence.runs.directory import (
     saved_beginnings,
     with_texts,
 )
-from maskevidence.runs.observation_files import csv_in_parts, listed, parquet_of
 from maskevidence.runs.manifest import Manifest
+from maskevidence.runs.observation_files import csv_in_parts, listed, parquet_of
 from maskevidence.runs.prepared import content_of
 
 MANY = 10**7  # observations, from which on they are written as Parquet

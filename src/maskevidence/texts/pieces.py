@@ -68,11 +68,16 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
     spelled = spelled_special(tokenizer)
     if spelled is None:
         return pieces
-    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    special = special_ids(tokenizer)
     for position, text in enumerate(texts):
         if spelled.search(text) or not special.isdisjoint(pieces[position].ids):
             pieces[position] = _as_text(tokenizer, text, spelled, special)
     return pieces
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """The ids of a tokenizer's special tokens, apart from that for what it does not know."""
+    return {*getattr(tokenizer, "all_special_ids", ())} - {getattr(tokenizer, "unk_token_id", None)}
 
 
 def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:

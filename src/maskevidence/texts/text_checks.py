@@ -7,7 +7,7 @@ import torch
 
 from maskevidence.core.check.findings import Finding, failed, noted, passed, skipped
 from maskevidence.core.check.trial import Trial, check
-from maskevidence.texts.pieces import n_unknown, tokenize
+from maskevidence.texts.pieces import n_unknown, special_ids, tokenize
 
 _MOST_UNKNOWN = 0.2
 _MOST_ROWS = 64
@@ -78,10 +78,8 @@ def scored_tokens(trial: Trial) -> Finding:
     data, tokenizer = trial.data, getattr(trial.model, "tokenizer", None)
     if tokenizer is None:
         return skipped("the model has no tokenizer")
-    special_ids = torch.tensor(
-        sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}), dtype=torch.int64
-    )
-    special = data.maskable.cpu() & torch.isin(data.values.cpu(), special_ids)
+    stray = torch.tensor(sorted(special_ids(tokenizer)), dtype=torch.int64)
+    special = data.maskable.cpu() & torch.isin(data.values.cpu(), stray)
     numbers = {"n_rows": len(data), "n_masks": 0}
     if bool(special.any()):
         row, column = torch.nonzero(special)[0].tolist()

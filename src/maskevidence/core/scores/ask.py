@@ -165,7 +165,7 @@ class Asker:
             contexts: the rows.
             among: which of them; by default all.
             share: whether rows with the same visible tokens share one pass of the model; for tokens and a
-                model that `check_shared` accepts.
+                model and tokens that `check_listed` accepts.
 
         Raises:
             InputError: a mask that is empty or hides a token that is not maskable, or an answer that is not
@@ -479,18 +479,18 @@ class _Distinct:
         return Tokens(values, places, visible, torch.from_numpy(number)), places
 
 
-def check_shared(model: MaskedModel, tokens: Tokens) -> None:
-    """Raise an InputError if this model or these tokens cannot share contexts."""
+def check_listed(model: MaskedModel, tokens: Tokens, what: str, instead: str) -> None:
+    """Raise an InputError unless a model lists the values of tokens, as `what` needs; say what to do instead."""
+    if not isinstance(model, HasLogDistributions):
+        raise InputError(
+            f"{what} needs the distributions of hidden tokens, and {type(model).__name__} has no "
+            f"log_distributions; {instead}"
+        )
     if tokens.values.is_floating_point() or tokens.values.ndim != 2:
         raise InputError(
-            "contexts are shared between tokens that are whole numbers, one for each place; these have shape "
+            f"{what} needs tokens that are whole numbers, one for each place; these have shape "
             f"{tuple(tokens.values.shape)} and dtype {tokens.values.dtype}"
         )
-    name = type(model).__name__
-    if not isinstance(model, HasLogDistributions):
-        raise InputError(f"{name} has no log_distributions, which shared contexts need")
-    if getattr(model, "widened", None) is not None:
-        raise InputError(f"{name} hides whole words, which depend on the row; contexts cannot be shared")
 
 
 def _shared(asker: Asker, contexts: Contexts, among: IntVector | None) -> Iterator[Answer]:

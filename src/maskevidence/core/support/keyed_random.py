@@ -272,5 +272,3 @@ def _key(j: int, column: Float64[np.ndarray, " N"]) -> UInt64[np.ndarray, " N"]:
     """A 64-bit hash of each cell of column j."""
     one_zero = np.where(np.isnan(column), np.nan, column.astype(np.float64)) + 0.0
     return keyed_bits(j, one_zero.view(np.int64))
-
-
