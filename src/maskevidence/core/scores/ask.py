@@ -480,7 +480,7 @@ class _Distinct:
 
 
 def check_listed(model: MaskedModel, tokens: Tokens, what: str, instead: str) -> None:
-    """Raise an InputError unless a model lists the values of tokens, as `what` needs; say what to do instead."""
+    """Raise an InputError unless a model lists the values of tokens, as `what` needs, with advice."""
     if not isinstance(model, HasLogDistributions):
         raise InputError(
             f"{what} needs the distributions of hidden tokens, and {type(model).__name__} has no "
