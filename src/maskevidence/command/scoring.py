@@ -213,7 +213,7 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
 
 
 def with_rounding(scoring: Scoring, ready: Prepared) -> Prepared:
-    """The same with a note on what half precision does to some of the run's own masks, scored in both."""
+    """Score some of the run's masks in half and in single precision, and add a note on the difference."""
     if ready.in_float32 is None or isinstance(scoring.design, Policy):
         return ready
     n = len(ready.tokens)

@@ -12,7 +12,7 @@ from maskevidence.core.support.files import csv_lines, csv_text
 
 
 def listed(table: Rows) -> dict[str, list[Any]]:
-    """The columns as lists: None for what is not known, "" for labels that there are not."""
+    """The columns as lists, with None for unknown values and "" for missing labels."""
     lists: dict[str, list[Any]] = {}
     for name, column in table.items():
         if isinstance(column, np.ndarray):
@@ -52,7 +52,7 @@ def parquet_of(groups: Iterable[Rows], metadata: Mapping[bytes, str] | None = No
 
 
 class _Pieces(io.BytesIO):
-    """A file whose content is taken away as it is written."""
+    """A file in memory whose content is removed as soon as it is read."""
 
     n_taken = 0
 

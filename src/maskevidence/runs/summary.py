@@ -65,7 +65,7 @@ class Run:
         return joined(self.observations_in_parts())
 
     def observations_in_parts(self) -> Iterator[Rows]:
-        """The same, some rows at a time."""
+        """The rows of observations.csv, some at a time."""
         tables = observation_tables(self.estimate)
         return with_texts(tables, saved_beginnings(self.texts, self.manifest)) if self.texts else tables
 

@@ -410,7 +410,7 @@ def _after_contexts(
 
 
 class _Told:
-    """What the notes on encoded texts tell, added up over parts of the texts."""
+    """Counts behind the notes on encoded texts, summed over parts of the texts."""
 
     def __init__(self, tokenizer: Any, options: Encoding) -> None:
         self.tokenizer, self.options = tokenizer, options

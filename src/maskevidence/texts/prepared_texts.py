@@ -194,7 +194,7 @@ def _source(
     *,
     in_blocks: bool,
 ) -> DataSource:
-    """What run.json holds of the texts."""
+    """The description of the texts in run.json."""
     of_residues = reads_residues(loaded.tokenizer)
     return DataSource(
         name=data,

@@ -312,7 +312,7 @@ def _only_text(source: str, read: TextColumns, notes: list[str]) -> str:
 
 
 def _short(text: str) -> str:
-    """A text on one line, and its beginning if it is long."""
+    """A text on one line, cut if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _CHARACTERS_OF_A_TEXT else f"{line[:_CHARACTERS_OF_A_TEXT]}..."
 

@@ -578,7 +578,7 @@ def _described(
 def _expected(
     coded: Table, sittings: Sequence[_Sitting], judged: Judged, cells: tuple[Ints, Ints], seed: int
 ) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Draws of some cells, which are numbers, right words and their probabilities, and suggestions."""
+    """For some cells: draws, whether they are numbers, the right word, its probability, and a suggestion."""
     row, column = cells
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
