@@ -197,58 +197,49 @@ def read_texts(
     if missing:
         there = dict.fromkeys([*read.names, *read.textual()])
         raise InputError(f"{source!r} has no column {missing[0]!r}; it has {', '.join(there)}")
-    kept = _kept(source, read, names, required, limit, upper)
-    if kept.n_empty:
-        notes.append(f"{kept.n_empty:,} of {kept.n_empty + len(kept.row):,} texts are empty and were skipped")
-    if not kept.row:
-        raise InputError(f"{source!r} has no {'text' if kept.n_empty else 'rows'}; give a text or more")
+    found, row, n_empty, n_small = _kept(source, read, names, required, limit, upper)
+    if n_empty:
+        notes.append(f"{n_empty:,} of {n_empty + len(row):,} texts are empty and were skipped")
+    if not row:
+        raise InputError(f"{source!r} has no {'text' if n_empty else 'rows'}; give a text or more")
     if upper:
-        notes.append(f"small letters were made capital ones ({kept.n_small:,})")
-    labels = _labels(source, read, id_column or read.labels, kept.row)
+        notes.append(f"small letters were made capital ones ({n_small:,})")
+    labels = _labels(source, read, id_column or read.labels, row)
     notes += [] if labels is None else _equal(labels)
     lines = read.lines
     if lines is not None:
-        lines = lines[: len(kept.row)] if not kept.n_empty else [lines[row] for row in kept.row]
-    fields = tuple(field.in_memory() for field in kept.fields)
+        lines = lines[: len(row)] if not n_empty else [lines[k] for k in row]
+    fields = tuple(field.in_memory() for field in found)
     return Texts(source, tuple(names), fields, tuple(notes), labels, lines, required)
-
-
-@dataclass
-class _Kept:
-    """The texts of the rows that are not left out, in each column."""
-
-    fields: list[TextStore]
-    row: Sequence[int]  # of each text, in its source
-    n_empty: int = 0
-    n_small: int = 0  # letters that were made capital ones
 
 
 def _kept(
     source: str, read: TextColumns, names: list[str], required: Sequence[str], limit: int | None, upper: bool
-) -> _Kept:
-    """Read the rows one by one, but those without text in a required column."""
+) -> tuple[list[TextStore], Sequence[int], int, int]:
+    """The texts of the rows with text in all required columns, by column, and the place of each row.
+
+    Also how many rows were left out, and how many letters were made capital ones.
+    """
     asked = list(dict.fromkeys((*names, *required)))
     places = [asked.index(column) for column in required]
-    kept, taken = _Kept([TextStore() for _ in names], range(0)), array("q")
-    n_rows = 0
+    fields, taken, n_rows, n_empty, n_small = [TextStore() for _ in names], array("q"), 0, 0, 0
     for row, values in enumerate(zip(*map(read.each, asked), strict=True)):
         if any(_is_empty(values[place]) for place in places):
-            kept.n_empty += 1
+            n_empty += 1
             continue
         n_rows += 1
         if required:
             taken.append(row)
-        for column, field, value in zip(names, kept.fields, values, strict=False):
+        for column, field, value in zip(names, fields, values, strict=False):
             if not isinstance(value, str):
                 raise _no_text(source, value, column, place_of(row, read.lines))
             if upper:
-                kept.n_small += sum(letter.islower() for letter in value)
+                n_small += sum(letter.islower() for letter in value)
                 value = value.upper()
             field.append(value)
         if n_rows == limit:
             break
-    kept.row = taken if required else range(n_rows)
-    return kept
+    return fields, taken if required else range(n_rows), n_empty, n_small
 
 
 def _no_text(source: str, value: Any, column: str, place: str) -> InputError:
