@@ -13,7 +13,7 @@ from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.model import as_tokens, moments_of
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.tokens import column_names
+from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.core.training.history import Callback, History
 from maskevidence.core.training.loop import TrainingLoop
 from maskevidence.core.training.objectives import MaskedObjective, Objective
@@ -102,12 +102,7 @@ def fit(
     optimizer = _checked_optimizer(model, optimizer, learning_rate)
     loss = MaskedObjective(objective, seed=seed) if isinstance(objective, MaskDesign) else objective
     loss.check(model)
-    like = next(model.parameters())
-    data = moments_of(model, x) if isinstance(x, GaussianMoments) else as_tokens(model, x, like)
-    if getattr(model, "columns", ()) is None:  # columns of later data are matched by name
-        model.columns = column_names(x)
-    test = None if held_out is None else as_tokens(model, held_out, like)
-    n_rows = data.n_rows if isinstance(data, GaussianMoments) else len(data)
+    data, test, n_rows = _prepared(model, x, held_out)
     return TrainingLoop(
         model,
         data,
@@ -126,6 +121,16 @@ def fit(
         epoch_size=epoch_size or n_rows,
         pace=pace,
     ).run()
+
+
+def _prepared(model: Any, x: object, held_out: object) -> tuple[Tokens | GaussianMoments, Tokens | None, int]:
+    """The data as the model takes them, and the number of rows; the model keeps the names of its columns."""
+    like = next(model.parameters())
+    data = moments_of(model, x) if isinstance(x, GaussianMoments) else as_tokens(model, x, like)
+    if getattr(model, "columns", ()) is None:  # columns of later data are matched by name
+        model.columns = column_names(x)
+    test = None if held_out is None else as_tokens(model, held_out, like)
+    return data, test, data.n_rows if isinstance(data, GaussianMoments) else len(data)
 
 
 def _checked_optimizer(
