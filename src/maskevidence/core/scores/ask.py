@@ -18,7 +18,6 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import (
-    HasBatches,
     HasLogDistributions,
     HasUnmaskedLogDistributions,
     MaskedModel,
@@ -273,7 +272,7 @@ class Asker:
     def _calls(self, contexts: Contexts, among: IntVector | None) -> Iterator[RowIndex]:
         """Yield the rows of each call, longest first if the model packs rows of different lengths."""
         parts: Iterable[RowIndex]
-        if not isinstance(self.model, HasBatches):
+        if not hasattr(self.model, "batches"):
             n_rows = len(contexts.n_hidden if among is None else among)
             parts = slices(n_rows, self.batch_size or _ROWS)
             yield from parts if among is None else (among[part] for part in parts)

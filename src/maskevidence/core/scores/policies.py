@@ -22,7 +22,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.design_words import DesignWord, as_design
 from maskevidence.core.masks.policy import Policy
-from maskevidence.core.model import HasBatches, MaskedModel, to_device_of
+from maskevidence.core.model import MaskedModel, to_device_of
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.ask import Answer, Asker, IntVector, MaskedRows, check_listed, mean_score
 from maskevidence.core.scores.record import ScoreTable
@@ -133,7 +133,7 @@ def decode(
     tokens = to_device_of(model, tokens)
     hidden, values = tokens.maskable.clone(), tokens.values.masked_fill(tokens.maskable, 0)
     tokens = replace(tokens, values=values)
-    asker = Asker(model, None if isinstance(model, HasBatches) else max(1, len(tokens)))
+    asker = Asker(model, None if hasattr(model, "batches") else max(1, len(tokens)))
     for _, part, answer in steps(asker, tokens, hidden, listed=True):
         shown = _next(policy, answer, listed=True)
         probs = answer.log_probs[shown[answer.hidden]].exp().cpu()

@@ -26,7 +26,6 @@ from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import (
     DENSITY,
-    HasLogEvidence,
     MaskedModel,
     as_tokens,
     base_measure_of,
@@ -346,7 +345,7 @@ def _plan(
     by_cells = _check_measures(table, words, examples)
     table, of_limits = _with_scored_limits(given, table, examples)
     notes += of_limits
-    closed = not table.limits and all(isinstance(example, HasLogEvidence) for example in examples)
+    closed = not table.limits and all(hasattr(example, "log_evidence") for example in examples)
     if folds is None:
         folds = min(len(values), MANY_FOLDS if closed and len(values) < FEW_ROWS else FOLDS)
     if not 2 <= folds <= len(values):

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
-from maskevidence.core.model import HasLogEvidence, as_tokens, check_conditionals
+from maskevidence.core.model import as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, typed, whole_number
 from maskevidence.core.support.progress import progress
@@ -64,7 +64,7 @@ class Term(NamedTuple):
         asked, visible = torch.from_numpy(self.asked), torch.from_numpy(self.visible)
         present, n = tokens.maskable, int(self.asked.sum())
         roles = replace(tokens, maskable=present & asked.to(present), context=present & visible.to(present))
-        if self.how == "joint" and n > 1 and isinstance(model, HasLogEvidence):
+        if self.how == "joint" and n > 1 and hasattr(model, "log_evidence"):
             with torch.no_grad():
                 return model.log_evidence(roles).double().cpu().numpy()[None]
         ask = partial(estimate_evidence, model, roles, refine=False, check=False)
