@@ -278,19 +278,6 @@ def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ())
     return texts, scored
 
 
-def reopen_texts(source: DataSource) -> Texts:
-    """Read a run's texts again, with the name and options in run.json."""
-    limit, skipped = (source.options.get(name) for name in ("limit", "skip_empty"))
-    assert not isinstance(limit, str)
-    return read_texts(
-        source.name,
-        source.columns,
-        limit=limit,
-        skip_empty=None if skipped is None else str(skipped).split(","),
-        upper=bool(source.options.get("upper")),
-    )
-
-
 def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:
     """Load a masked language model with the given options.
 
