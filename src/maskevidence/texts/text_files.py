@@ -5,7 +5,7 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -80,9 +80,7 @@ class Texts:
 class TextColumns(NamedTuple):
     """Columns by name, whose values are read on demand; "doc.text" is the field "text" of column "doc"."""
 
-    columns: (
-        Any  # what can be iterated again, by name, or anything with `column_names`, as a table of pyarrow
-    )
+    columns: Any  # by name: values, or what is called for an iterator over them; or a table of pyarrow
     header: Path | None = None  # the file whose first row gave the names; None if they do not come from a row
     labels: str | None = None  # the column with the names of the rows, where the format has one
     notes: tuple[str, ...] = ()  # changes of the values, one sentence each
@@ -99,6 +97,8 @@ class TextColumns(NamedTuple):
             outer, _, inner = name.rpartition(".")
             return (value.get(inner) if isinstance(value, dict) else None for value in self.each(outer))
         values = self.columns[name]
+        if callable(values):
+            return iter(values())
         if not hasattr(values, "to_pylist"):
             return iter(values)
         starts = range(0, len(values), _ROWS_AT_ONCE)
@@ -336,19 +336,9 @@ def _from_folder(source: str, folder: Path, split: str | None, running: bool) ->
         return parts[0]
     if any(part.names != parts[0].names for part in parts):
         raise InputError(f"the files of {source!r} have different columns; make them equal")
-    columns = {name: _Again(partial(_of_all, parts, name)) for name in parts[0].names}
+    columns = {name: partial(_of_all, parts, name) for name in parts[0].names}
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     return TextColumns(columns, header=parts[0].header, labels=parts[0].labels, notes=tuple(notes))
-
-
-@dataclass(frozen=True)
-class _Again:
-    """Values that are read again each time that they are asked for."""
-
-    read: Callable[[], Iterator[Any]]
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.read()
 
 
 def _of_all(parts: Sequence[TextColumns], name: str) -> Iterator[Any]:
@@ -443,7 +433,7 @@ def _from_json(file: Path) -> TextColumns:
         kept.append(line)
     parsed = (_parsed(file, line, f" in line {n}") for n, line in zip(lines, kept, strict=True))
     names = _names_of(file, parsed, lines)
-    columns = {name: _Again(partial(_field, kept, name)) for name in names}
+    columns = {name: partial(_field, kept, name) for name in names}
     return TextColumns(columns, lines=lines)
 
 
