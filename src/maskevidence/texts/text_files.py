@@ -206,6 +206,8 @@ def read_texts(
         notes.append(f"small letters were made capital ones ({kept.n_small:,})")
     labels = _labels(source, read, id_column or read.labels, kept.row)
     notes += [] if labels is None else _equal(labels)
+    if labels is None and kept.n_empty:
+        labels = tuple(place_of(row, read.lines) for row in kept.row)
     lines = read.lines
     if lines is not None:
         lines = lines[: len(kept.row)] if not kept.n_empty else [lines[row] for row in kept.row]
