@@ -231,8 +231,12 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         write_atomic(folder.path / MANY_OBSERVATIONS, parquet_of(map(listed, observations)))
     else:
         write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
-    lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)
-    missing = draw_into(folder.path / CURVE_PICTURE, lines, title)
+    missing = None
+    if len(curve.score) > 1:  # one point is no curve
+        lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)
+        missing = draw_into(folder.path / CURVE_PICTURE, lines, title)
+    else:
+        (folder.path / CURVE_PICTURE).unlink(missing_ok=True)
     write_json(folder.path / ESTIMATE, result)
     return missing
 

@@ -482,7 +482,8 @@ class _Told:
             f"know {'small letters' if small else 'what they stand for'}"
         )
         if (share > _TOO_LARGE_SHARE or (residues and small)) and not self.options.allow_unknown:
-            remedy = "write residues as capital letters" if residues else "give the model's own tokenizer"
+            own = "give the model's own tokenizer, or --pattern if its vocab.txt has whole words"
+            remedy = "write residues as capital letters" if residues else own
             remedy = "make them capital ones with --upper (text.upper())" if small else remedy
             raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
         what += "; --upper makes them capital ones" if small else ""

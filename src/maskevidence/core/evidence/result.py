@@ -352,7 +352,10 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
             ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
         )
     if (one := result.get("one_rate")) is not None:
-        said = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
+        said = (
+            f"its score times all {token}s is above the area up to {100 * one['crossing']:.0f} % hidden, and "
+            "below it beyond"
+        )
         if "instead" in one:
             instead = words.typeset(one["instead"], digits)
             said += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
