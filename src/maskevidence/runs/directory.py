@@ -14,21 +14,20 @@ from jaxtyping import Float64, Int64
 from pydantic import ValidationError
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.observations import Rows, parquet_of
+from maskevidence.core.evidence.result import Rows
 from maskevidence.core.support.files import (
     TEMPORARY,
-    from_arrow,
     read_json,
     reading,
     remove_temporaries,
     sync_folder,
-    to_arrow,
     write_atomic,
     writing,
 )
 from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
+from maskevidence.runs.observation_files import from_arrow, parquet_of, to_arrow
 
 TEXTS = "texts.parquet"
 _ROWS_OF_GROUP = 2**16

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.provenance import digest
 
@@ -230,6 +228,12 @@ def write_json(path: str | Path, content: Any) -> None:
     write_atomic(path, json_text(content))
 
 
+def model_inside(folder: Path) -> str:
+    """Name the newest model inside a folder, such as a checkpoint, for a refusal; "" without one."""
+    held = sorted(folder.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
+    return f"; its model is in {str(held[-1].parent)!r}: give that" if held else ""
+
+
 def read_json(path: str | Path, remedy: str = "check the path") -> Any:
     """Read a JSON file.
 
@@ -292,40 +296,6 @@ def _cell(value: object) -> str:
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         return "" if math.isnan(value) else repr(float(value))
     return "" if value is None else str(value)
-
-
-def to_arrow(column: Any, kind: Any = None, n_rows: int = 0) -> Any:
-    """An array of pyarrow of numbers, texts or, for None, nulls; `pyarrow.array` would load pandas.
-
-    Args:
-        kind: a type of pyarrow; NaN is then null.
-        n_rows: the length for None.
-
-    Example:
-        >>> to_arrow(np.arange(2)).to_pylist(), to_arrow(["a", "bc"]).to_pylist()
-        ([0, 1], ['a', 'bc'])
-    """
-    import pyarrow as pa
-
-    if column is None:
-        return pa.nulls(n_rows, kind)
-    if isinstance(column, np.ndarray) or kind not in (None, pa.string()):
-        values = np.ascontiguousarray(column, None if kind is None else kind.to_pandas_dtype())
-        unknown = np.isnan(values)
-        nulls = kind is not None and bool(unknown.any())
-        known = pa.py_buffer(np.packbits(~unknown, bitorder="little")) if nulls else None
-        kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
-        return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(values)])
-    texts = [str(text).encode() for text in column]
-    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-    return pa.Array.from_buffers(
-        pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-    )
-
-
-def from_arrow(column: Any) -> Any:
-    """The numbers of a column of pyarrow, none of them null; its `to_numpy` would load pandas."""
-    return np.from_dlpack(column.combine_chunks() if hasattr(column, "chunks") else column)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The log evidence, mask error and length of each observation."""
+"""The numbers of each observation as CSV or Parquet."""
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,25 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from maskevidence.core.support.files import csv_lines, csv_text, to_arrow
-
-Rows = Mapping[str, Any]  # columns by name; None for one that an estimate lacks
-
-
-def joined(tables: Iterable[Rows]) -> Rows:
-    """One table of tables that follow each other."""
-    first, *others = tables
-    whole = dict(first)
-    for name, column in first.items():
-        if column is not None:
-            parts = [column, *(table[name] for table in others)]
-            is_array = isinstance(column, np.ndarray)
-            whole[name] = np.concatenate(parts) if is_array else tuple(chain.from_iterable(parts))
-    return whole
+from maskevidence.core.evidence.result import Rows
+from maskevidence.core.support.files import csv_lines, csv_text
 
 
 def listed(table: Rows) -> dict[str, list[Any]]:
-    """The columns as lists: None for what is not known, "" for labels that there are not."""
+    """The columns as lists, with None for unknown values and "" for missing labels."""
     lists: dict[str, list[Any]] = {}
     for name, column in table.items():
         if isinstance(column, np.ndarray):
@@ -69,7 +56,7 @@ def parquet_of(groups: Iterable[Rows], metadata: Mapping[bytes, str] | None = No
 
 
 class _Pieces(io.BytesIO):
-    """A file whose content is taken away as it is written."""
+    """A file in memory whose content is removed as soon as it is read."""
 
     n_taken = 0
 
@@ -82,3 +69,37 @@ class _Pieces(io.BytesIO):
         self.seek(0)
         self.truncate()
         return content
+
+
+def to_arrow(column: Any, kind: Any = None, n_rows: int = 0) -> Any:
+    """An array of pyarrow of numbers, texts or, for None, nulls; `pyarrow.array` would load pandas.
+
+    Args:
+        kind: a type of pyarrow; NaN is then null.
+        n_rows: the length for None.
+
+    Example:
+        >>> to_arrow(np.arange(2)).to_pylist(), to_arrow(["a", "bc"]).to_pylist()
+        ([0, 1], ['a', 'bc'])
+    """
+    import pyarrow as pa
+
+    if column is None:
+        return pa.nulls(n_rows, kind)
+    if isinstance(column, np.ndarray) or kind not in (None, pa.string()):
+        values = np.ascontiguousarray(column, None if kind is None else kind.to_pandas_dtype())
+        unknown = np.isnan(values)
+        nulls = kind is not None and bool(unknown.any())
+        known = pa.py_buffer(np.packbits(~unknown, bitorder="little")) if nulls else None
+        kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+        return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(values)])
+    texts = [str(text).encode() for text in column]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    )
+
+
+def from_arrow(column: Any) -> Any:
+    """The numbers of a column of pyarrow, none of them null; its `to_numpy` would load pandas."""
+    return np.from_dlpack(column.combine_chunks() if hasattr(column, "chunks") else column)
