@@ -16,7 +16,7 @@ import maskevidence
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.orders import Orderings
-from maskevidence.core.model import Conditionals, HasLogEvidence, columns_read, refuse_training_mode
+from maskevidence.core.model import Conditionals, columns_read, refuse_training_mode
 from maskevidence.core.model_page import model_page
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.shown import HasPage
@@ -139,10 +139,12 @@ class TableModel(HasPage, nn.Module, ABC):
 
         Without a closed form it is a lower bound: the importance bound over 16 random orders.
         """
-        if not isinstance(self, HasLogEvidence):
+        log_evidence: Any = getattr(self, "log_evidence", None)
+        if log_evidence is None:
             return self._bound_by_orders(x)
         with torch.no_grad():
-            return self.log_evidence(self.tokens(x)).cpu().double().numpy()
+            values: Float64[np.ndarray, " N"] = log_evidence(self.tokens(x)).cpu().double().numpy()
+        return values
 
     def _bound_by_orders(self, x: object, seed: int = 0) -> Float64[np.ndarray, " N"]:
         """The importance bound over 16 random orders, a lower bound of each row's log evidence."""

@@ -343,7 +343,7 @@ class _Pooled:
 
 def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:
     """The curve of random sizes, with a point for every size or bin, even without masks."""
-    lengths, point_of = np.unique(scores.n_tokens), _point_of(n_tokens, scores)
+    lengths, point_of = lengths_of(scores.n_tokens)[0], _point_of(n_tokens, scores)
     n_points = int(point_of(lengths, lengths).max()) + 1
     sums = np.zeros((n_points, 4))  # sums of scores, sizes, rates, and the variance for s² = 1
     n_masks = np.zeros(n_points, dtype=np.int64)
@@ -380,12 +380,14 @@ def _spread(
     table = scores.sample()
     point, prediction = point_of(table.size, table.n_tokens), predicted(table, design, curves)
     n_masks = np.bincount(point, minlength=n_points)
-    square, df = _nearest_squares(point, table.size * prediction.residuals(table) ** 2, n_masks)
+    left = table.size * prediction.residuals(table) ** 2
+    around = table.score - curves.at(table.size, table.n_tokens, prediction.fold)
+    del table, prediction  # as large as the copies that follow
+    square, df = _nearest_squares(point, left, n_masks)
     n_rows = np.zeros(n_points)
-    for length, rows in zip(*np.unique(scores.n_tokens, return_counts=True), strict=True):
+    for length, rows in zip(*lengths_of(scores.n_tokens), strict=True):
         size = np.arange(1, length + 1)
         n_rows[np.unique(point_of(size, np.full(length, length)))] += rows
-    around = table.score - curves.at(table.size, table.n_tokens, prediction.fold)
     apart, _ = _nearest_squares(point, (around - around.mean()) ** 2, n_masks)
     return square, df, np.where(n_rows > 1, apart / np.maximum(n_rows - 1, 1), math.nan)
 
