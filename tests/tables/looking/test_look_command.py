@@ -101,6 +101,7 @@ def test_the_page_needs_no_network_and_escapes_names(looked: Path) -> None:
     for words in ("Decisions", "Cells to look at", "How columns are related", "How it was made", "1o50,00"):
         assert words in page
     assert "All numbers are in nats" not in page
+    assert '<td data-head="what was assumed"' in page  # on a phone, above each other
 
 
 def test_the_same_command_shows_it_again_and_another_one_is_refused(
