@@ -56,6 +56,16 @@ def test_what_needs_a_person_is_found(seen: me.Look) -> None:
     assert any("'munich'" in words for words in spelt)
 
 
+def test_what_was_decided_is_asked_no_more(flats: Flats, tmp_path: Path) -> None:
+    path = tmp_path / "flats.csv"
+    path.write_bytes(flats.text.encode())
+    options = TableOptions(fold_words=True, categories="key", missing="NA")
+    *_, found, _ = read_for_look(str(path), options)
+    open_ones = {(each.what, each.column) for each in found.findings if each.weight == 3}
+    assert open_ones == {("odd cells", "rent")}
+    assert not any(each.column == "key" for each in found.findings)
+
+
 def test_the_wrong_cells_come_first(seen: me.Look) -> None:
     first, second = seen.cells[:2]
     assert (first.column, first.row, first.fault) == ("rent", 40, "not a number")

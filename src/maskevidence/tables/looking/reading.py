@@ -18,6 +18,7 @@ from maskevidence.tables.table_files import RawTable, described_file, names_of, 
 from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
+_CODE = r"--missing=(\S+)"  # the option of a finding on numbers
 _TIMES = 10  # as often as a rare word is the word that it may stand for
 _FEWEST = 5  # cells of that word
 _MOST_WORDS = 400  # different words of a column in which neighbours are looked for
@@ -40,6 +41,12 @@ def read_for_look(data: object, options: TableOptions) -> Read:
             for each in again.findings
         ]
         found = replace(again, findings=_sorted([*_assumed(found, raw), *others]))
+    elif options.missing is not None:  # numbers that are not in the given list are no open question
+        kept = [
+            replace(each, weight=LOOK) if re.fullmatch(_CODE, each.option) else each
+            for each in found.findings
+        ]
+        found = replace(found, findings=tuple(kept))
     spelt = [each for name in table.levels if (each := near_words(table, name)) is not None]
     return raw, table, replace(found, findings=_sorted([*found.findings, *spelt])), options
 
@@ -64,7 +71,7 @@ _LEFT_OUT = ("id", "text", "empty")
 
 def _codes(found: TableDescription) -> list[str]:
     """The numbers that findings call likely codes for missing values, as typed."""
-    given = (re.fullmatch(r"--missing=(\S+)", each.option) for each in found.findings if each.what == "codes")
+    given = (re.fullmatch(_CODE, each.option) for each in found.findings if each.what == "codes")
     return list(dict.fromkeys(each[1] for each in given if each is not None))
 
 
@@ -72,7 +79,7 @@ def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
     """The findings on codes that are now read as missing values, with their cells."""
     changed = []
     for each in found.findings:
-        code = re.fullmatch(r"--missing=(\S+)", each.option)
+        code = re.fullmatch(_CODE, each.option)
         if each.what != "codes" or code is None or each.column is None:
             continue
         column = dict(zip(names_of(raw), raw.columns.columns, strict=True)).get(each.column)
