@@ -163,7 +163,7 @@ def test_a_spreadsheet_is_filled_as_it_stands(
     assert [row for k, row in enumerate(rows) if k not in (6, 10)] == [
         row for k, row in enumerate(given) if k not in (6, 10)
     ]
-    done = run("impute", "gaussian", "t.xlsx", "--out", "filled.xlsx")
+    done = run("impute", "gaussian", "t.xlsx", "--drop", "code", "--out", "filled.xlsx")
     assert done.code == 0, done.err
     book = openpyxl.load_workbook("filled.xlsx")
     heads, *rows = book.worksheets[0].iter_rows(values_only=True)
