@@ -66,6 +66,31 @@ def test_what_was_decided_is_asked_no_more(flats: Flats, tmp_path: Path) -> None
     assert not any(each.column == "key" for each in found.findings)
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        lambda k: ("aa", "bb", str(k))[k % 3],
+        lambda k: ("yes", "no", "Yes", "NO")[k % 4],
+        lambda k: ("yes", "no", "y", "n")[k % 4],
+        lambda k: f"0{k % 9}{k % 4}",
+        lambda k: f"{k % 12 + 1:02}/{k * 5 % 12 + 1:02}/2021",
+        lambda k: "9999" if k % 20 == 0 else str(k % 50 + 1),
+        lambda k: f"K{k}",
+    ],
+    ids=["mixed", "case of yes", "yes and y", "zeros", "dates", "9999", "names"],
+)
+def test_each_option_that_a_finding_names_decides_it(cell: Callable[[int], str], tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("c,b\n" + "".join(f"{cell(k)},{k * 7 % 31}.5\n" for k in range(120)))
+    listed = [each for each in read_for_look(str(path), TableOptions())[2].findings if each.column == "c"]
+    assert len(listed) == 1
+    for each in listed:
+        for flag, value in re.findall(r"--([a-z-]+) ?([^\s,]*)", each.option):
+            options = TableOptions(**{flag.replace("-", "_"): value or True})
+            left = read_for_look(str(path), options)[2].findings
+            assert not any((one.what, one.column, one.weight) == (each.what, "c", 3) for one in left), flag
+
+
 def test_the_wrong_cells_come_first(seen: me.Look) -> None:
     first, second = seen.cells[:2]
     assert (first.column, first.row, first.fault) == ("rent", 40, "not a number")
