@@ -402,7 +402,7 @@ def main() -> int:
     show("look, first attempt", (*heads, "left empty", "CPU s", "forecast"), rows)
     n = sum(each["columns"] for each in results.values())
     shares = np.array([each["forecast"] for each in results.values()])
-    near = float(np.mean(np.abs(np.log2(shares[~np.isnan(shares)])) <= 1)) if len(shares) else 1.0
+    near = float(np.mean([abs(np.log2(share)) <= 1 for share in shares if share == share] or [1.0]))
     longest = max(each["seconds"] for each in results.values())
     firsts = [each["code"] == (2 if KINDS[name].refused else 0) for name, each in results.items()]
     targets = [

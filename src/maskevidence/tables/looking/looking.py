@@ -226,13 +226,15 @@ def _chosen(
     plan.left[first] = n if suspicious else 0
     for word in words:
         until += plan.left[word] * plan.seconds[word]
+        if not plan.left[word]:
+            continue
         if until > clock.end("refit"):
             plan.left |= {word: 0, "choose": 0}
             if word == first:
                 values, clock.shortened["fit"] = folds.table.values, "suspicious cells stayed in the fits"
             else:
                 clock.shortened["choose"] = f"{word} was not tried"
-        elif plan.left[word]:
+        else:
             fitted[word] = each[word].fit_all(values, plan, 2)
     if len(fitted) == 1:
         return each[first], fitted[first], values, []
