@@ -55,7 +55,6 @@ from maskevidence.tables.reading.describing import described, folded_word
 from maskevidence.tables.reading.description import (
     LOOK,
     RECORD,
-    CellAt,
     Finding,
     TableDescription,
     finding,
@@ -70,7 +69,7 @@ from maskevidence.tables.reading.layout import (
     mended,
     numbered_rows,
 )
-from maskevidence.tables.reading.numbers import Choice, NumberForm, cell_of, signs_of
+from maskevidence.tables.reading.numbers import Choice, NumberForm, signs_of
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables to write
@@ -335,11 +334,7 @@ def kind_of_file(name: str) -> str:
     path = PurePosixPath(name.lower())
     path = PurePosixPath(path.stem) if path.suffix == ".zip" else path
     inner = PurePosixPath(path.stem).suffix
-    return (
-        inner
-        if path.suffix in _COMPRESSIONS and inner in _TEXTS
-        else path.suffix or PurePosixPath(name).suffix
-    )
+    return inner if path.suffix in _COMPRESSIONS and inner in _TEXTS else path.suffix or Path(name).suffix
 
 
 def check_file(name: str) -> None:
@@ -472,22 +467,22 @@ def _read_csv(name: str, content: bytes, choices: FileOptions, as_numbers: bool 
     def guess(text: str) -> str:
         return choices.delimiter or _guessed_delimiter(text)
 
-    layout = lay_out(name, text, guess, choices.header, choices.comment, choices.skip)
-    delimiter, notes, findings = guess(layout.text), list[str](), list(layout.findings)
+    text, line_of, above, findings = lay_out(name, text, guess, choices.header, choices.comment, choices.skip)
+    delimiter, notes, joined = guess(text), list[str](), any(each.what == "header" for each in findings)
     if encoding not in ("utf-8", "utf-16") and choices.encoding is None:
         note = f"the text is no UTF-8: read as {'Windows-1252' if encoding == 'cp1252' else encoding}"
         findings.append(finding("encoding", None, [], note, "--encoding latin-1", RECORD))
         notes.append(f"{note} (--encoding)")
-    cells, rows, blank, mends, foot = _cells(name, layout.text, delimiter)
+    cells, rows, blank, mends, foot = _cells(name, text, delimiter)
     if choices.delimiter is None and cells.num_columns > 1:
-        notes += notes_on_delimiter(delimiter)
+        notes += _notes_on_delimiter(delimiter)
     elif cells.num_columns == 1:
         _refuse_blanks(name, cells.column(0))
-    lines = rows if isinstance(layout.lines, range) else [layout.lines[line - 1] for line in rows]
+    lines = rows if isinstance(line_of, range) else [line_of[line - 1] for line in rows]
     findings += [finding("separator", None, [], mend, "", LOOK) for mend in mends]
     if blank:
         left_out = count(len(blank), "blank line") + (" is" if len(blank) == 1 else " are")
-        first_blank = layout.lines[blank[0] - 1]
+        first_blank = line_of[blank[0] - 1]
         notes.append(f"{left_out} no row of the table (first: line {first_blank})")
     first = [column[0].as_py() for column in cells.columns]
     decimal = "." if delimiter == "," else ","
@@ -500,12 +495,12 @@ def _read_csv(name: str, content: bytes, choices: FileOptions, as_numbers: bool 
         some = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
         notes.append(f"the first line was taken for the names of the columns, though {some} are numbers")
     names = [f"c{j}" for j in range(len(first))] if headless else first
-    if any(each.what == "header" for each in layout.findings):
+    if joined:
         names = _distinct(names)
     start = 0 if headless else 1
     table, lines = cells.slice(start).rename_columns(names), lines[start:]
-    foot = tuple((layout.lines[line - 1], row) for line, row in foot)
-    raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, layout.above)
+    foot = tuple((line_of[line - 1], row) for line, row in foot)
+    raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, above)
     return _without_rows_apart(replace(raw, foot=foot, findings=tuple(findings)), headless)
 
 
@@ -519,13 +514,10 @@ def _refuse_blanks(name: str, column: Any) -> None:
         )
 
 
-def notes_on_delimiter(delimiter: str) -> list[str]:
+def _notes_on_delimiter(delimiter: str) -> list[str]:
     """A note on a guessed delimiter other than the comma."""
-    return (
-        []
-        if delimiter == ","
-        else [f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}"]
-    )
+    said = {",": [], "\t": ["cells are separated by tabs"]}
+    return said.get(delimiter, [f"cells are separated by {delimiter!r}"])
 
 
 def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable | None:
@@ -536,14 +528,8 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
     text = content[: content.find(b"\n", _HEAD) + 1 or None].decode(errors="replace")
     mark = delimiter or _guessed_delimiter(text)
     names, *rows = csv.reader(re.findall(LINE, text), delimiter=mark)
-    alike = b'"' not in content and b"\r" not in content and not content.startswith((codecs.BOM_UTF8, b"#"))
-    if (
-        not alike
-        or not all(names)
-        or any(map(is_number, names))
-        or len({*names}) < len(names)
-        or "\ufffd" in text
-    ):
+    special = b'"' in content or b"\r" in content or content.startswith((codecs.BOM_UTF8, b"#"))
+    if special or "\ufffd" in text or len({*names} - {""}) < len(names) or any(map(is_number, names)):
         return None
     convert = arrow_csv.ConvertOptions(
         check_utf8=False, column_types=dict.fromkeys(names, pa.float64()), null_values=list(MISSING)
@@ -569,23 +555,10 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
         cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]
         if not whole and not signs_of(Counter(cells)).point and most < 1000:
             return None  # 1.417 beside 907
-    if _has_leading_zeros(content, mark):
-        return None
-    notes = notes_on_delimiter(mark) if delimiter is None else []
+    if any(re.search(re.escape(before) + b"0[0-9]", content) for before in (mark.encode(), b"\n")):
+        return None  # codes such as 02208, perhaps
+    notes = _notes_on_delimiter(mark) if delimiter is None else []
     return RawTable(name, table, 2, tuple(notes), mark, lines=range(2, table.num_rows + 2))
-
-
-def _has_leading_zeros(content: bytes, delimiter: str) -> bool:
-    """Whether a cell of a text begins with 0 and another digit."""
-    every, before = np.frombuffer(content, np.uint8), (ord(delimiter), ord("\n"))
-    for start in range(0, len(every), 2**20):
-        part = every[start : start + 2**20 + 2]
-        found = part[1:-1] == ord("0")
-        found &= (part[:-2] == before[0]) | (part[:-2] == before[1])
-        found &= part[2:] - np.uint8(ord("0")) < 10
-        if found.any():
-            return True
-    return False
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -602,26 +575,18 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
     import pyarrow as pa
 
     assert raw.lines is not None
-    columns, lines, n = raw.columns, raw.lines, raw.columns.num_rows
-    searched = [] if headless else columns.columns
-    n_head, n_foot, again, found = apart(searched, columns.column_names, lines)
-    findings = [*raw.findings, *found]
-    if raw.foot:
-        at = [CellAt(-1, line, row[0]) for line, row in raw.foot]
-        note = f"{count(len(at), 'line')} below the table {'is' if len(at) == 1 else 'are'} no row of data"
-        findings.append(finding("totals", None, at, note, "", LOOK))
+    columns, lines = raw.columns, raw.lines
+    head, data, foot, found = apart(columns, lines, raw.foot, headless)
 
     def rows(places: range) -> tuple[SheetRow, ...]:
         return tuple((lines[k], tuple(column[k].as_py() for column in columns.columns)) for k in places)
 
-    foot = (*rows(range(n - n_foot, n)), *raw.foot)
-    raw = replace(raw, head=rows(range(n_head)), foot=foot, findings=tuple(findings))
-    if not (n_head or n_foot or again):
+    below, findings = (*rows(foot), *raw.foot), (*raw.findings, *found)
+    raw = replace(raw, head=rows(head), foot=below, findings=findings)
+    if len(data) == len(columns):
         return raw
-    repeated = set(again)
-    kept = [k for k in range(n_head, n - n_foot) if k not in repeated]
-    table = columns.take(pa.array(kept)) if again else columns.slice(n_head, len(kept))
-    return replace(raw, columns=table, lines=[lines[k] for k in kept])
+    table = columns.slice(data[0], len(data)) if isinstance(data, range) else columns.take(pa.array(data))
+    return replace(raw, columns=table, lines=[lines[k] for k in data])
 
 
 def _cells(
@@ -829,11 +794,8 @@ class _Converted:
             self.levels[name], values = _coded(cells, selection)
             parts = {name: values}
         elif read.refusal and read.described.used_as is None and kind == "number":
-            self.refused.append(
-                f"column {name!r} has {read.refusal}"
-                if "may be" not in read.refusal
-                else f"column {name!r}: {read.refusal}"
-            )
+            has = ":" if "may be" in read.refusal else " has"
+            self.refused.append(f"column {name!r}{has} {read.refusal}")
             return
         elif self._is_unused(name, read):
             self.findings.append(left_out(read.described))
@@ -874,12 +836,15 @@ class _Converted:
             if not self.columns:
                 raise InputError(f"no column of {self.raw.name!r} has numbers or words to use; give one")
             return
-        refused = [_refusal(self.raw.name, self.words, self.selection, self.raw)] if self.words else []
+        refused = [_refusal(self.raw.name, self.words, self.selection)] if self.words else []
         if self.refused:
             refused.append(f"{self.raw.name!r}: {'; '.join(self.refused)}")
         if self.crowded:
             refused.append(_too_many_words(self.raw.name, self.crowded, self.raw.columns.num_rows))
-        raise InputError("; ".join([*refused, *_codes_of(self.columns)]))
+        codes = (
+            note_on_codes(np.column_stack([*self.columns.values()]), [*self.columns]) if self.columns else []
+        )
+        raise InputError("; ".join([*refused, *codes]))
 
 
 def _used_columns(raw: RawTable, options: FileOptions) -> list[str]:
@@ -942,11 +907,6 @@ def _check_words(file: str, name: str, kind: Any) -> None:
         )
 
 
-def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
-    """Notes on likely codes for missing values, to be added to a refusal."""
-    return note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
-
-
 def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
     """The refusal of columns that seem to name the rows, with remedies."""
     option, naming = typed(list(n_words)), typed([max(n_words, key=lambda name: n_words[name])])
@@ -980,10 +940,10 @@ def names_of(raw: RawTable) -> list[str]:
     return [name or f"c{j}" for j, name in enumerate(names)]
 
 
-def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions, raw: RawTable) -> str:
+def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions) -> str:
     """The refusal of columns that are not numbers, each with its first bad cell, and the remedies."""
     names = [column.described.name for column in columns]
-    each = [f"{one.described.name!r}, {_first_word(raw, one.described.name, one)}" for one in columns]
+    each = [f"{one.described.name!r}, {one.refusal or one.word}" for one in columns]
     several = f"text in {len(each)} columns ({some_of(each, between='; ')})"
     cause = f"text in column {each[0]}" if len(each) == 1 else several
     if {*names} <= {*selection.numbers}:
@@ -1000,20 +960,6 @@ def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions, raw: 
     words = f"--categories {listed} calls {them} {category}"
     remedies.append(words if selection.words else "the model auto takes words as they are")
     return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
-
-
-def _first_word(raw: RawTable, name: str, read: ReadColumn) -> str:
-    """The position of a column's first word, the mix of words and numbers, or its type."""
-    if read.refusal:
-        return read.refusal
-    column = raw.columns.column(names_of(raw).index(name))
-    for row, cell in enumerate(column):
-        text = cell.as_py()
-        if text is not None and cell_of(text.strip()) is None and not is_number(text):
-            where = f"{place_of(row, raw.lines)}: {quoted(text)}"
-            mixed = [each for each in read.findings if each.what == "mixed"]
-            return f"{where} ({mixed[0].assumed})" if mixed else where
-    return f"{place_of(0, raw.lines)}: {quoted(str(column[0].as_py()))}"
 
 
 def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
