@@ -44,6 +44,7 @@ from maskevidence.tables.reading.columns import (
     MAX_CATEGORIES,
     FileOptions,
     ReadColumn,
+    are_compact_dates,
     arrow_texts,
     floats,
     left_out,
@@ -550,6 +551,8 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
         # NaN also comes from a word such as nan(x); whole numbers have to be exact
         most = max(-known.min(), known.max()) if len(known) else np.nan
         if not most < MAX_WHOLE:
+            return None
+        if are_compact_dates(known):
             return None
         whole = (np.floor(known) == known).all()
         cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]

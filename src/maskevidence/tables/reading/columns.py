@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import MISSING, NUMBER, is_number, typed
-from maskevidence.tables.reading.dates import DateForm, Order, days_since_first, read_dates
+from maskevidence.tables.reading.dates import COMPACT, DateForm, Order, days_since_first, read_dates
 from maskevidence.tables.reading.description import (
     DECIDE,
     LOOK,
@@ -52,7 +52,7 @@ _TRUTHS = (
 )
 _YES, _NO = ({*words.split(" ")} for words in _TRUTHS)
 NAMED_CODE = re.compile(
-    r"(?i)(^|[\s_.-])(id|no|nr|num|number|code|key|index|zip|plz|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
+    r"(?i)(^|[\s_.-])(id|no|nr|num|number|\w*code|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
 
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
@@ -279,23 +279,25 @@ def _with_mark(
         if not signs.comma or some("[.]"):
             return None, signs
         cells = compute.replace_substring(cells, ",", ".", max_replacements=1)
-    plain = partial(compute.match_substring_regex, cells, NUMBER)
     try:
         numbers = cells.cast(pa.float64())
         words = compute.any(compute.is_nan(numbers)).as_py()  # such as nan(x)
     except pa.ArrowInvalid:
         numbers, words = None, True
-    if words and not compute.all(plain()).as_py():
+    if words and not compute.all(compute.match_substring_regex(cells, NUMBER)).as_py():
         return None, signs
     values = floats(compute.utf8_ltrim(cells, "+").cast(pa.float64()) if numbers is None else numbers)
-    if name not in choices.numbers:
-        whole = not np.isinf(values).any() and bool((np.isnan(values) | (np.floor(values) == values)).all())
-        if whole and some("^0[0-9]"):
-            return None, signs  # codes such as 02208, perhaps
-        if mark == "." and not signs.point and some("[.]"):
-            signs = proofs(compute.unique(compute.drop_null(cells)))
-            if not signs.point:
-                return None, signs  # 1.417 beside 907
+    if (name not in choices.numbers or name in choices.day_0) and are_compact_dates(values):
+        return None, signs
+    if name in choices.numbers:
+        return values, signs
+    whole = not np.isinf(values).any() and bool((np.isnan(values) | (np.floor(values) == values)).all())
+    if whole and some("^0[0-9]"):
+        return None, signs  # codes such as 02208, perhaps
+    if mark == "." and not signs.point and some("[.]"):
+        signs = proofs(compute.unique(compute.drop_null(cells)))
+        if not signs.point:
+            return None, signs  # 1.417 beside 907
     return values, signs
 
 
@@ -306,6 +308,15 @@ def _numbers_described(
     n_missing = int(np.count_nonzero(np.isnan(values)))
     n = len(values) - n_missing
     return ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing, why=why)
+
+
+def are_compact_dates(values: Float64[np.ndarray, " N"]) -> bool:
+    """Whether all whole numbers are days such as 20240131."""
+    known = values[~np.isnan(values)]
+    if not len(known) or not (known.min() >= 19000101 and known.max() <= 20991231):
+        return False
+    month, day = known // 100 % 100, known % 100
+    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (known % 1 == 0)).all())
 
 
 def _mark_missing(values: Float64[np.ndarray, " N"], missing: Sequence[str]) -> None:
@@ -380,7 +391,10 @@ def _decided(
         note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
         found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
         return _of_words(replace(base, why=note), cells, choices, found)
-    read = _as_numbers(base, cells, choices, file, delimiter) or _as_dates(base, cells, choices)
+    n_compact = cells.number(map(COMPACT.fullmatch, cells.texts))
+    of_dates = n_compact >= _NUMBERS * (n_cells - n_missing) and (not said or name in choices.day_0)
+    read = None if of_dates else _as_numbers(base, cells, choices, file, delimiter)
+    read = read or _as_dates(base, cells, choices)
     return _of_words(base, cells, choices) if read is None else read
 
 
@@ -603,6 +617,9 @@ def _of_words(base: ColumnDescription, cells: _Cells, choices: FileOptions, *fou
         rarer = [k for k, number in enumerate(numbers) if number == (2 * n_numbers < n_full)]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         found += (finding("mixed", name, cells.at(rarer), note, f"--numbers {typed([name])}", DECIDE),)
+    if kind == "words" and not found and not choices.of_words & {name} and share(r"^\W*[0-9]") >= _NUMBERS:
+        note = f"cells such as {quoted(cells.texts[0])} begin with a number and are read as words"
+        found += (finding("mixed", name, [], note, "", RECORD, n_full),)
     no_number = [
         cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]

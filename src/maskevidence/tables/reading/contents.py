@@ -62,12 +62,10 @@ def text_of(name: str, content: bytes, encoding: str | None = None) -> tuple[str
         name_of = codecs.lookup(each).name if encoding else each
         return text.removeprefix("\ufeff"), "utf-8" if name_of == "utf-8-sig" and not encoding else name_of
     assert failure is not None
-    if marked and encoding is None:
-        raise InputError(f"{name!r} is not text in the encoding of its byte order mark; save it as UTF-8")
-    where = f"byte 0x{content[failure.start]:02x} at offset {failure.start:,}"
-    what, remedy = "UTF-8 text", "save it as UTF-8, or give --encoding"
-    if encoding is not None:
-        what, remedy = f"text in {encoding}", "give another --encoding"
+    where, of = f"byte 0x{content[failure.start]:02x} at offset {failure.start:,}", encoding or marked
+    what, remedy = f"text in {of}", "give another --encoding"
+    if of in (None, "utf-8-sig"):
+        what, remedy = "UTF-8 text", "save it as UTF-8, or give --encoding"
     raise InputError(f"{name!r} is not {what}: {where}; {remedy}") from failure
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.support.checks import MISSING, some_of, typed, word_of
 from maskevidence.core.table import note_on_codes, note_on_copies
-from maskevidence.tables.reading.columns import ENOUGH_ROWS, NAMED_CODE, ReadColumn, left_out
+from maskevidence.tables.reading.columns import ENOUGH_ROWS, MAX_CATEGORIES, NAMED_CODE, ReadColumn, left_out
 from maskevidence.tables.reading.description import (
     DECIDE,
     LOOK,
@@ -118,31 +118,33 @@ def _column(
 ) -> tuple[ColumnDescription, list[Finding]]:
     """Complete a column's description with its slow parts, and its findings."""
     one, found = read.described, list[Finding]()
-    if read.values is None:
-        if one.used_as is None and read.refusal:
-            what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
-            return one, [finding(what, one.name, [], note, "", DECIDE, one.n_cells)]
+    if read.values is not None:
+        values = read.values[~np.isnan(read.values)]
+        different = np.unique(values)
+        one = replace(one, n_different=len(different) or one.n_different, decimals=decimals_of(different))
+        if not len(different):
+            return one, [] if one.n_limits else [left_out(one)]
+        if len(different) == 1 and one.kind != "date":
+            one = replace(one, kind="constant", why=f"one value, {different[0]:.15g}")
+        elif one.kind == "number":
+            one, found = _whole_numbers(one, read.values, values, different)
+            found += (
+                _versions(one.name, cells) if one.decimals == 2 and len(different) <= MAX_CATEGORIES else []
+            )
+    elif one.used_as is None and read.refusal:
+        what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
+        return one, [finding(what, one.name, [], note, "", DECIDE, one.n_cells)]
+    else:
         if first and one.kind == "text" and one.n_different == one.n_cells - one.n_missing:
             one = replace(one, kind="id", why=f"{one.why}, in the first column")
         if one.used_as is None:
             found.append(left_out(one))
         if one.kind in ("words", "yes/no"):
             found += _spellings(one.name, cells, lines)
-        return one, found
-    values = read.values[~np.isnan(read.values)]
-    different = np.unique(values)
-    one = replace(one, n_different=len(different) or one.n_different, decimals=decimals_of(different))
-    if not len(different):
-        return one, [] if one.n_limits else [left_out(one)]
-    if len(different) == 1 and one.kind != "date":
-        one = replace(one, kind="constant", why=f"one value, {different[0]:.15g}")
-    elif one.kind == "number":
-        one, found = _whole_numbers(one, read.values, values, different)
     if one.kind == "constant":
-        note = f"{one.why}: says nothing of other columns"
-        found.append(
-            finding("constant", one.name, [], note, f"--drop {typed([one.name])}", RECORD, one.n_cells)
-        )
+        unless = ", unless empty cells mean another" if one.n_missing else ""
+        note, option = f"{one.why}: says nothing of other columns{unless}", f"--drop {typed([one.name])}"
+        found.append(finding("constant", one.name, [], note, option, RECORD, one.n_cells))
     return one, found
 
 
@@ -175,6 +177,16 @@ def _whole_numbers(
         hint, weight = f"--categories {typed([name])}", LOOK if named else RECORD
         found.append(finding("codes", name, [], note, hint, weight, len(values)))
     return one, found
+
+
+def _versions(name: str, cells: Any) -> list[Finding]:
+    """A finding on numbers that may be versions, of which 3.10 follows 3.9."""
+    ends = {text: len(text.partition(".")[2]) for text in map(str, cells.unique().to_pylist())}
+    longer = [text for text, n in ends.items() if n == 2 and text.endswith("0")]
+    if not longer or min(ends.values()) == 0 or {*ends.values()} == {2}:
+        return []
+    note = f"{longer[0]!r} among numbers with fewer digits: versions are words"
+    return [finding("codes", name, [], note, f"--categories {typed([name])}", LOOK, len(longer))]
 
 
 def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Finding]:

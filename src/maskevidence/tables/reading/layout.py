@@ -132,7 +132,8 @@ def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
     if len(rows) < place + 1 + _ENOUGH:
         return 0 if len(rows) < 1 + _ENOUGH else place
     first, second, below = rows[place], rows[place + 1], rows[place + 2 :]
-    if all(is_number(cell) for cell in first) and len(first) == len(second):
+    merged = 2 * sum(bool(cell.strip()) for cell in first) <= width and all(cell.strip() for cell in second)
+    if (merged or all(is_number(cell) for cell in first)) and len(first) == len(second):
         of_numbers = _columns_of_numbers(below, len(first))
         words = [j for j in of_numbers if second[j].strip() and cell_of(second[j].strip()) is None]
         if of_numbers and 2 * len(words) > len(of_numbers):

@@ -18,6 +18,7 @@ _GROUPS = {"'": "'", "\u2019": "'"} | dict.fromkeys(_SPACES, " ")  # marks that 
 _CURRENCY = (
     r"[A-Z]{0,2}\$|[€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|SEK|NOK|DKK|PLN|INR|CNY)\b|(?:Fr|Rs|kr)\.?(?=\s|\d)"
 )
+_RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 _LETTER = r"[^\W\d_]"
 # what may stand before and behind a number, and says something else: about, an error, a footnote
 _BEFORE = r"(?:[A-Za-z]{1,3}\s*=|[~≈∼]|(?:ca|approx)\b\.?)\s*"
@@ -26,7 +27,7 @@ _CELL = re.compile(
     rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*"
     rf"(?P<prefix>{_CURRENCY})?\s*(?P<after>[{_MINUS}]|\((?=.*\)$))?"
     rf"(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
-    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}])\^?)[+{_MINUS}]?[0-9]+)?(?P<behind>{_BEHIND})?"
+    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}{_RAISED}])\^?)[+{_MINUS}⁻]?[0-9{_RAISED}]+)?(?P<behind>{_BEHIND})?"
     rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
     rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
 )
@@ -162,7 +163,7 @@ def cell_of(text: str) -> Cell | None:
         (Cell(body='1.417,5', exponent='', negative='−', ..., suffix=' kg', limit='<', mark=''), None, None)
     """
     text = text if text.isascii() else text.translate(_NARROW)
-    found = _CELL.fullmatch(text)
+    found = _CELL.fullmatch(re.sub(r"^(\([^()]*)\)(\s*[%‰€£¥₹$])$", r"\1\2)", text))
     if found is None or ("(" in (found["bracket"], found["after"])) != bool(found["close"]):
         return None
     if _NO_GROUPS.search(found["body"]):
@@ -183,11 +184,11 @@ def cell_of(text: str) -> Cell | None:
     start, end = found.span("body")
     prefix = found["prefix"] or ""
     if prefix and not found["after"]:
-        prefix = text[found.start("prefix") : start]  # with the blank behind it
+        prefix = found.string[found.start("prefix") : start]  # with the blank behind it
     exponent = re.sub(r"\s*[x×·]\s*10\^?", "e", found["exponent"] or "")
-    exponent = exponent.replace("\u2212", "-").replace("\u2013", "-")
+    exponent = exponent.translate(str.maketrans(f"\u2212\u2013{_RAISED}", "---0123456789"))
     end = max(end, found.end("exponent"), found.end("behind"))
-    behind = text[end : found.end("suffix")] if suffix else ""  # with the blank before it
+    behind = found.string[end : found.end("suffix")] if suffix else ""  # with the blank before it
     limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
     mark = "".join((found[part] or "").strip() for part in ("before", "behind", "mark"))
     suffix = behind.removesuffix("-") if trailing else behind
