@@ -42,6 +42,7 @@ from maskevidence.core.table import Table, column_of, note_on_codes, note_on_cop
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
     MAX_CATEGORIES,
+    Cells,
     FileOptions,
     ReadColumn,
     are_compact_dates,
@@ -198,13 +199,16 @@ def said(
     markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
     days = {name: _iso_date(name, day) for name, day in (day_0 or {}).items()}
     skip = _line_ranges(skip_rows or "")
-    return FileOptions(missing=markers, dates=_date_order(dates), day_0=days, skip=skip, **options)
+    orders: dict[str | None, Order | None] = {None: None, "day-first": "dmy", "month-first": "mdy"}
+    if dates not in orders:
+        raise unknown_name("order of dates", str(dates), [order for order in orders if order])
+    return FileOptions(missing=markers, dates=orders[dates], day_0=days, skip=skip, **options)
 
 
 def read_file(path: str | Path, options: FileOptions) -> Table:
     """Read the table of a file; a long text of plain numbers at once, unless an option needs its cells."""
     of_text = (options.id_column, options.one_hot, options.categories, options.decimal, options.thousands)
-    return to_table(read_raw(path, options, as_numbers=not any(of_text)), options)
+    return converted(read_raw(path, options, as_numbers=not any(of_text)), options)[0]
 
 
 def raw_of(table: Any, choices: FileOptions = _ALL) -> RawTable:
@@ -268,7 +272,7 @@ def described_file(
         read = read_columns({name: cells[name] for name in used}, raw.lines, options, raw.delimiter)
     marks = {column.form.decimal for column in read.values() if isinstance(column.form, NumberForm)}
     file = {"delimiter": raw.delimiter, "decimal": "," if marks == {","} else ".", "encoding": raw.encoding}
-    return described(raw.name, cells, read, raw.lines, raw.findings, **file)
+    return described(raw.name, cells, read, raw.findings, **file)
 
 
 def _line_ranges(text: str) -> list[range]:
@@ -293,19 +297,6 @@ def _iso_date(column: str, day: str) -> str:
         return str(np.datetime64(day, "D"))
     except ValueError as error:
         raise InputError(f"--day-0 {column}={day}: {day!r} is no date; write it as in 2024-01-31") from error
-
-
-def _date_order(word: str | None) -> Order | None:
-    """The order of days and months, as typed.
-
-    Example:
-        >>> _date_order("month-first"), _date_order(None)
-        ('mdy', None)
-    """
-    orders: dict[str, Order] = {"day-first": "dmy", "month-first": "mdy"}
-    if word is not None and word not in orders:
-        raise unknown_name("order of dates", word, list(orders))
-    return None if word is None else orders[word]
 
 
 def digits() -> Table:
@@ -668,22 +659,15 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
     return found, [each for each in blank if found[0] < each < found[-1]]
 
 
-def to_table(
+def converted(
     raw: RawTable, selection: FileOptions = _ALL, *, empty_rows: bool = False, notes: bool = True
-) -> Table:
-    """Convert the selected columns of a file to float64; rows without a value are left out.
+) -> tuple[Table, dict[str, ReadColumn]]:
+    """The selected columns of a file as float64, and how each was read; rows without a value are left out.
 
     Args:
         empty_rows: whether to keep rows without a value.
         notes: whether to note what was found, which takes longer.
     """
-    return converted(raw, selection, empty_rows=empty_rows, notes=notes)[0]
-
-
-def converted(
-    raw: RawTable, selection: FileOptions = _ALL, *, empty_rows: bool = False, notes: bool = True
-) -> tuple[Table, dict[str, ReadColumn]]:
-    """The table of a file, and how each of its columns was read."""
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
     id_column = raw.index if selection.id_column is None else selection.id_column
@@ -790,32 +774,27 @@ class _Converted:
 
     def add(self, name: str, cells: Any, read: ReadColumn) -> None:
         """Add a column, or the reason why it is left out or refused."""
-        selection, kind = self.selection, read.described.kind
+        selection, one, parts = self.selection, read.described, dict[str, Float64[np.ndarray, " N"]]()
         if name in selection.one_hot:
-            self.categories[name], parts = _encode(self.raw.name, name, cells, selection.missing)
-        elif name in selection.categories:
-            self.levels[name], values = _coded(cells, selection)
-            parts = {name: values}
-        elif read.refusal and read.described.used_as is None and kind == "number":
+            assert read.cells is not None
+            self.categories[name], parts = _encode(self.raw.name, name, read.cells)
+        elif read.refusal and one.used_as is None and one.kind == "number":
             has = ":" if "may be" in read.refusal else " has"
             self.refused.append(f"column {name!r}{has} {read.refusal}")
-            return
         elif self._is_unused(name, read):
-            self.findings.append(left_out(read.described))
-            return
+            self.findings.append(left_out(one))
         elif read.values is not None:
             _check_exact(name, read.values, cells, self.raw)
             parts = {name: read.values}
             self.findings += read.findings
-        elif selection.words and name not in selection.numbers and not read.refusal:
-            self.levels[name], values = _coded(cells, selection)
-            parts = {name: values}
-            self.findings += read.findings
-            if read.described.used_as is None and not selection.near_unique:
+        elif read.cells is not None and selection.words and name not in selection.numbers:
+            self.levels[name], parts[name] = _coded(read.cells, selection.fold_words)
+            asked = name in selection.categories or selection.near_unique
+            self.findings += [] if name in selection.categories else read.findings
+            if one.used_as is None and not asked:
                 self.crowded[name] = len(self.levels[name])
         else:
             self.words.append(read)
-            return
         for twice in self.columns.keys() & parts.keys():
             raise InputError(f"{self.raw.name!r} would have two columns named {twice!r}; rename one")
         self.columns |= parts
@@ -823,6 +802,8 @@ class _Converted:
     def _is_unused(self, name: str, read: ReadColumn) -> bool:
         """Whether a column that says nothing of others is left out: nobody asks for it."""
         selection, one = self.selection, read.described
+        if name in selection.categories:
+            return False
         if one.kind == "empty":
             return name not in (selection.columns or ())
         if read.values is not None or selection.near_unique:
@@ -877,24 +858,22 @@ def _used_columns(raw: RawTable, options: FileOptions) -> list[str]:
     return used
 
 
-def _coded(column: Any, selection: FileOptions) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
-    """A column's distinct words in order, and its cells as positions among them."""
-    absent = {*MISSING, *selection.missing}
-    cells = [word_of(cell) for cell in column.to_pylist()]
-    if selection.fold_words:
-        cells = _folded(cells)
-    levels = tuple(sorted({cell for cell in cells if cell not in absent}))
+def _coded(cells: Cells, fold: bool) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
+    """A column's distinct words in order, and its cells as positions among them.
+
+    Args:
+        fold: whether the commonest of words that differ by case, blanks or composition stands for all.
+    """
+    words, n_of, best = list(map(word_of, cells.texts)), Counter[str](), dict[str, str]()
+    if fold:
+        for word, n in zip(words, cells.counts, strict=True):
+            n_of[word] += n
+        for word, _ in n_of.most_common():
+            best.setdefault(folded_word(word), word)
+        words = [best[folded_word(word)] for word in words]
+    levels = tuple(sorted({*words}))
     position = {word: float(code) for code, word in enumerate(levels)}
-    return levels, np.array([position.get(cell, np.nan) for cell in cells])
-
-
-def _folded(cells: list[str]) -> list[str]:
-    """Replace words that differ only by case, blanks or Unicode composition by the most frequent form."""
-    spelling = {word: folded_word(word) for word in {*cells}}
-    best: dict[str, str] = {}
-    for word, _ in Counter(cells).most_common():
-        best.setdefault(spelling[word], word)
-    return [best[spelling[cell]] for cell in cells]
+    return levels, np.array([*(position[word] for word in words), np.nan])[cells.codes]
 
 
 def _check_words(file: str, name: str, kind: Any) -> None:
@@ -1049,26 +1028,18 @@ def refuse_empty_columns(table: Table) -> None:
 
 
 def _encode(
-    file: str, name: str, column: Any, missing: Sequence[str]
+    file: str, name: str, cells: Cells
 ) -> tuple[tuple[str, ...], dict[str, Float64[np.ndarray, " N"]]]:
     """A column's categories in order, and 0/1 columns (NaN where missing) for all but the first."""
-    absent = {*MISSING, *missing}
-    cells = [
-        None if cell is None or str(cell).strip() in absent else str(cell) for cell in column.to_pylist()
-    ]
-    categories = tuple(sorted({cell for cell in cells if cell is not None}))
+    categories = tuple(sorted(cells.texts))
     if not 2 <= len(categories) <= MAX_CATEGORIES:
-        count = "more than 50" if len(categories) > MAX_CATEGORIES else f"only {len(categories)}"
+        n = "more than 50" if len(categories) > MAX_CATEGORIES else f"only {len(categories)}"
         raise InputError(
-            f"column {name!r} of {file!r} has {count} different values; --one-hot is for 2 to "
+            f"column {name!r} of {file!r} has {n} different values; --one-hot is for 2 to "
             f"{MAX_CATEGORIES} categories, so leave it out (--drop {name})"
         )
-    present = np.array([cell is not None for cell in cells])
-    columns = {
-        column_of(name, category): np.where(present, [float(cell == category) for cell in cells], np.nan)
-        for category in categories[1:]
-    }
-    return categories, columns
+    each = {text: np.array([*(float(text == other) for other in cells.texts), np.nan]) for text in categories}
+    return categories, {column_of(name, text): each[text][cells.codes] for text in categories[1:]}
 
 
 def check_ending(path: Path) -> None:

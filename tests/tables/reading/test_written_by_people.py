@@ -258,7 +258,7 @@ def test_a_filled_cell_is_written_as_the_column_or_a_note_says_how(tmp_path: Pat
         (["3.9", "3.10", "3.11"], "'3.10' among numbers with fewer digits: versions are words"),
         (
             ["x", ""],
-            "one value, 'x': says nothing of other columns, unless an empty cell means another value",
+            "one value, 'x': says nothing of other columns, unless empty cells mean another",
         ),
     ],
 )

@@ -90,34 +90,7 @@ class FileOptions:
         return {*self.categories, *self.one_hot}
 
 
-@dataclass(frozen=True)
-class ReadColumn:
-    """A column as it was read.
-
-    Attributes:
-        described: what it holds.
-        values: shape (N,); numbers, or days since the first; NaN for other cells. None for words.
-        form: how it writes numbers or dates; None where Python writes them so.
-        odd: cells that fit neither, by their row.
-        codes: repeated words among numbers, by their row.
-        limits: ends of the interval of a limit such as <0.5, by its row.
-        findings: what may be decided otherwise.
-        refusal: why no number can be read where there should be some; "" if they can.
-        word: of a column of words, where the first that is no number stands, and the mix with numbers.
-    """
-
-    described: ColumnDescription
-    values: Float64[np.ndarray, " N"] | None = None
-    form: NumberForm | DateForm | None = None
-    odd: Mapping[int, str] = field(default_factory=dict)
-    codes: Mapping[int, str] = field(default_factory=dict)
-    limits: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-    refusal: str = ""
-    word: str = ""
-
-
-class _Cells(NamedTuple):
+class Cells(NamedTuple):
     """The distinct cells of a column of text."""
 
     texts: list[str]
@@ -156,6 +129,35 @@ class _Cells(NamedTuple):
         return signs_of(bodies)
 
 
+@dataclass(frozen=True)
+class ReadColumn:
+    """A column as it was read.
+
+    Attributes:
+        described: what it holds.
+        values: shape (N,); numbers, or days since the first; NaN for other cells. None for words.
+        form: how it writes numbers or dates; None where Python writes them so.
+        odd: cells that fit neither, by their row.
+        codes: repeated words among numbers, by their row.
+        limits: ends of the interval of a limit such as <0.5, by its row.
+        findings: what may be decided otherwise.
+        refusal: why no number can be read where there should be some; "" if they can.
+        cells: of a column of words.
+        word: where the first of them that is no number stands, and the mix with numbers.
+    """
+
+    described: ColumnDescription
+    values: Float64[np.ndarray, " N"] | None = None
+    form: NumberForm | DateForm | None = None
+    odd: Mapping[int, str] = field(default_factory=dict)
+    codes: Mapping[int, str] = field(default_factory=dict)
+    limits: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    refusal: str = ""
+    cells: Cells | None = None
+    word: str = ""
+
+
 def read_columns(
     columns: Mapping[str, Any],
     lines: Sequence[int] | None,
@@ -168,12 +170,19 @@ def read_columns(
         columns: chunked arrays of pyarrow, by name.
         lines: the line of each row, if the source has lines.
     """
+    import pyarrow as pa
     from pyarrow import types
 
-    read, later, points, commas = dict[str, ReadColumn](), dict[str, _Cells](), 0, 0
+    read, later, points, commas = dict[str, ReadColumn](), dict[str, Cells](), 0, 0
     for name, column in columns.items():
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        if name in choices.of_words:
+            cells_of = ["" if cell is None else str(cell) for cell in column.to_pylist()]
+            later[name] = _different(
+                pa.chunked_array([arrow_texts(cells_of, pa.large_string())]), lines, choices
+            )
+            continue
         if not (types.is_string(column.type) or types.is_large_string(column.type)):
             read[name] = _typed(name, column, choices)
             continue
@@ -182,7 +191,7 @@ def read_columns(
             read[name] = fast
         else:
             cells = later[name] = _different(column, lines, choices)
-            signs = Signs() if name in choices.of_words else cells.signs()
+            signs = cells.signs()
         points, commas = points + signs.point, commas + signs.comma
     file: Choice | None = choices.decimal
     if file is None and (points == 0) != (commas == 0):
@@ -212,8 +221,7 @@ def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
     if types.is_date(kind) or types.is_timestamp(kind):
         seconds = floats(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())) / 1e6
         values, origin = days_since_first(seconds)
-        described = _numbers_described(name, "date", values, writing="")
-        return ReadColumn(described, values, DateForm("ymd", origin=origin, time="H:M:S"))
+        return _clean(name, "date", values, DateForm("ymd", origin=origin, time="H:M:S"))
     if not (
         types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
     ):
@@ -221,7 +229,7 @@ def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
         return ReadColumn(described, refusal=f"values of type {kind}")
     values = floats(column.cast(pa.float64(), safe=False), own=bool(choices.missing))
     _mark_missing(values, choices.missing)
-    return ReadColumn(_numbers_described(name, "number", values), values)
+    return _clean(name, "number", values)
 
 
 def _empty(name: str, n: int) -> ReadColumn:
@@ -237,8 +245,6 @@ def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | N
     cells = compute.utf8_trim_whitespace(column)
     absent = compute.is_in(cells, arrow_texts(sorted({*MISSING, *choices.missing}), column.type))
     cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
-    if name in choices.of_words:
-        return None, Signs()
     if cells.null_count == len(cells):
         return _empty(name, len(cells)), Signs()
     marks: tuple[Choice, ...] = (".", ",") if choices.decimal is None else (choices.decimal,)
@@ -248,17 +254,15 @@ def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | N
             continue
         _mark_missing(values, choices.missing)
         if mark == ".":
-            return ReadColumn(_numbers_described(name, "number", values), values), signs
-        form = NumberForm(",")
+            return _clean(name, "number", values), signs
         found = finding("decimal", name, [], "numbers are read with a decimal comma", "", RECORD, len(values))
-        described = _numbers_described(name, "number", values, form.said())
-        return ReadColumn(described, values, form, findings=(found,)), signs
+        return _clean(name, "number", values, NumberForm(","), found), signs
     truth = arrow_texts(TRUE + FALSE, column.type)
     if not compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
         return None, Signs()
     true = compute.is_in(cells, arrow_texts(TRUE, column.type)).cast(pa.float64())
     values = floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
-    return ReadColumn(_numbers_described(name, "yes/no", values), values), Signs()
+    return _clean(name, "yes/no", values), Signs()
 
 
 def _with_mark(
@@ -301,13 +305,19 @@ def _with_mark(
     return values, signs
 
 
-def _numbers_described(
-    name: str, kind: ColumnKind, values: Float64[np.ndarray, " N"], writing: str = "", why: str = ""
-) -> ColumnDescription:
-    """Describe a column of clean numbers; `describe` adds the slow parts."""
+def _clean(
+    name: str,
+    kind: ColumnKind,
+    values: Float64[np.ndarray, " N"],
+    form: NumberForm | DateForm | None = None,
+    *findings: Finding,
+) -> ReadColumn:
+    """A column whose cells all fit; `describe` adds the slow parts."""
     n_missing = int(np.count_nonzero(np.isnan(values)))
+    writing = form.said() if isinstance(form, NumberForm) else ""
     n = len(values) - n_missing
-    return ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing, why=why)
+    described = ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing)
+    return ReadColumn(described, values, form, findings=findings)
 
 
 def are_compact_dates(values: Float64[np.ndarray, " N"]) -> bool:
@@ -352,7 +362,7 @@ def arrow_texts(words: Sequence[str], kind: Any) -> Any:
     return pa.Array.from_buffers(pa.large_string(), len(words), buffers).cast(kind)
 
 
-def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -> _Cells:
+def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -> Cells:
     """The distinct non-empty cells of a column of text, trimmed."""
     from pyarrow import compute
 
@@ -366,7 +376,7 @@ def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -
     place[kept] = np.arange(len(kept))
     codes, texts = place[codes], [every[k] for k in kept]
     counts = np.bincount(codes[codes >= 0], minlength=len(kept)).tolist()
-    return _Cells(texts, counts, list(map(cell_of, texts)), codes, column, lines)
+    return Cells(texts, counts, list(map(cell_of, texts)), codes, column, lines)
 
 
 def _is_marked(text: str, missing: Sequence[str]) -> bool:
@@ -375,12 +385,13 @@ def _is_marked(text: str, missing: Sequence[str]) -> bool:
 
 
 def _decided(
-    name: str, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
+    name: str, cells: Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn:
     """Read a column of text as numbers, dates or words."""
     n_cells, said = len(cells.codes), name in choices.numbers
     if not cells.texts:
-        return _empty(name, n_cells)
+        empty = _empty(name, n_cells)
+        return ReadColumn(empty.described, cells=cells) if name in choices.of_words else empty
     n_missing = int((cells.codes < 0).sum())
     base = ColumnDescription(name, "words", "words", n_cells, n_missing, n_different=len(cells.texts))
     if name in choices.of_words:
@@ -407,7 +418,7 @@ class _Others(NamedTuple):
 
 
 def _others(
-    cells: _Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
+    cells: Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
 ) -> _Others | None:
     """Classify the cells that are no numbers; None if they are too many for a column of numbers."""
     strange = [k for k, fit in enumerate(fits) if not fit]
@@ -427,7 +438,7 @@ def _others(
 
 
 def _as_numbers(
-    base: ColumnDescription, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
+    base: ColumnDescription, cells: Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn | None:
     """Read a column of numbers in any format; None if it is not a column of numbers."""
     said, signs = base.name in choices.numbers, cells.signs()
@@ -460,7 +471,7 @@ def _as_numbers(
 
 
 def _on_writing(
-    described: ColumnDescription, cells: _Cells, read: Numbers, may_be_fraction: bool
+    described: ColumnDescription, cells: Cells, read: Numbers, may_be_fraction: bool
 ) -> list[Finding]:
     """Findings on limits, units, separators of thousands and decimal commas."""
     found, name, form = list[Finding](), described.name, read.form
@@ -498,7 +509,7 @@ def _on_writing(
     return found
 
 
-def _as_dates(base: ColumnDescription, cells: _Cells, choices: FileOptions) -> ReadColumn | None:
+def _as_dates(base: ColumnDescription, cells: Cells, choices: FileOptions) -> ReadColumn | None:
     """Read a column of dates or times; None if it is not one."""
     sample = cells.texts[:: max(1, len(cells.texts) // 50)]
     if read_dates(sample, [1] * len(sample)) is None:
@@ -524,7 +535,7 @@ def _finished(
     base: ColumnDescription,
     kind: ColumnKind,
     column: Float64[np.ndarray, " N"],
-    cells: _Cells,
+    cells: Cells,
     others: _Others,
     form: NumberForm | DateForm,
     limits: Mapping[int, Any],
@@ -569,7 +580,7 @@ def _finished(
     return ReadColumn(described, column, form, of_odd, of_codes, limits, tuple(found))
 
 
-def _two_readings(cells: _Cells, signs: Signs) -> str:
+def _two_readings(cells: Cells, signs: Signs) -> str:
     """Explain the two possible readings of a column, and the options that decide."""
     proving = dict[str, int]()  # for each mark, the first cell that proves it; without any proof that has it
     for k, cell in enumerate(cells.parsed):
@@ -589,7 +600,7 @@ def _two_readings(cells: _Cells, signs: Signs) -> str:
     return f"{quoted(at.text)} in {line} may be {readings}: give --decimal '{mark}' or --thousands '{mark}'"
 
 
-def _of_words(base: ColumnDescription, cells: _Cells, choices: FileOptions, *found: Finding) -> ReadColumn:
+def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *found: Finding) -> ReadColumn:
     """A column of words: a category, text, names of rows, or yes and no."""
     name, n_full, n_different = base.name, base.n_cells - base.n_missing, len(cells.texts)
     folded = {text.casefold() for text in cells.texts}
@@ -627,7 +638,7 @@ def _of_words(base: ColumnDescription, cells: _Cells, choices: FileOptions, *fou
     word = "".join([str(first), *(f" ({each.assumed})" for each in found if each.what == "mixed")])
     used = None if unique else base.used_as
     described = replace(base, kind=kind, why=why, used_as=used, n_numbers=n_numbers)
-    return ReadColumn(described, findings=found, word=word)
+    return ReadColumn(described, findings=found, cells=cells, word=word)
 
 
 def left_out(one: ColumnDescription) -> Finding:

@@ -259,8 +259,8 @@ def _duration(text: str) -> _Date | None:
 def _parts(text: str) -> _Date | None:
     """Parse a date, a time or a duration; return None for other text."""
     if (compact := COMPACT.fullmatch(text)) is not None:
-        year, of_year, day = map(int, compact.groups())
-        return _Date((year, of_year, day), (4, 2, 2), "", "", 0.0)
+        first, second, third = map(int, compact.groups())
+        return _Date((first, second, third), (4, 2, 2), "", "", 0.0)
     if text.endswith("日"):
         text = text[:-1].replace("月", "年")
     month = _MONTH.fullmatch(text)
