@@ -628,9 +628,10 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         rarer = [k for k, number in enumerate(numbers) if number == (2 * n_numbers < n_full)]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         found += (finding("mixed", name, cells.at(rarer), note, f"--numbers {typed([name])}", DECIDE),)
-    if kind == "words" and not found and not choices.of_words & {name} and share(r"^\W*[0-9]") >= _NUMBERS:
-        note = f"cells such as {quoted(cells.texts[0])} begin with a number and are read as words"
-        found += (finding("mixed", name, [], note, "", RECORD, n_full),)
+    near = [text for text in cells.texts if re.match(r"\W*[0-9]", text)]
+    if kind == "words" and not found and name not in choices.of_words and share(r"^\W*[0-9]") >= _NUMBERS:
+        note = f"cells such as {quoted(near[0])} begin with a number and are read as words"
+        found += (finding("near numbers", name, [], note, "", RECORD, n_full),)
     no_number = [
         cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]

@@ -148,8 +148,7 @@ class DateForm:
         )
 
 
-@dataclass(frozen=True)
-class Dates:
+class Dates(NamedTuple):
     """The distinct cells of a column as days since the first date; NaN for other cells."""
 
     values: tuple[float, ...]

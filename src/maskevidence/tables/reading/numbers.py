@@ -137,22 +137,14 @@ class Signs(NamedTuple):
     above: int = 0  # larger ones without a mark
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """The distinct cells of a column, read as numbers.
+class Numbers(NamedTuple):
+    """The distinct cells of a column, read as numbers."""
 
-    Attributes:
-        values: the number of each different cell; NaN for others.
-        limits: below (-1) or above (1) of a limit such as <0.5, for some cells.
-        form: how the column writes its numbers.
-        other_writing: cells that are numbers in another writing (unit, sign) than the column's.
-    """
-
-    values: tuple[float, ...]
-    limits: Mapping[int, int]
+    values: list[float]  # NaN for other cells
+    limits: Mapping[int, int]  # below (-1) or above (1) of a limit such as <0.5, for some cells
     form: NumberForm
-    n_units: int = 0  # cells with the unit
-    other_writing: frozenset[int] = frozenset()
+    n_units: int  # cells with the unit
+    other_writing: set[int]  # cells that are numbers in another writing (unit, sign) than the column's
 
 
 def cell_of(text: str) -> Cell | None:
@@ -293,7 +285,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     Example:
         >>> read = read_numbers(["142,10 m²", "7", "x", "<0,5", "3 kg"], [25, 20, 1, 2, 1], ",")
         >>> read.values[:3], read.limits, read.form.suffix, read.other_writing
-        ((142.1, 7.0, nan), {3: -1}, ' m²', frozenset({4}))
+        ([142.1, 7.0, nan], {3: -1}, ' m²', {4})
     """
     cells = [cell_of(text) for text in texts]
     taken = [(each, n) for each, n in zip(cells, counts, strict=True) if each is not None]
@@ -328,7 +320,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     lakhs = any(re.search(r"\D\d\d\D", cell.body.partition(decimal)[0]) for cell in fit)
     form = replace(_form(form_of, decimal), decimals=decimals_written(fit, decimal), lakhs=lakhs)
     n_units = units[unit] if unit and most_common else 0
-    return Numbers(tuple(values), limits, form, n_units, frozenset(others))
+    return Numbers(values, limits, form, n_units, others)
 
 
 def decimals_written(cells: Iterable[Cell], decimal: str) -> int | None:
