@@ -139,8 +139,8 @@ def read_table(
 
     A column of which nine tenths are numbers is one of numbers, however they are written: with a decimal
     comma, separators of thousands, a unit. Its other cells are neither words nor holes: `odd`. A limit such
-    as <0.5 is an interval: `limits`. Dates are days since the first. Columns without a value, names of rows
-    and near-unique text are left out, and rows without a value; `describe` says what was found.
+    as <0.5 is an interval: `limits`. Dates are days since the first, durations days. Columns without a value,
+    names of rows and near-unique text are left out, and rows without a value; `describe` says what was found.
 
     Args:
         path: a .csv, .tsv, .txt, .xlsx, .parquet or .feather file, or a .npy file with a two-dimensional

@@ -66,6 +66,7 @@ COLUMNS = [
     ("powers", ["1,5 × 10^3", "2,25x10-2", "1·10^1"] * 4, "number", [1500, 0.0225, 10]),
     ("raised powers", ["1,2·10³", "7·10²", "2,5 × 10⁻¹"] * 4, "number", [1200, 700, 0.25]),
     ("brackets before %", ["(1,1) %", "12,5 %", "0,5 %"] * 4, "number", [-1.1, 12.5, 0.5]),
+    ("francs", ["5.-", "12.--", "7.50", "3.–"] * 4, "number", [5, 12, 7.5, 3]),
     ("shares", ["12 (34%)", "5 (14%)", "18 (52%)"] * 4, "number", [12, 5, 18]),
     ("significance", ["0,123*", "-1,5***", "2,25"] * 4, "number", [0.123, -1.5, 2.25]),
     ("lakhs", ["₹1,23,456.50", "₹12,34,567.00", "₹999.50"] * 4, "number", [123456.5, 1234567, 999.5]),
@@ -106,6 +107,9 @@ WORDS = [
     ("parts", ["1(a)", "1(b)", "2(a)"]),
     ("truths", ["WAHR", "FALSCH"]),
     ("feet", ["5'11\"", "6'2\""]),
+    ("longitudes", ["74.0060° W", "12.5° E", "3.25° W", "0.5° E"]),
+    ("houses", ["12a", "14", "16b", "7"]),
+    ("heights", ["180 cm", "1.80 m", "175 cm", "168 cm"]),
     ("roman", ["I", "II", "IV"]),
     ("samples", ["sample 2024-01-05", "sample 2024-01-06"]),
 ]
@@ -278,3 +282,11 @@ def test_compact_dates_of_a_long_file_and_of_a_saved_model(tmp_path: Path) -> No
     read = read_table(path, numbers=["p", "x"], day_0={"p": "2000-01-02"})
     assert read.values[:2, 0].tolist() == [-1, 0]
     assert read_table(path, numbers=["p"]).values[0, 0] == 20000101
+
+
+def test_compact_dates_that_are_typed_as_numbers_are_told() -> None:
+    days = [
+        int(str(day).replace("-", "")) for day in np.arange("2024-01-05", "2024-03-05", dtype="datetime64[D]")
+    ]
+    found = describe(pd.DataFrame({"day": days, "n": range(60)})).findings
+    assert found[0].sentence() == "column 'day': whole numbers that may be dates (20240105): read as numbers"

@@ -417,13 +417,11 @@ class _Others(NamedTuple):
     holes: list[int]  # words for "missing"
 
 
-def _others(
-    cells: Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
-) -> _Others | None:
+def _others(cells: Cells, fits: Sequence[bool], said: bool) -> _Others | None:
     """Classify the cells that are no numbers; None if they are too many for a column of numbers."""
     strange = [k for k, fit in enumerate(fits) if not fit]
     holes = [k for k in strange if cells.texts[k].casefold() in CODES]
-    rest = [k for k in strange if k not in {*holes} and k not in other_writing]
+    rest = [k for k in strange if k not in {*holes}]
     words = [k for k in rest if cells.counts[k] >= _OFTEN and not re.search("[0-9]", cells.texts[k])]
     often = sorted(words, key=lambda k: -cells.counts[k])[:_MOST_CODES]
     n_holes, n_others, repeated = (sum(cells.counts[k] for k in each) for each in (holes, rest, often))
@@ -434,7 +432,7 @@ def _others(
         return None
     if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
         often = []  # typing errors that repeat
-    return _Others([*(k for k in rest if k not in often), *other_writing], often, holes)
+    return _Others([k for k in rest if k not in often], often, holes)
 
 
 def _as_numbers(
@@ -454,7 +452,7 @@ def _as_numbers(
         return ReadColumn(refused, refusal=_two_readings(cells, signs))
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
-    others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
+    others = _others(cells, (~np.isnan(values[:-1])).tolist(), said)
     if others is None:
         return None
     below_0, limits = bool((np.delete(values, [*read.limits]) < 0).any()), dict[int, tuple[float, float]]()
@@ -630,8 +628,10 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         found += (finding("mixed", name, cells.at(rarer), note, f"--numbers {typed([name])}", DECIDE),)
     near = [text for text in cells.texts if re.match(r"\W*[0-9]", text)]
     if kind == "words" and not found and name not in choices.of_words and share(r"^\W*[0-9]") >= _NUMBERS:
+        several = cells.number(cells.parsed) >= _NUMBERS * n_full
         note = f"cells such as {quoted(near[0])} begin with a number and are read as words"
-        found += (finding("near numbers", name, [], note, "", RECORD, n_full),)
+        option, weight = (f"--numbers {typed([name])}", LOOK) if several else ("", RECORD)  # in several units
+        found += (finding("near numbers", name, [], note, option, weight, n_full),)
     no_number = [
         cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]

@@ -17,6 +17,7 @@ from maskevidence.tables.reading.columns import (
     NAMED_CODE,
     Cells,
     ReadColumn,
+    are_compact_dates,
     left_out,
 )
 from maskevidence.tables.reading.description import (
@@ -172,6 +173,10 @@ def _whole_numbers(
         note = "counts the rows" if counts_rows else "names something by a number"
         found.append(finding("id", name, [], f"{note}: read as numbers", options, LOOK, len(values)))
         return replace(one, kind="id", why=note), found
+    if are_compact_dates(different):
+        note = f"whole numbers that may be dates ({different[0]:.0f}): read as numbers"
+        found.append(finding("codes", name, [], note, "", LOOK, len(values)))
+        return one, found
     few = len(different) <= _FEW_CODES and len(values) > 10 * len(different)
     if named or few:
         listed = some_of([f"{value:.0f}" for value in different])

@@ -29,7 +29,7 @@ _CELL = re.compile(
     rf"(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
     rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}{_RAISED}])\^?)[+{_MINUS}⁻]?[0-9{_RAISED}]+)?(?P<behind>{_BEHIND})?"
     rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
-    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
+    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>(?<=[.,])(?:--|[–—])|-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
 )
 # digits and marks of other scripts
 _NARROW = {
@@ -74,9 +74,9 @@ class Cell(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The first word of the unit, however it is spelled; "" for none."""
+        """The first word of the unit, however it is spelled, and where degrees point to; "" for none."""
         word = (self.prefix or self.suffix).split()
-        return word[0].rstrip(".-").casefold() if word else ""
+        return "".join(word[: 1 + (word[:1] == ["°"])]).rstrip(".-").casefold()
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,6 @@ class Numbers(NamedTuple):
     limits: Mapping[int, int]  # below (-1) or above (1) of a limit such as <0.5, for some cells
     form: NumberForm
     n_units: int  # cells with the unit
-    other_writing: set[int]  # cells that are numbers in another writing (unit, sign) than the column's
 
 
 def cell_of(text: str) -> Cell | None:
@@ -162,6 +161,8 @@ def cell_of(text: str) -> Cell | None:
         return None  # a version such as 1.10.1
     sign, suffix = found["sign"] or found["after"] or "", found["suffix"] or ""
     trailing = found["minus"] or ("-" if suffix.endswith("-") else "")
+    of_francs = found["body"][-1] in ".," and bool(found["minus"])  # 5.- is 5
+    trailing = "" if of_francs else trailing
     n_signs = bool(found["sign"]) + bool(found["after"]) + bool(trailing) + bool(found["bracket"])
     if n_signs > 1 or len(suffix) > _MOST_UNIT or (found["prefix"] and suffix):
         return None
@@ -182,7 +183,8 @@ def cell_of(text: str) -> Cell | None:
     end = max(end, found.end("exponent"), found.end("behind"))
     behind = found.string[end : found.end("suffix")] if suffix else ""  # with the blank before it
     limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
-    mark = "".join((found[part] or "").strip() for part in ("before", "behind", "mark"))
+    parts = ("before", "behind", "mark", *(["minus"] * of_francs))
+    mark = "".join((found[part] or "").strip() for part in parts)
     suffix = behind.removesuffix("-") if trailing else behind
     return Cell(body, exponent, negative, prefix, suffix, limit, mark)
 
@@ -284,8 +286,8 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
 
     Example:
         >>> read = read_numbers(["142,10 m²", "7", "x", "<0,5", "3 kg"], [25, 20, 1, 2, 1], ",")
-        >>> read.values[:3], read.limits, read.form.suffix, read.other_writing
-        ([142.1, 7.0, nan], {3: -1}, ' m²', {4})
+        >>> read.values, read.limits, read.form.suffix
+        ([142.1, 7.0, nan, 0.5, nan], {3: -1}, ' m²')
     """
     cells = [cell_of(text) for text in texts]
     taken = [(each, n) for each, n in zip(cells, counts, strict=True) if each is not None]
@@ -297,19 +299,17 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
         unit = ""  # 334793870x is not a number of x
     with_others = _may_stand_beside_none(unit)
-    values, limits, others, form_of = [], {}, set(), Counter[tuple[str, str, str, str]]()
+    values, limits, form_of = list[float](), dict[int, int](), Counter[tuple[str, str, str, str]]()
     most_common = with_others or units[unit] >= units[""]
+    fitting = ({unit, ""} if with_others else {unit}) if most_common else {""}
     trailing = sum(n for cell, n in taken if cell.negative == "trailing")
     for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
-        value = None if cell is None else number_of(cell, decimal, thousands)
-        if cell is None or (cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()):
+        value = None if cell is None or cell.unit not in fitting else number_of(cell, decimal, thousands)
+        if cell is not None and cell.negative == "trailing" and trailing < 2 and cell.body.isdigit():
+            value = None  # 5- alone
+        if cell is None or value is None:
             infinite = cell is None and is_plain(texts[place])
             values.append(float(texts[place]) if infinite else math.nan)
-            continue
-        fits = cell.unit in (({unit, ""} if with_others else {unit}) if most_common else {""})
-        if value is None or not fits:
-            others.add(place)
-            values.append(math.nan)
             continue
         values.append(value)
         if cell.limit:
@@ -320,7 +320,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     lakhs = any(re.search(r"\D\d\d\D", cell.body.partition(decimal)[0]) for cell in fit)
     form = replace(_form(form_of, decimal), decimals=decimals_written(fit, decimal), lakhs=lakhs)
     n_units = units[unit] if unit and most_common else 0
-    return Numbers(values, limits, form, n_units, others)
+    return Numbers(values, limits, form, n_units)
 
 
 def decimals_written(cells: Iterable[Cell], decimal: str) -> int | None:
