@@ -417,11 +417,13 @@ class _Others(NamedTuple):
     holes: list[int]  # words for "missing"
 
 
-def _others(cells: Cells, fits: Sequence[bool], said: bool) -> _Others | None:
+def _others(
+    cells: Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
+) -> _Others | None:
     """Classify the cells that are no numbers; None if they are too many for a column of numbers."""
     strange = [k for k, fit in enumerate(fits) if not fit]
     holes = [k for k in strange if cells.texts[k].casefold() in CODES]
-    rest = [k for k in strange if k not in {*holes}]
+    rest = [k for k in strange if k not in {*holes} and k not in other_writing]
     words = [k for k in rest if cells.counts[k] >= _OFTEN and not re.search("[0-9]", cells.texts[k])]
     often = sorted(words, key=lambda k: -cells.counts[k])[:_MOST_CODES]
     n_holes, n_others, repeated = (sum(cells.counts[k] for k in each) for each in (holes, rest, often))
@@ -432,7 +434,7 @@ def _others(cells: Cells, fits: Sequence[bool], said: bool) -> _Others | None:
         return None
     if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
         often = []  # typing errors that repeat
-    return _Others([k for k in rest if k not in often], often, holes)
+    return _Others([*(k for k in rest if k not in often), *other_writing], often, holes)
 
 
 def _as_numbers(
@@ -452,7 +454,7 @@ def _as_numbers(
         return ReadColumn(refused, refusal=_two_readings(cells, signs))
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
-    others = _others(cells, (~np.isnan(values[:-1])).tolist(), said)
+    others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
     if others is None:
         return None
     below_0, limits = bool((np.delete(values, [*read.limits]) < 0).any()), dict[int, tuple[float, float]]()

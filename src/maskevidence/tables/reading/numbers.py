@@ -144,6 +144,7 @@ class Numbers(NamedTuple):
     limits: Mapping[int, int]  # below (-1) or above (1) of a limit such as <0.5, for some cells
     form: NumberForm
     n_units: int  # cells with the unit
+    other_writing: set[int]  # cells that are numbers in another writing (unit, sign) than the column's
 
 
 def cell_of(text: str) -> Cell | None:
@@ -286,8 +287,8 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
 
     Example:
         >>> read = read_numbers(["142,10 m²", "7", "x", "<0,5", "3 kg"], [25, 20, 1, 2, 1], ",")
-        >>> read.values, read.limits, read.form.suffix
-        ([142.1, 7.0, nan, 0.5, nan], {3: -1}, ' m²')
+        >>> read.values, read.limits, read.form.suffix, read.other_writing
+        ([142.1, 7.0, nan, 0.5, nan], {3: -1}, ' m²', {4})
     """
     cells = [cell_of(text) for text in texts]
     taken = [(each, n) for each, n in zip(cells, counts, strict=True) if each is not None]
@@ -299,15 +300,21 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
         unit = ""  # 334793870x is not a number of x
     with_others = _may_stand_beside_none(unit)
-    values, limits, form_of = list[float](), dict[int, int](), Counter[tuple[str, str, str, str]]()
+    values, limits, others, form_of = (
+        list[float](),
+        dict[int, int](),
+        set[int](),
+        Counter[tuple[str, str, str, str]](),
+    )
     most_common = with_others or units[unit] >= units[""]
     fitting = ({unit, ""} if with_others else {unit}) if most_common else {""}
     trailing = sum(n for cell, n in taken if cell.negative == "trailing")
     for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
-        value = None if cell is None or cell.unit not in fitting else number_of(cell, decimal, thousands)
-        if cell is not None and cell.negative == "trailing" and trailing < 2 and cell.body.isdigit():
-            value = None  # 5- alone
+        lone = cell is not None and cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()  # 5-
+        fits = cell is not None and cell.unit in fitting and not lone
+        value = number_of(cell, decimal, thousands) if cell is not None and fits else None
         if cell is None or value is None:
+            others |= set() if cell is None or lone else {place}
             infinite = cell is None and is_plain(texts[place])
             values.append(float(texts[place]) if infinite else math.nan)
             continue
@@ -320,7 +327,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     lakhs = any(re.search(r"\D\d\d\D", cell.body.partition(decimal)[0]) for cell in fit)
     form = replace(_form(form_of, decimal), decimals=decimals_written(fit, decimal), lakhs=lakhs)
     n_units = units[unit] if unit and most_common else 0
-    return Numbers(values, limits, form, n_units)
+    return Numbers(values, limits, form, n_units, others)
 
 
 def decimals_written(cells: Iterable[Cell], decimal: str) -> int | None:
