@@ -142,8 +142,8 @@ class ReadColumn:
         limits: ends of the interval of a limit such as <0.5, by its row.
         findings: what may be decided otherwise.
         refusal: why no number can be read where there should be some; "" if they can.
-        cells: of a column of words.
-        word: where the first of them that is no number stands, and the mix with numbers.
+        cells: of a column of words, or one that is refused.
+        word: where the first word stands, and the mix with numbers.
     """
 
     described: ColumnDescription
@@ -451,7 +451,7 @@ def _as_numbers(
     decimal = choices.decimal or left.get(choices.thousands) or decimal_of(signs, file, delimiter)
     if decimal is None:
         refused = replace(base, kind="number", used_as=None, why="its numbers can be read in two ways")
-        return ReadColumn(refused, refusal=_two_readings(cells, signs))
+        return ReadColumn(refused, refusal=_two_readings(cells, signs), cells=cells)
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
     others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
