@@ -38,9 +38,10 @@ from maskevidence.core.support.sources import (
     read_remote,
     reading_parquet,
 )
-from maskevidence.core.table import Table, column_of, note_on_codes, note_on_copies, place_of
+from maskevidence.core.table import Table, column_of, place_of
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
+    FIRST_COMPACT,
     MAX_CATEGORIES,
     Cells,
     FileOptions,
@@ -72,6 +73,7 @@ from maskevidence.tables.reading.layout import (
     numbered_rows,
 )
 from maskevidence.tables.reading.numbers import Choice, NumberForm, signs_of
+from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables to write
@@ -543,7 +545,7 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
         most = max(-known.min(), known.max()) if len(known) else np.nan
         if not most < MAX_WHOLE:
             return None
-        if are_compact_dates(known):
+        if most >= FIRST_COMPACT and are_compact_dates(known):
             return None
         whole = (np.floor(known) == known).all()
         cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]

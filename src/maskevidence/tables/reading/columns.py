@@ -42,6 +42,7 @@ from maskevidence.tables.reading.numbers import (
 TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
 MAX_CATEGORIES = 50
 ENOUGH_ROWS = 5  # fewest rows to call a column an index
+FIRST_COMPACT = 19000101  # the first of the whole numbers that may be days
 _NUMBERS = 0.9  # share of numbers that makes a column one of numbers
 _MOST_CODES = 3  # repeated words among numbers
 _OFTEN = 3  # fewest cells of a repeated word among numbers
@@ -255,7 +256,7 @@ def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | N
         _mark_missing(values, choices.missing)
         if mark == ".":
             return _clean(name, "number", values), signs
-        found = finding("decimal", name, [], "numbers are read with a decimal comma", "", RECORD, len(values))
+        found = Finding("decimal", name, len(values), (), "numbers are read with a decimal comma", "", RECORD)
         return _clean(name, "number", values, NumberForm(","), found), signs
     truth = arrow_texts(TRUE + FALSE, column.type)
     if not compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
@@ -322,9 +323,9 @@ def _clean(
 
 def are_compact_dates(values: Float64[np.ndarray, " N"]) -> bool:
     """Whether all whole numbers are days such as 20240131."""
-    known = values[~np.isnan(values)]
-    if not len(known) or not (known.min() >= 19000101 and known.max() <= 20991231):
+    if not (np.fmin.reduce(values) >= FIRST_COMPACT and np.fmax.reduce(values) <= 20991231):
         return False
+    known = values[~np.isnan(values)]
     month, day = known // 100 % 100, known % 100
     return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (known % 1 == 0)).all())
 
@@ -464,7 +465,7 @@ def _as_numbers(
         limits |= dict.fromkeys(cells.rows_of([k]), (least, end) if side < 0 else (end, np.inf))
     column = values[cells.codes]
     _mark_missing(column, choices.missing)
-    as_read = _finished(base, "number", column, cells, others, read.form, limits)
+    as_read = _finished(base, column, cells, others, read.form, limits)
     may_be_fraction = not signs.point and not signs.comma and choices.decimal is None and file is None
     on_writing = _on_writing(as_read.described, cells, read, may_be_fraction)
     return replace(as_read, findings=(*as_read.findings, *on_writing))
@@ -477,7 +478,7 @@ def _on_writing(
     found, name, form = list[Finding](), described.name, read.form
 
     def add(what: str, at: list[CellAt], note: str, option: str = "", weight: int = LOOK, n: int = 0) -> None:
-        found.append(finding(what, name, at, note, option, weight, n or len(at)))
+        found.append(replace(finding(what, name, at, note, option, weight), n_cells=n or len(at)))
 
     if at := cells.at([*read.limits]):
         verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
@@ -522,18 +523,17 @@ def _as_dates(base: ColumnDescription, cells: Cells, choices: FileOptions) -> Re
     if others is None:
         return None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
-    as_read = _finished(base, "date", column, cells, others, read.form, {})
+    as_read = _finished(base, column, cells, others, read.form, {})
     if not read.n_either:
         return as_read
     at = cells.at(np.flatnonzero(exist)[:3].tolist())
     note = f"{quoted(at[0].text)} may have the day or the month first; the day was assumed"
-    found = finding("date order", base.name, at, note, "--dates month-first", DECIDE, read.n_either)
+    found = Finding("date order", base.name, read.n_either, tuple(at), note, "--dates month-first", DECIDE)
     return replace(as_read, findings=(*as_read.findings, found))
 
 
 def _finished(
     base: ColumnDescription,
-    kind: ColumnKind,
     column: Float64[np.ndarray, " N"],
     cells: Cells,
     others: _Others,
@@ -542,12 +542,13 @@ def _finished(
 ) -> ReadColumn:
     """A column of numbers or dates with its counts, and findings on its other cells."""
     odd, codes, holes = map(cells.at, others)
-    name, found, noun = base.name, list[Finding](), "number" if kind == "number" else "date"
+    name, found = base.name, list[Finding]()
+    noun: ColumnKind = "number" if isinstance(form, NumberForm) else "date"
     n_numbers = int((~np.isnan(column)).sum())
     n_full = n_numbers + len(limits) + len(odd) + len(codes)
     described = replace(
         base,
-        kind=kind,
+        kind=noun,
         used_as="number",
         writing=form.said(),
         n_missing=len(column) - n_full,
@@ -633,7 +634,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         several = cells.number(cells.parsed) >= _NUMBERS * n_full
         note = f"cells such as {quoted(near[0])} begin with a number and are read as words"
         option, weight = (f"--numbers {typed([name])}", LOOK) if several else ("", RECORD)  # in several units
-        found += (finding("near numbers", name, [], note, option, weight, n_full),)
+        found += (Finding("near numbers", name, n_full, (), note, option, weight),)
     no_number = [
         cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]
@@ -653,7 +654,7 @@ def left_out(one: ColumnDescription) -> Finding:
     if what and n_full <= 2 * one.n_numbers < 2 * n_full:
         why, option = f"{why}, {one.n_numbers:,} of them numbers", f"{option}, or --numbers {name}"
     note = f"{what} ({why}): left out" if what else f"{why}: left out"
-    return finding(one.kind, one.name, [], note, option, LOOK, one.n_cells)
+    return Finding(one.kind, one.name, one.n_cells, (), note, option, LOOK)
 
 
 def _names_rows(n_different: int, n_full: int, n_cells: int) -> bool:
