@@ -61,6 +61,8 @@ def test_typing_errors_are_called_and_mended() -> None:
         if wrong[cell.row, place[cell.column]]
     ]
     assert np.mean(told) > 0.9
+    for cell in found.cells:  # the page shows what cells.csv suggests
+        assert cell.likelier.startswith(f"{cell.suggested} {cell.probability:.2g}")
     sure = [cell.probability for cell in found.cells if cell.called]
     assert 0 < min(sure) <= max(sure) <= 1
     assert np.isfinite(found.suspicion[~np.isnan(found.suspicion)]).all()

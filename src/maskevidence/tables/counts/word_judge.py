@@ -28,6 +28,7 @@ _SECOND = np.log(50)  # even odds of a second writing, where those of another ce
 _PRIOR = 0.01  # the probability of a wrong cell
 _SWEEPS = 100
 _ROWS = 8192  # that are judged at once
+MOST_LIKELIER = 3  # words that a cell may have meant
 
 
 class _Spelling(NamedTuple):
@@ -219,10 +220,10 @@ class WordJudge(CellJudge):
             found.append(f"no number or yes/no is called without trusted rows: {some_of(numbers)}")
         return found
 
-    def suggested(
+    def likelier(
         self, rows: _Rows, row: _Ints, column: _Ints, hidden: Cells
-    ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
-        """The most probable right word of some cells, and its probability, if the cell is wrong.
+    ) -> list[list[tuple[float, float]]]:
+        """The most probable right words of some cells, and their probabilities, if the cell is wrong.
 
         A word v has p(v | visible) q(written | v), where q is the probability of the typing error, or of a
         wrong word whatever is right.
@@ -233,9 +234,9 @@ class WordJudge(CellJudge):
             hidden: the cells of each row that are left out.
 
         Returns:
-            The codes and probabilities; NaN for columns of numbers.
+            The codes and probabilities, the most probable first; none for columns of numbers.
         """
-        best, p = np.full(len(row), np.nan), np.full(len(row), np.nan)
+        found: list[list[tuple[float, float]]] = [[] for _ in row]
         blank = np.where(hidden, np.nan, rows[row])
         for j in np.unique(column).tolist():
             spelling, these = self.words[j], np.flatnonzero(column == j)
@@ -256,10 +257,12 @@ class WordJudge(CellJudge):
             joint = log_p + np.logaddexp(typed - np.log(_DISTRIBUTIONS), other[which])
             total = other.copy()
             np.logaddexp.at(total, which, log_p + typed - np.log(_DISTRIBUTIONS))
-            for k in np.argsort(joint, kind="stable").tolist():
-                best[these[which[k]]] = self.counted.listed[j][meant[k]]
-                p[these[which[k]]] = np.exp(min(joint[k] - total[which[k]], 0.0))
-        return best, p
+            p, words = np.exp(np.minimum(joint - total[which], 0.0)), self.counted.listed[j][meant]
+            for k in np.argsort(-joint, kind="stable").tolist():
+                of_cell = found[these[which[k]]]
+                if len(of_cell) < MOST_LIKELIER and words[k] not in [word for word, _ in of_cell]:
+                    of_cell.append((float(words[k]), float(p[k])))
+        return found
 
     def called(self, rows: _Rows, judged: Judged, rate: float) -> tuple[_Rows, _Rows, Cells]:
         """The share of right cells among those of their column that are as suspicious, and what is called.
@@ -291,7 +294,12 @@ class WordJudge(CellJudge):
         share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(judged.suspicion[:, j]))
-            if spelling is not None and len(there) and not self._near_unique(j):
+            if spelling is None:
+                continue
+            if self._near_unique(j):
+                place = np.searchsorted(self.counted.listed[j], rows[there, j])
+                there = there[spelling.counts[place] > _RARE]
+            if len(there):
                 share[there, j] = _right_share(*(each[there, j] for each in levels))
         with np.errstate(invalid="ignore"):  # NaN for holes
             suspicion = np.logaddexp(judged.suspicion - np.log(np.maximum(share, _FLOOR)), broken)
