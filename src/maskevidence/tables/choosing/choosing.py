@@ -53,7 +53,7 @@ from maskevidence.tables.by_name import (
     takes_words,
 )
 from maskevidence.tables.cell_mass import CellMass
-from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
+from maskevidence.tables.choosing.selection import Candidate, Fill, Selection, best_filler
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import (
@@ -67,6 +67,7 @@ from maskevidence.tables.network.network_columns import (
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
+_QUICK = "random-size:4"  # the masks of `first_candidate`
 _MOST_FILLED = 1_000  # known values per column to hide and fill
 _ROUNDING = 1e-9  # differences below this may be rounding
 
@@ -227,28 +228,36 @@ def select(
     )
 
 
-def ranked_candidates(
-    data: Table, families: Sequence[str], *, folds: int, design: str, seed: int, epochs: int
-) -> tuple[tuple[Candidate, ...], Difference | None]:
-    """The candidates of `select`, the best first, without a fit to all rows; and the best less the network.
+def first_candidate(
+    data: Table, families: Sequence[str], seed: int, *, folds: int, epochs: int, fills: bool
+) -> tuple[str, str, Difference | None]:
+    """The best candidate without a fit to all rows, and why; and its evidence less the network's.
 
     A network among the families is fitted to all folds but the first, for some epochs, and compared with the
     best of the others on the rows of that fold alone.
+
+    Args:
+        fills: whether the candidate that fills hidden cells best is asked for, or that of highest evidence.
     """
-    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, design, MaskKey(seed))
+    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, _QUICK, MaskKey(seed))
     networks = [word for word in plan.words if is_network(word.family)]
     others = replace(plan, words=tuple(word for word in plan.words if word not in networks))
     scores, _ = _fitted(others)
-    ranked = _ranked(others, scores)[0]
+    first, *rest = _ranked(others, scores)[0]
+    behind = ", ".join(f"{each.name} {first.log_evidence - each.log_evidence:.3g}" for each in rest)
+    why = f"the highest held-out evidence of {len(data):,} rows; nats per row behind it: {behind}"
+    name, filled = first.name, {str(word): _fills(others, score.models) for word, score in scores.items()}
+    if fills and all(filled.values()):
+        name, why = best_filler(filled)
     if not networks:
-        return ranked, None
+        return name, why, None
     train, rows = _fold(plan, plan.folds[0])
     network: Any = plan.build(networks[0])
     model = network.fit(train, epochs=epochs, seed=seed)
-    best = next(score for word, score in scores.items() if str(word) == ranked[0].name)
-    names = ranked[0].name, str(networks[0])
-    both = best.estimates[0], _estimated(plan, model, train, rows)
-    return ranked, compare(dict(zip(names, both, strict=True))).between(*names)
+    names = name, str(networks[0])
+    of_first = next(score.estimates[0] for word, score in scores.items() if str(word) == name)
+    both = of_first, _estimated(plan, model, train, rows)
+    return name, why, compare(dict(zip(names, both, strict=True))).between(*names)
 
 
 def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:

@@ -294,12 +294,7 @@ class WordJudge(CellJudge):
         share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(judged.suspicion[:, j]))
-            if spelling is None:
-                continue
-            if self._near_unique(j):
-                place = np.searchsorted(self.counted.listed[j], rows[there, j])
-                there = there[spelling.counts[place] > _RARE]
-            if len(there):
+            if spelling is not None and len(there) and not self._near_unique(j):
                 share[there, j] = _right_share(*(each[there, j] for each in levels))
         with np.errstate(invalid="ignore"):  # NaN for holes
             suspicion = np.logaddexp(judged.suspicion - np.log(np.maximum(share, _FLOOR)), broken)
