@@ -93,6 +93,17 @@ def test_near_unique_text_is_listed_and_not_called() -> None:
     assert any("cannot be told apart" in note and "name" in note for note in found.notes)
 
 
+def test_two_writings_are_listed_with_a_note_that_says_why_none_is_called() -> None:
+    frame = rows_of(300, 6)
+    stopped = np.random.default_rng(2).random(300) < 0.3
+    frame["code"] = frame["code"] + np.where(stopped, ".", "")
+    found = me.wrong_cells("mixture-transition", frame)
+    first = found.cells[: stopped.sum() // 2]
+    assert np.mean([cell.column == "code" and stopped[cell.row] for cell in first]) > 0.9
+    assert not found.called.any()
+    assert any("cells of code may be wrong" in note and "none is called" in note for note in found.notes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.03, 0.1])
 def test_the_rate_of_false_calls_holds(share: float) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.scores.ask import slices
+from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import some_of
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
@@ -206,10 +207,18 @@ class WordJudge(CellJudge):
         spelling = self.words[j]
         return spelling is not None and (spelling.counts == 1).sum() > _NEAR_UNIQUE * spelling.counts.sum()
 
-    def notes(self, names: Sequence[str]) -> list[str]:
+    def notes(self, names: Sequence[str], suspicion: _Rows, called: Cells) -> list[str]:
         """What the calls rest on, and the columns without calls."""
         found = ["no trusted rows: the rate rests on how many right words only one or two other rows support"]
+        words = np.array([spelling is not None for spelling in self.words])
         alike = [name for j, name in enumerate(names) if self._near_unique(j)]
+        looks = (suspicion > -np.log(_PRIOR)) & words & ~called.any(0) & ~np.isin(names, alike)
+        if looks.any():
+            columns = some_of([name for name, some in zip(names, looks.any(0), strict=True) if some])
+            found.append(
+                f"{count(int(looks.sum()), 'cell')} of {columns} may be wrong, but right ones that look like "
+                "them cannot be told apart: they are listed, and none is called"
+            )
         numbers = [name for name, spelling in zip(names, self.words, strict=True) if spelling is None]
         if alike:
             found.append(

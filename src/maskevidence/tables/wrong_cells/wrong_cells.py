@@ -190,7 +190,7 @@ def _found(task: "_Task", how: Search) -> WrongCells:
         by_support = True
         p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
-        notes += first.judge.notes(coded.columns)
+        notes += first.judge.notes(coded.columns, suspicion, alone)
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, n_rows, how)
     n_trusted = sum(len(each.clean) for each in sittings)
