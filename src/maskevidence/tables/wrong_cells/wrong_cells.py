@@ -22,7 +22,7 @@ from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
-from maskevidence.tables.counts.word_judge import MOST_LIKELIER, WordJudge, judge_of
+from maskevidence.tables.counts.word_judge import MOST_LIKELIER, WordJudge
 from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
@@ -185,12 +185,12 @@ def _found(task: "_Task", how: Search) -> WrongCells:
         judged, n_rows = _joined(searched).take(places), len(coded)
     else:
         judged, n_rows = kept.judged, kept.n_judged[0]
-    (first, *_), by_support = sittings, False
-    if isinstance(first.judge, WordJudge) and first.judge.own is not None:
-        by_support = True
-        p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
+    judge = sittings[0].judge
+    by_support = isinstance(judge, WordJudge)
+    if isinstance(judge, WordJudge):
+        p_values, suspicion, alone = judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
-        notes += first.judge.notes(coded.columns, suspicion, alone)
+        notes += judge.notes(coded.columns, suspicion, alone)
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, n_rows, how)
     n_trusted = sum(len(each.clean) for each in sittings)
@@ -402,10 +402,10 @@ def _by_word(
             "rows, or fewer folds"
         )
     if trusted is None and isinstance(example, MixtureTransition):
-        model = declared(build(len(base.columns)), base, base.columns)
+        model: Any = declared(build(len(base.columns)), base, base.columns)
         model.fit(base.values[with_values(base.values)])
         facts = facts_of(model, base.values, [base.columns.index(name) for name in base.levels])
-        judge_of_words = judge_of(model, facts, base.values, batch_size)
+        judge_of_words = WordJudge(model, facts, base.values, batch_size)
         return _Task(table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], [])
     parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
