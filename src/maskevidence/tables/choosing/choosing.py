@@ -246,9 +246,9 @@ def first_candidate(
     first, *rest = _ranked(others, scores)[0]
     behind = ", ".join(f"{each.name} {first.log_evidence - each.log_evidence:.3g}" for each in rest)
     why = f"the highest held-out evidence of {len(data):,} rows; nats per row behind it: {behind}"
-    name, filled = first.name, {str(word): _fills(others, score.models) for word, score in scores.items()}
-    if fills and all(filled.values()):
-        name, why = best_filler(filled)
+    name = first.name
+    if fills and np.isnan(others.values).any():
+        name, why = best_filler({str(word): _fills(others, score.models) for word, score in scores.items()})
     if not networks:
         return name, why, None
     train, rows = _fold(plan, plan.folds[0])

@@ -138,7 +138,7 @@ class Selection(Shown):
         It is not told apart from the chosen one; its `behind` is the evidence it gives up. Candidates whose
         order with the chosen one proves nothing are excluded.
         """
-        near = (each for each in self.candidates if each.beaten_by is None and not _unproved(each.behind))
+        near = (each for each in self.candidates if not (each.beaten_by or _proves_nothing(each.to_dict())))
         return min(near, key=lambda each: (each.n_parameters, -each.log_evidence))
 
     def answer(self, write: Write = number) -> str:
@@ -333,10 +333,6 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
         *[standard_error(each["mask_se"], digits)] * masks,
         behind,
     ]
-
-
-def _unproved(behind: Difference | None) -> bool:
-    return behind is not None and behind.verdict == "proves nothing"
 
 
 def _proves_nothing(each: _Entry) -> bool:
