@@ -68,7 +68,7 @@ COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
 _QUICK = "random-size:4"  # the masks of `first_candidate`
-_MOST_FILLED = 1_000  # known values per column to hide and fill
+_MOST_FILLED, _FEW = 1_000, 100  # known values per column to hide and fill; by `first_candidate`
 _ROUNDING = 1e-9  # differences below this may be rounding
 
 _Rows = Float64[np.ndarray, "N D"]
@@ -248,7 +248,8 @@ def first_candidate(
     why = f"the highest held-out evidence of {len(data):,} rows; nats per row behind it: {behind}"
     name = first.name
     if fills and np.isnan(others.values).any():
-        name, why = best_filler({str(word): _fills(others, score.models) for word, score in scores.items()})
+        of_each = {str(word): _fills(others, score.models, _FEW) for word, score in scores.items()}
+        name, why = best_filler(of_each)
     if not networks:
         return name, why, None
     train, rows = _fold(plan, plan.folds[0])
@@ -274,10 +275,10 @@ def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
     return scores, notes + [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
 
 
-def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
+def _fills(plan: _Plan, models: Sequence[TableModel], most: int = _MOST_FILLED) -> dict[str, Fill]:
     """How well the models fill the columns with holes."""
     holed = np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist()
-    return held_out_fills(models, plan.table, plan.folds, holed, plan.key.seed) if models else {}
+    return held_out_fills(models, plan.table, plan.folds, holed, plan.key.seed, most=most) if models else {}
 
 
 def held_out_fills(
