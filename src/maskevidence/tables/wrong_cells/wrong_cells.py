@@ -13,7 +13,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.keyed_random import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names, share_fitted
@@ -23,7 +23,7 @@ from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import MOST_LIKELIER, WordJudge
-from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
@@ -602,7 +602,7 @@ def _expected(
                 each.judge.own = None  # numbers that are tried below stand in no row
                 advance(n_left - len(left))
             for these in np.split(left, range(_MOST_AT_ONCE, len(left), _MOST_AT_ONCE)):
-                if len(these) and isinstance(model, HasDrawMissing):
+                if len(these) and hasattr(model, "draw_missing"):
                     (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
                     of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
                     for k, drawn in zip(these.tolist(), of_cells.reshape(-1, _DRAWS), strict=True):
