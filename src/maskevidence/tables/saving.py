@@ -43,12 +43,14 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     from safetensors.torch import load_file
 
     path = Path(folder)
+    nearby = (path / "model", path.parent / "model", path.parent)
+    found = next((each for each in nearby if (each / "model.safetensors").is_file()), None)
+    remedy = "" if found is None else f"; its model is in {str(found)!r}: give that"
     if not path.is_dir():
-        raise InputError(f"there is no folder {str(path)!r}; give one that a model was saved into")
+        remedy = remedy or "; give one that a model was saved into"
+        raise InputError(f"there is no folder {str(path)!r}{remedy}")
     for file in ("config.json", "model.safetensors"):
         if not (path / file).is_file():
-            inside = path / "model"
-            remedy = f"; its model is in {str(inside)!r}: give that" if (inside / file).is_file() else ""
             raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file{remedy}")
     config = read_json(path / "config.json", "save the model again")
     try:

@@ -22,7 +22,7 @@ QUICK = [
     GaussianDensity(),
     MaskedImputer(PPCA(1, tol=1e-2), cv=2, random_state=0),
     BernoulliPCA(binarize=0.0, max_iter=5),  # the checks give real numbers, not 0 and 1
-    InformationSelector("gaussian", alpha=np.inf, folds=3, random_state=0),  # features of noise, too
+    InformationSelector("gaussian", alpha=1, folds=3, random_state=0),  # features of noise, too
 ]
 LONG = [
     KernelGaussianDensity(shrinkage=0.1, random_state=0),

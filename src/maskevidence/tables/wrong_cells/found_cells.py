@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import cell_text, count, figures, p_text
+from maskevidence.core.show.words import cell_text, count, p_text
 from maskevidence.core.table import Table as Data
 from maskevidence.core.table import cell_value
 from maskevidence.tables.reading.dates import DateForm
@@ -49,9 +49,9 @@ class WrongCell:
     label: str
     column: str
     value: float | str
-    expected: float | None
-    low: float | None
-    high: float | None
+    expected: float | str | None
+    low: float | str | None
+    high: float | str | None
     likelier: str
     suspicion: float
     p_value: float
@@ -118,12 +118,13 @@ class WrongCells(Shown):
         return int(self.calls.max(initial=0))
 
     def _suspicious(self) -> Table:
-        shown, rows = few_texts(self.cells)[:_MOST_CELLS], []
+        shown, rows = [dated(self.table, cell) for cell in few_texts(self.cells)[:_MOST_CELLS]], []
         n_texts = Counter(cell.column for cell in self.cells if cell.fault in UNREAD)
         for cell in shown:
             expected = cell.likelier
             if cell.expected is not None and cell.low is not None and cell.high is not None:
-                expected = f"{figures(cell.expected)} ({figures(cell.low)} to {figures(cell.high)})"
+                expected, low, high = (cell_text(each, 4) for each in (cell.expected, cell.low, cell.high))
+                expected = f"{expected} ({low} to {high})"
             said = "wrong" if cell.called else cell.one_of and f"one of {cell.one_of} is wrong"
             fault = cell.fault
             if fault in UNREAD and n_texts[cell.column] > _MOST_TEXTS:
@@ -155,7 +156,10 @@ class WrongCells(Shown):
             [
                 name_of_row(self.table, i),
                 *(
-                    odd.get((i, self.table.columns[j])) or cell_text(value_of(self.table, j, values[i, j]))
+                    odd.get((i, self.table.columns[j]))
+                    or cell_text(
+                        written(self.table, self.table.columns[j], value_of(self.table, j, values[i, j]))
+                    )
                     for j in columns
                 ),
             ]
@@ -194,9 +198,9 @@ class WrongCells(Shown):
         }
 
     def columns(self) -> Columns:
-        """The listed cells, one a row."""
-        names = [field.name for field in fields(WrongCell)]
-        return Columns({name: [getattr(cell, name) for cell in self.cells] for name in names})
+        """The listed cells, one a row, dates as in the file."""
+        names, cells = [field.name for field in fields(WrongCell)], [dated(self.table, c) for c in self.cells]
+        return Columns({name: [getattr(cell, name) for cell in cells] for name in names})
 
 
 def odd_cells(table: Data) -> tuple[WrongCell, ...]:
@@ -210,6 +214,19 @@ def odd_cells(table: Data) -> tuple[WrongCell, ...]:
                 seen = (row, label, name, text, None, None, None, "", _CERTAIN, 0.0, False, "")
                 found.append(WrongCell(*seen, fault=fault, suggestion=""))
     return tuple(found)
+
+
+def written(table: Data, column: str, value: Any) -> Any:
+    """A number of a column of dates as its date; other values as they are."""
+    form = table.forms.get(column)
+    is_day = isinstance(form, DateForm) and isinstance(value, float) and not np.isnan(value)
+    return form.write(value) if form is not None and is_day else value
+
+
+def dated(table: Data, cell: WrongCell) -> WrongCell:
+    """A cell with its numbers as dates, if its column has them."""
+    names = ("value", "expected", "low", "high")
+    return replace(cell, **{name: written(table, cell.column, getattr(cell, name)) for name in names})
 
 
 def few_texts(cells: Iterable[WrongCell]) -> list[WrongCell]:
