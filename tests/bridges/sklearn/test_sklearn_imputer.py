@@ -202,7 +202,10 @@ def test_dates_are_refused(estimator: Any) -> None:
 
 
 def test_nullable_columns_beside_words() -> None:
-    ill, n = pd.array([True, False, None, True] * 20, dtype="boolean"), pd.array([1, 2, 3, None] * 20, "Int64")
+    ill, n = (
+        pd.array([True, False, None, True] * 20, dtype="boolean"),
+        pd.array([1, 2, 3, None] * 20, "Int64"),
+    )
     frame = pd.DataFrame({"tree": ["oak", "fir", "oak", None] * 20, "ill": ill, "n": n})
     density = MaskedNetworkDensity(width=4, epochs=1, random_state=0)
     filled = MaskedImputer(density, random_state=0).fit_transform(frame)
