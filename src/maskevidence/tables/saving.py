@@ -48,7 +48,7 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     remedy = "" if found is None else f"; its model is in {str(found)!r}: give that"
     if not path.is_dir():
         remedy = remedy or "; give one that a model was saved into"
-        raise InputError(f"there is no folder {str(path)!r}{remedy}")
+        raise InputError(f"there is no folder {str(folder)!r}{remedy}")
     for file in ("config.json", "model.safetensors"):
         if not (path / file).is_file():
             raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file{remedy}")

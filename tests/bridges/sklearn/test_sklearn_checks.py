@@ -1,6 +1,5 @@
 """scikit-learn's own checks of estimators pass on each of ours, with none expected to fail."""
 
-import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 

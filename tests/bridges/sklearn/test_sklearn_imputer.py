@@ -209,4 +209,5 @@ def test_nullable_columns_beside_words() -> None:
     frame = pd.DataFrame({"tree": ["oak", "fir", "oak", None] * 20, "ill": ill, "n": n})
     density = MaskedNetworkDensity(width=4, epochs=1, random_state=0)
     filled = MaskedImputer(density, random_state=0).fit_transform(frame)
-    assert not filled.isna().any(axis=None) and filled["n"][:3].tolist() == [1, 2, 3]
+    assert not filled.isna().any(axis=None)
+    assert filled["n"][:3].tolist() == [1, 2, 3]
