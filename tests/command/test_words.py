@@ -54,6 +54,7 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 def test_a_folder_around_a_model_names_it(tmp_path: Path) -> None:
     me.models.PPCA(n_features=3, n_components=1).save(tmp_path / "model")
+    (tmp_path / "run.json").touch()
     for given in (tmp_path, tmp_path / "run.json", tmp_path / "model" / "config.json"):
         with pytest.raises(
             me.InputError, match=re.escape(f"its model is in {str(tmp_path / 'model')!r}: give that")
@@ -74,6 +75,8 @@ def test_a_run_has_no_name_of_a_data_set(name: str) -> None:
         (["score", "a", "b", "--out=runs/a"], "the same command goes on with the scores in 'runs/a'"),
         (["score", "a", "b"], "no score is kept; with --out FOLDER"),
         (["select", "a", "b"], "interrupted"),
+        (["train", "a", "b"], "the same command goes on with what is saved"),
+        (["look", "a"], "the same command goes on with what is saved"),
     ],
 )
 def test_an_interruption_says_how_to_go_on(words: list[str], line: str) -> None:

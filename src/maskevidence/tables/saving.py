@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import counted_weights
-from maskevidence.core.support.files import read_json
+from maskevidence.core.support.files import model_inside, read_json
 from maskevidence.core.tokens import MANY_EQUAL
 from maskevidence.tables.base import FORMAT, TableModel
 
@@ -43,15 +43,13 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
     from safetensors.torch import load_file
 
     path = Path(folder)
-    nearby = (path / "model", path.parent / "model", path.parent)
-    found = next((each for each in nearby if (each / "model.safetensors").is_file()), None)
-    remedy = "" if found is None else f"; its model is in {str(found)!r}: give that"
     if not path.is_dir():
-        remedy = remedy or "; give one that a model was saved into"
+        remedy = model_inside(path) or "; give one that a model was saved into"
         raise InputError(f"there is no folder {str(folder)!r}{remedy}")
     for file in ("config.json", "model.safetensors"):
         if not (path / file).is_file():
-            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file{remedy}")
+            where = model_inside(path)
+            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file{where}")
     config = read_json(path / "config.json", "save the model again")
     try:
         state = load_file(path / "model.safetensors")

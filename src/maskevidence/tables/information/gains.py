@@ -21,19 +21,18 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
-from maskevidence.core.model import HasLogEvidence, as_tokens, check_conditionals
+from maskevidence.core.model import as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, typed, whole_number
-from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
-from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.information.mixture import Mixture
 from maskevidence.tables.network.masked_network import MaskedNetwork
 
@@ -65,7 +64,7 @@ class Term(NamedTuple):
         asked, visible = torch.from_numpy(self.asked), torch.from_numpy(self.visible)
         present, n = tokens.maskable, int(self.asked.sum())
         roles = replace(tokens, maskable=present & asked.to(present), context=present & visible.to(present))
-        if self.how == "joint" and n > 1 and isinstance(model, HasLogEvidence):
+        if self.how == "joint" and n > 1 and hasattr(model, "log_evidence"):
             with torch.no_grad():
                 return model.log_evidence(roles).double().cpu().numpy()[None]
         ask = partial(estimate_evidence, model, roles, refine=False, check=False)
@@ -103,7 +102,7 @@ def gains(
     holes = np.isnan(some[:, union])
     whole, torn = np.flatnonzero(~holes.any(1)), np.flatnonzero(holes.any(1) & ~holes.all(1))
     parts, places = [some[whole]], [whole]
-    if len(torn) and isinstance(model, HasDrawMissing):
+    if len(torn) and hasattr(model, "draw_missing"):
         parts += list(model.draw_missing(some[torn], _FILLS, seed))
         places += [torn] * _FILLS
     place = np.concatenate(places)
@@ -177,10 +176,10 @@ def fitted(
             table, ranked = _restated(model, table)
             if model == AUTO:
                 model, of_auto = auto_word(table, seed=seed)
-                build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
-            return _by_word(
-                model, build, table, own, (folds, seed), pairs, halved=groups is not None
-            )._replace(ranked=ranked)
+                table = replace(table, notes=(*table.notes, *of_auto))
+            return _by_word(model, table, own, (folds, seed), pairs, halved=groups is not None)._replace(
+                ranked=ranked
+            )
         model = saved
     check_conditionals(model)
     table, notes = _read(model, data), list[str]()
@@ -230,7 +229,6 @@ def _read(model: Any, data: object) -> Table:
 
 def _by_word(
     word: str,
-    build: Any,
     table: Table,
     groups: list[list[int]],
     folding: tuple[int, int],
@@ -239,7 +237,8 @@ def _by_word(
     halved: bool,
 ) -> Fitted:
     """New models, each fitted to all rows but those of a fold."""
-    folds, seed = folding
+    (folds, seed), (build, _) = folding, parse_model(word)
+    assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         raise InputError(
             f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net or "
