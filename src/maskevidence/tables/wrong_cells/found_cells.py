@@ -1,8 +1,8 @@
 """The suspicious cells of a table, as a result."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.shown import Columns, Shown
-from maskevidence.core.show.words import cell_text, count, p_text
+from maskevidence.core.show.words import cell_text, count, figures, p_text
 from maskevidence.core.table import Table as Data
 from maskevidence.core.table import cell_value
 from maskevidence.tables.reading.dates import DateForm
@@ -29,8 +29,8 @@ class WrongCell:
         row: its row's position in the source.
         label: the name of the row, or its position.
         column: its column.
-        value: a number, or a word.
-        expected: of a number, the median of what the model expects given the rest of the row.
+        value: a number, a word, or a date as the column writes it.
+        expected: of a number or date, the median of what the model expects given the rest of the row.
         low, high: the ends of the 90 % interval.
         likelier: of other cells, the likelier values and their probabilities, by 100 draws.
         suspicion: log q(value) - log p(value | the rest of the row), nats; of a word that other rows lack,
@@ -61,6 +61,21 @@ class WrongCell:
     suggestion: str
     suggested: float | str | None = None
     probability: float | None = None
+
+    def likely(self, write: Callable[[float, float], str] = lambda number, _: figures(number)) -> str:
+        """The value that is likely: with its 90 % interval, or of a word with its probability.
+
+        Args:
+            write: a function of a number and of the width of the interval.
+        """
+        if self.expected is None or self.low is None or self.high is None:
+            share = "" if self.probability is None else f" {100 * self.probability:.0f} %"
+            return self.likelier if self.suggested is None else cell_text(self.suggested) + share
+        ends, width = (self.expected, self.low, self.high), 0.0
+        if not isinstance(self.low, str) and not isinstance(self.high, str):
+            width = self.high - self.low
+        texts = [each if isinstance(each, str) else write(each, width) for each in ends]
+        return f"{texts[0]} ({texts[1]} to {texts[2]})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,20 +133,16 @@ class WrongCells(Shown):
         return int(self.calls.max(initial=0))
 
     def _suspicious(self) -> Table:
-        shown, rows = [dated(self.table, cell) for cell in few_texts(self.cells)[:_MOST_CELLS]], []
+        shown, rows = few_texts(self.cells)[:_MOST_CELLS], []
         n_texts = Counter(cell.column for cell in self.cells if cell.fault in UNREAD)
         for cell in shown:
-            expected = cell.likelier
-            if cell.expected is not None and cell.low is not None and cell.high is not None:
-                expected, low, high = (cell_text(each, 4) for each in (cell.expected, cell.low, cell.high))
-                expected = f"{expected} ({low} to {high})"
             said = "wrong" if cell.called else cell.one_of and f"one of {cell.one_of} is wrong"
             fault = cell.fault
             if fault in UNREAD and n_texts[cell.column] > _MOST_TEXTS:
                 fault += f", as {n_texts[cell.column] - 1:,} others of the column"
             remarks = "; ".join(filter(None, [said, fault, cell.suggestion]))
             value = cell_text(cell.value)
-            rows.append([cell.label, cell.column, value, expected, remarks, p_text(cell.p_value)])
+            rows.append([cell.label, cell.column, value, cell.likely(), remarks, p_text(cell.p_value)])
         title = f"The {count(len(rows), 'most suspicious cell')}"
         bold = {(k, 2) for k, cell in enumerate(shown) if cell.called or cell.one_of}
         headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
@@ -156,10 +167,7 @@ class WrongCells(Shown):
             [
                 name_of_row(self.table, i),
                 *(
-                    odd.get((i, self.table.columns[j]))
-                    or cell_text(
-                        written(self.table, self.table.columns[j], value_of(self.table, j, values[i, j]))
-                    )
+                    odd.get((i, self.table.columns[j])) or cell_text(value_of(self.table, j, values[i, j]))
                     for j in columns
                 ),
             ]
@@ -198,9 +206,9 @@ class WrongCells(Shown):
         }
 
     def columns(self) -> Columns:
-        """The listed cells, one a row, dates as in the file."""
-        names, cells = [field.name for field in fields(WrongCell)], [dated(self.table, c) for c in self.cells]
-        return Columns({name: [getattr(cell, name) for cell in cells] for name in names})
+        """The listed cells, one a row."""
+        names = [field.name for field in fields(WrongCell)]
+        return Columns({name: [getattr(cell, name) for cell in self.cells] for name in names})
 
 
 def odd_cells(table: Data) -> tuple[WrongCell, ...]:
@@ -214,19 +222,6 @@ def odd_cells(table: Data) -> tuple[WrongCell, ...]:
                 seen = (row, label, name, text, None, None, None, "", _CERTAIN, 0.0, False, "")
                 found.append(WrongCell(*seen, fault=fault, suggestion=""))
     return tuple(found)
-
-
-def written(table: Data, column: str, value: Any) -> Any:
-    """A number of a column of dates as its date; other values as they are."""
-    form = table.forms.get(column)
-    is_day = isinstance(form, DateForm) and isinstance(value, float) and not np.isnan(value)
-    return form.write(value) if form is not None and is_day else value
-
-
-def dated(table: Data, cell: WrongCell) -> WrongCell:
-    """A cell with its numbers as dates, if its column has them."""
-    names = ("value", "expected", "low", "high")
-    return replace(cell, **{name: written(table, cell.column, getattr(cell, name)) for name in names})
 
 
 def few_texts(cells: Iterable[WrongCell]) -> list[WrongCell]:
@@ -247,5 +242,8 @@ def name_of_row(table: Data, row: int) -> str:
 
 
 def value_of(table: Data, column: int, value: float) -> float | str:
-    """A value of a column as a number or a word."""
-    return cell_value(value, table.levels.get(table.columns[column]))
+    """A value of a column as a number, a word or a date."""
+    name = table.columns[column]
+    if isinstance(form := table.forms.get(name), DateForm) and not np.isnan(value):
+        return form.write(value)
+    return cell_value(value, table.levels.get(name))
