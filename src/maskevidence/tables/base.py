@@ -375,11 +375,7 @@ class TableModel(HasPage, nn.Module, ABC):
         write_json(Path(folder) / "config.json", config)
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
-        """A note if the model was fitted to some of these rows, or to none."""
-        if not self.fitted_rows:
-            return (
-                f"{type(self).__name__} was not fitted: its parameters are those it began with or was given",
-            )
+        """A note if the model was fitted to some of these rows."""
         share = share_fitted(self.fitted_rows, tokens)
         if share == 0.0:
             return ()
