@@ -5,7 +5,7 @@ import numpy as np
 from maskevidence.core.show.words import plus_minus
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, KERNELS, NETWORK, TAKE_WORDS, fit_table, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, TAKE_WORDS, fit_table, parse_model
 from maskevidence.tables.choosing.choosing import ranked_candidates
 
 ROWS_OF_NETWORK = 1_000  # a network is a candidate above
@@ -15,7 +15,9 @@ _DESIGN = "random-size:4"
 _EPOCHS_OF_NETWORK = 20  # after which it is told whether it is fitted at all
 
 
-def auto_word(table: Table, *, network: bool = True, seed: int = 0) -> tuple[str, tuple[str, ...]]:
+def auto_word(
+    table: Table, *, network: bool = True, counts: bool = True, seed: int = 0
+) -> tuple[str, tuple[str, ...]]:
     """The MODEL word that `auto` stands for on a table, and the notes that say why.
 
     A table of numbers alone gets kernel-gaussian. With words, the models that take words are compared as by
@@ -26,6 +28,7 @@ def auto_word(table: Table, *, network: bool = True, seed: int = 0) -> tuple[str
     Args:
         table: the rows that the model may be fitted to.
         network: whether masked-net may be chosen, whose whole fit takes seconds to minutes.
+        counts: whether mixture-transition may be chosen.
         seed: of the rows, folds and masks.
 
     Example:
@@ -35,7 +38,8 @@ def auto_word(table: Table, *, network: bool = True, seed: int = 0) -> tuple[str
     if not table.levels:
         return KERNELS, (f"{AUTO}: {KERNELS}, since all columns are numbers",)
     rows = table.take(np.flatnonzero(with_values(table.values)))
-    words = [word for word in TAKE_WORDS if word != NETWORK or (network and len(rows) > ROWS_OF_NETWORK)]
+    left_out = {NETWORK} if not network or len(rows) <= ROWS_OF_NETWORK else set()
+    words = [word for word in TAKE_WORDS if word not in left_out | ({COUNTS} if not counts else set())]
     some = rows.take(np.sort(np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS]))
     if len(words) == 1 or len(some) < _FOLDS:
         return words[0], (f"{AUTO}: {words[0]}",)

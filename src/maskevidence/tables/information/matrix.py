@@ -16,11 +16,10 @@ from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import count, digits_for, p_text, typeset
-from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
-from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted, places_of
+from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
     NOT_CAUSE,
@@ -183,14 +182,10 @@ def information_matrix(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false discoveries in (0, 1), such as 0.05")
-    fit = fitted(model, data, None, folds, seed, pairs=target is None)
-    names = fit.table.columns
+    fit = fitted(model, data, None, (folds, seed), target=target, pairs=target is None)
+    names, t = fit.table.columns, fit.target
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
-    about = None if target is None else places_of(fit.table, target)
-    if about is not None and len(about) != 1:
-        raise InputError(f"target={in_short(target)}; give one column, by name or position")
-    t = None if about is None else about[0]
     kernels = t is None and len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
     nats, error, p, found = _tested(fit, t, rate)
     about_all = [ONE_WIDTH] if kernels else [] if t is None else [GIVEN_OTHERS]
