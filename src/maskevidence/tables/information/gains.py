@@ -43,12 +43,14 @@ _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
 _FEWEST = 3  # rows of a fold
 _FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
+_LARGEST = 0.05  # share of a row above which its equals are parted
 _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
 _SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
+_Ints = Int64[np.ndarray, " N"]
 _Columns = Bool[np.ndarray, " D"]
 
 
@@ -182,7 +184,8 @@ def fitted(
     if len(table) < (few := folds * _FEWEST):
         given = count(len(table), "different row")
         raise InputError(f"{given} for {folds} folds; give {few} or more, or fewer folds")
-    parts = [np.sort(part) for part in folds_of(table.values, folds, np.random.default_rng(seed))]
+    rng, alike = np.random.default_rng(seed), _alike(table.values)
+    parts = [np.sort(part) for part in folds_of(table.values, folds, rng, _first_of(alike))]
     table, ranked = _usable(model, table, parts, name, each=groups is None)
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
@@ -190,7 +193,7 @@ def fitted(
         build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, build, table, parts, seed, sizes=groups is not None, pairs=pairs)
+    made, half = _by_word(model, build, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
     about = None if name is None else table.columns.index(name)
     return Fitted(model, table, own, made, table.notes, seed, about, half, ranked)
 
@@ -228,6 +231,27 @@ def _once(table: Table) -> Table:
     return replace(table.take(np.flatnonzero(once)), notes=(*table.notes, note))
 
 
+def _alike(values: TableRows) -> _Ints:
+    """The number of each row's group, which stays together; equal rows are one if a column holds numbers.
+
+    A density knows a number that it has seen, and what stood beside it, however wide the numbers lie apart.
+    Where all columns have few values, or of a row that fills 5 % of the table, each fit has to see it.
+    """
+    alone = np.arange(len(values))
+    if max(len(np.unique(column)) for column in values.T) <= _FEW_VALUES:
+        return alone
+    rows = np.nan_to_num(values, nan=np.inf)
+    _, group, n_each = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    return np.where(n_each[group] > _LARGEST * len(values), len(values) + alone, group)
+
+
+def _first_of(group: _Ints) -> _Ints:
+    """The place of the first row of each row's group."""
+    _, place, of = np.unique(group, return_index=True, return_inverse=True)
+    return place[of]
+
+
 def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
     """The indices of disjoint groups of columns."""
     if groups is None:
@@ -262,9 +286,17 @@ def _read(model: Any, data: object) -> Table:
 
 
 def _by_word(
-    word: str, build: Any, table: Table, parts: list[Any], seed: int, *, sizes: bool, pairs: bool
+    word: str,
+    build: Any,
+    table: Table,
+    division: tuple[list[Any], Any],
+    seed: int,
+    *,
+    sizes: bool,
+    pairs: bool,
 ) -> tuple[list[Fold], Any]:
     """New models, each fitted to all rows but those of a part, and one of half the rows (if sizes)."""
+    parts, alike = division
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         name = next(iter(table.levels))
         raise InputError(f"column {name!r} holds words, which {word} cannot take; give masked-net or auto")
@@ -272,12 +304,13 @@ def _by_word(
 
     def fit(rows: Int64[np.ndarray, " n"], number: int, values: TableRows) -> Any:
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
-        train = values[rows][with_values(values[rows])]
+        rows = rows[with_values(values[rows])]
+        train = values[rows]
         if isinstance(model, MaskedNetwork):
             model.seed = (len(parts) + 1) * seed + number
             return model.fit(train, seed=model.seed)
         if isinstance(model, KernelGaussian | MixedKernelGaussian):
-            return _sharpened(model, train, n_levels, pairs)
+            return _sharpened(model, train, _first_of(alike[rows]), n_levels, pairs)
         return model.fit(train)
 
     made, half = [], None
@@ -354,13 +387,14 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]
     return replace(table, values=values, levels=levels), ranked, copies
 
 
-def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs: bool) -> Any:
+def _sharpened(model: Any, train: TableRows, first: _Ints, sizes: Sequence[int] | None, pairs: bool) -> Any:
     """The density of the highest held-out evidence: kernels of some bandwidth, or a mixture.
 
     A mixture of more than one component then gets twice as many: what it overfits cancels in the mean over
     rows seen and not seen, what it misses does not.
 
     Args:
+        first: for each row, the first one that is held out together with it.
         sizes: the number of words of each column, 0 for numbers; None for kernels alone.
         pairs: whether the evidence is that of all other columns given a random one.
     """
@@ -369,7 +403,7 @@ def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs:
         return model.fit(train)
     rng, width, held_out, mixtures = np.random.default_rng(0), train.shape[1], list[Any](), list[Any]()
     shrinkage = model.fit(train, bandwidth=0.5).shrinkage if kernels else None
-    for part in folds_of(train, FOLDS, rng)[: -(-_HELD_OUT * FOLDS // len(train))]:
+    for part in folds_of(train, FOLDS, rng, first)[: -(-_HELD_OUT * FOLDS // len(train))]:
         left, out = np.delete(train, part, axis=0), train[part]
         if sizes is not None:
             mixtures.append(Mixture.path(left, sizes, shrinkage, out=out)[1])
