@@ -184,8 +184,8 @@ def fitted(
     if len(table) < (few := folds * _FEWEST):
         given = count(len(table), "different row")
         raise InputError(f"{given} for {folds} folds; give {few} or more, or fewer folds")
-    rng, alike = np.random.default_rng(seed), _alike(table.values)
-    parts = [np.sort(part) for part in folds_of(table.values, folds, rng, _first_of(alike))]
+    given, rng = table.values, np.random.default_rng(seed)
+    parts = [np.sort(part) for part in folds_of(given, folds, rng, _alike(given))]
     table, ranked = _usable(model, table, parts, name, each=groups is None)
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
@@ -193,7 +193,7 @@ def fitted(
         build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, build, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
+    made, half = _by_word(model, build, table, (parts, given), seed, sizes=groups is not None, pairs=pairs)
     about = None if name is None else table.columns.index(name)
     return Fitted(model, table, own, made, table.notes, seed, about, half, ranked)
 
@@ -232,7 +232,7 @@ def _once(table: Table) -> Table:
 
 
 def _alike(values: TableRows) -> _Ints:
-    """The number of each row's group, which stays together; equal rows are one if a column holds numbers.
+    """The first row that each stays together with: the first equal one, if a column holds numbers, or itself.
 
     A density knows a number that it has seen, and what stood beside it, however wide the numbers lie apart.
     Where all columns have few values, or of a row that fills 5 % of the table, each fit has to see it.
@@ -241,15 +241,9 @@ def _alike(values: TableRows) -> _Ints:
     if max(len(np.unique(column)) for column in values.T) <= _FEW_VALUES:
         return alone
     rows = np.nan_to_num(values, nan=np.inf)
-    _, group, n_each = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    _, first, group, n = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
     group = group.reshape(-1)
-    return np.where(n_each[group] > _LARGEST * len(values), len(values) + alone, group)
-
-
-def _first_of(group: _Ints) -> _Ints:
-    """The place of the first row of each row's group."""
-    _, place, of = np.unique(group, return_index=True, return_inverse=True)
-    return place[of]
+    return np.where(n[group] > _LARGEST * len(values), alone, first[group])
 
 
 def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
@@ -289,14 +283,14 @@ def _by_word(
     word: str,
     build: Any,
     table: Table,
-    division: tuple[list[Any], Any],
+    division: tuple[list[Any], TableRows],
     seed: int,
     *,
     sizes: bool,
     pairs: bool,
 ) -> tuple[list[Fold], Any]:
     """New models, each fitted to all rows but those of a part, and one of half the rows (if sizes)."""
-    parts, alike = division
+    parts, given = division
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         name = next(iter(table.levels))
         raise InputError(f"column {name!r} holds words, which {word} cannot take; give masked-net or auto")
@@ -310,7 +304,7 @@ def _by_word(
             model.seed = (len(parts) + 1) * seed + number
             return model.fit(train, seed=model.seed)
         if isinstance(model, KernelGaussian | MixedKernelGaussian):
-            return _sharpened(model, train, _first_of(alike[rows]), n_levels, pairs)
+            return _sharpened(model, train, _alike(given[rows]), n_levels, pairs)
         return model.fit(train)
 
     made, half = [], None
