@@ -1,5 +1,7 @@
 """Fixtures for many tests: Gaussian models, and rows with missing values and context."""
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +24,13 @@ hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
 )
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_configure() -> None:
+    """Thousands of temporary files are written: in memory, where there is much, none waits for the disk."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 * 1024**3:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -95,6 +95,7 @@ def test_all_sizes_reach_maximum_likelihood_and_20_percent_does_not() -> None:
         assert (gaps <= short[1]).all()
 
 
+@pytest.mark.slow
 def test_the_optimum_of_20_percent_is_off_on_the_published_data_alone() -> None:
     x, model = published(figure_2.N_ROWS, figure_2.N_FEATURES, 2)
     own = torch.from_numpy(model.sample(figure_2.N_ROWS, seed=1991))

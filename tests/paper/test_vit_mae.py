@@ -99,6 +99,7 @@ def test_sizes_are_those_of_the_design_and_even_over_the_steps() -> None:
 # training
 
 
+@pytest.mark.slow
 def test_training_beats_the_mean_image_and_the_curve_falls() -> None:
     images = smooth_images(400)
     model = tiny()

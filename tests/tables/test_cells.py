@@ -125,6 +125,7 @@ def test_the_steps_are_those_of_a_network_fitted_to_the_same_rows() -> None:
         me.compare(dict(zip("gn", numbers, strict=True)))
 
 
+@pytest.mark.slow
 def test_beside_a_network_a_gaussian_is_below_the_truth() -> None:
     """By its density, per unit, it would be 1.3 nats above, which no distribution can be."""
     x = rare_and_whole(200)

@@ -265,7 +265,7 @@ class TestDraws:
         y = (np.random.default_rng(0).random(24) < 0.3).astype(int)
         exact = betaln(1 + y.sum(), 25 - y.sum())
         z = []
-        for seed in range(60):
+        for seed in range(30):
             result = me.evidence_of_rows(coin_draws(seed=seed), None, y, me.LogSizes(24, 8), seed=seed)
             z.append((result.log_evidence - exact) / result.mask_se)
         assert result.kind == "approximate"

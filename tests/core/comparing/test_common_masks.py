@@ -90,6 +90,7 @@ def test_other_numbers_are_paired_by_observation_where_that_is_better(rows: np.n
     assert found.pairing == "observations"
 
 
+@pytest.mark.slow
 def test_differences_with_everything_cover(rows: np.ndarray) -> None:
     """Targets and tokens at once: 30 pairs of runs, whose draws end at different numbers."""
     one, other = model(0), model(0, change=0.4)

@@ -17,10 +17,10 @@ def of(setting: Setting, design: me.MaskDesign, n_runs: int) -> Cell:
 @pytest.mark.parametrize(
     ("n", "n_tokens", "sharing"),
     [
-        *((3, 5, "own"), (20, 2, "own"), (5, 5, "shared")),
+        *((3, 5, "own"), (5, 5, "shared")),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
-            for each in ((5, 5, "own"), (3, 5, "shared"), (20, 2, "shared"))
+            for each in ((5, 5, "own"), (3, 5, "shared"), (20, 2, "own"), (20, 2, "shared"))
         ),
     ],
 )
@@ -56,6 +56,7 @@ def test_too_few_shared_masks_have_no_interval() -> None:
     assert of(Setting(5, 30, "steep", "shared"), me.RandomSize(8), 10).known == 0
 
 
+@pytest.mark.slow
 def test_few_masks_have_no_curve_of_sizes_and_cover_the_true_value() -> None:
     """With curves fitted to 16 or 24 masks, Student's t intervals covered 90 % of 1,200 runs."""
     settings = [
@@ -66,7 +67,7 @@ def test_few_masks_have_no_curve_of_sizes_and_cover_the_true_value() -> None:
     covered = []
     for setting in settings:
         n_draws = me.RandomSize(8).enough_draws(setting.observed.sum(1), "own")
-        covered.append(of(setting, me.RandomSize(n_draws, 8), 400).coverage)
+        covered.append(of(setting, me.RandomSize(n_draws, 8), 200).coverage)
     assert sum(covered) / 3 > 0.925, covered
 
 
@@ -85,6 +86,7 @@ def test_light_tails_hardly_widen_an_interval() -> None:
     assert 1.0 <= found.wider < 1.03
 
 
+@pytest.mark.slow
 def test_runs_to_a_target_cover_the_true_value_where_bad_masks_are_rare() -> None:
     """60 rows, 1 % of whose masks are at -30: from 4 draws on, 87 % of the intervals held the truth."""
     pool = random_scores(rare_masks, 60, 2000)

@@ -141,7 +141,7 @@ class TestVaryingLengths:
     ("design", "masks"),
     [
         pytest.param(me.EverySize(2), "own", marks=pytest.mark.slow),
-        (me.EverySize(4), "shared"),
+        pytest.param(me.EverySize(4), "shared", marks=pytest.mark.slow),
         (me.RandomSize(8), "own"),
     ],
     ids=lambda value: getattr(value, "name", value),

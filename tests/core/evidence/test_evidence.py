@@ -328,7 +328,7 @@ class TestErrors:
             (me.EverySize(2), "own"),
             pytest.param(me.EverySize(4), "shared", marks=pytest.mark.slow),
             pytest.param(me.RandomSize(8), "own", marks=pytest.mark.slow),
-            (me.RandomSize(40), "shared"),
+            pytest.param(me.RandomSize(40), "shared", marks=pytest.mark.slow),
         ],
         ids=lambda value: getattr(value, "name", value),
     )

@@ -73,10 +73,10 @@ def test_the_variance_of_each_observation_is_unbiased(unchecked: None) -> None:
     for design in (me.RandomSize(8, 8), me.EverySize(2)):
         drawn = [
             joined(observation_tables(me.estimate_evidence(model, tokens, design, seed=seed, check=False)))
-            for seed in range(150)
+            for seed in range(80)
         ]
         values = np.array([table["log_evidence"] for table in drawn])
         squares = np.array([table["mask_se"] ** 2 for table in drawn])
         truth = values.var(axis=0, ddof=1)
-        error = np.hypot(squares.std(axis=0) / np.sqrt(150), truth * np.sqrt(2.6 / 150))
+        error = np.hypot(squares.std(axis=0) / np.sqrt(80), truth * np.sqrt(2.6 / 80))
         assert (abs(squares.mean(axis=0) - truth) < 3.5 * error).all(), design

@@ -55,7 +55,7 @@ def test_a_network_is_tried_with_many_rows_only(monkeypatch: pytest.MonkeyPatch)
     assert ["masked-net" in words for words in asked] == [False, True, False]
 
 
-@pytest.mark.parametrize("depends", [True, False])
+@pytest.mark.parametrize("depends", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_network_is_chosen_where_its_first_fold_is_ahead(depends: bool) -> None:
     draw = np.random.default_rng(1)  # c follows from a and b together, and from neither alone
     a, b, other = draw.integers(3, size=(3, 1_200))

@@ -97,8 +97,8 @@ def fading_rows(n: int, seed: int) -> np.ndarray:
 
 def test_with_few_rows_and_weak_components_the_choice_is_not_too_small() -> None:
     """Of 30 such data sets, the smallest model that is not told apart is right in 10, the choice in 28."""
-    chosen = [me.select(fading_rows(100, seed), "ppca", range(1, 9)) for seed in range(12)]
-    assert sum(one.choice == "ppca:5" for one in chosen) >= 9
+    chosen = [me.select(fading_rows(100, seed), "ppca", range(1, 9)) for seed in range(6)]
+    assert sum(one.choice == "ppca:5" for one in chosen) >= 5
     assert isinstance(chosen[0].model, me.models.PPCA)
     assert chosen[0].model.n_components == chosen[0].chosen.n_components
 
@@ -167,7 +167,7 @@ def test_the_level_is_that_of_all_pairs_of_candidates(n_candidates: int) -> None
 
 @pytest.mark.usefixtures("unchecked")
 def test_one_of_equal_candidates_is_seldom_called_worse() -> None:
-    rng, wrong, n = np.random.default_rng(1), 0, 300
+    rng, wrong, n = np.random.default_rng(1), 0, 150
     for _ in range(n):
         shared = rng.normal(size=60)
         wrong += bool(beaten_by_rows({str(k): shared + rng.normal(size=60) for k in range(6)}))
@@ -262,7 +262,7 @@ def test_copies_of_rows_are_scored_once_and_noted() -> None:
 def test_an_overfitted_model_is_not_chosen_where_a_third_of_the_rows_are_copies() -> None:
     """A mixture of kernels remembers rows; it was chosen 10 times in 10, and the truth called worse."""
     chosen = []
-    for seed in range(3):
+    for seed in range(2):
         x = rows(84, k=2, seed=seed)
         selection = me.select(np.concatenate([x, x[:36]]), "ppca,kernel-gaussian", (1, 2), seed=seed)
         chosen.append(selection.choice)

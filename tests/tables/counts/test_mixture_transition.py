@@ -189,6 +189,7 @@ def test_it_is_saved_with_its_words(fitted: MixtureTransition, tmp_path: Path) -
         )
 
 
+@pytest.mark.slow
 def test_it_beats_the_network_in_a_choice_on_words() -> None:
     frame = mixed(200)[["city", "code", "name"]].dropna().reset_index(drop=True)
     found = me.select(frame, ["mixture-transition", "masked-net:4x1"], folds=2)

@@ -22,7 +22,7 @@ def varied(n_rows: int = 300, seed: int = 0) -> np.ndarray:
 
 def test_digits_under_scikit_learns_parameters_and_under_ours() -> None:
     """Equal parameters give equal scores, and our fit is at least as good as theirs, but not much better."""
-    x = load_digits().data
+    x = load_digits().data[:500]
     x = x[:, x.std(0) > 0]
     theirs = SklearnFactorAnalysis(3, random_state=0).fit(x)
     model = me.models.FactorAnalysis.from_parameters(
@@ -31,7 +31,7 @@ def test_digits_under_scikit_learns_parameters_and_under_ours() -> None:
         torch.from_numpy(theirs.mean_),
     )
     np.testing.assert_allclose(model.score_samples(x), theirs.score_samples(x), rtol=0, atol=1e-6)
-    ours = me.models.FactorAnalysis(61, 3).fit(x)
+    ours = me.models.FactorAnalysis(x.shape[1], 3).fit(x)
     gain = ours.score_samples(x).mean() - theirs.score_samples(x).mean()
     assert -1e-6 < gain < 1e-3
     assert ours.bounded == []

@@ -45,7 +45,7 @@ def _frame() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def network() -> MaskedNetwork:
-    return me.models.MaskedNetwork(5, width=32, layers=1).fit(_frame(), epochs=30)
+    return me.models.MaskedNetwork(5, width=32, layers=1).fit(_frame(), epochs=20)
 
 
 def _log_p(model: MaskedNetwork, row: list[float], column: int, values: np.ndarray) -> np.ndarray:
@@ -492,8 +492,8 @@ def test_it_learns_what_columns_tell_of_each_other() -> None:
     rng = np.random.default_rng(0)
     joint = rng.dirichlet(np.full(16, 0.5))
     states = np.stack(np.meshgrid(*[[0, 1]] * 4), -1).reshape(-1, 4)
-    train, test = (states[rng.choice(16, n, p=joint)].astype(float) for n in (1500, 1500))
-    model = me.models.MaskedNetwork(4, 64).fit(train, epochs=40)
+    train, test = (states[rng.choice(16, n, p=joint)].astype(float) for n in (1000, 1000))
+    model = me.models.MaskedNetwork(4, 32).fit(train, epochs=30)
     truth = np.log(joint[(test[:, None] == states).all(2).argmax(1)]).mean()
     share = train.mean(0)
     alone = (test * np.log(share) + (1 - test) * np.log(1 - share)).sum(1).mean()

@@ -107,7 +107,7 @@ def test_batches_and_other_rows_do_not_matter() -> None:
 def clean_tables() -> list[me.WrongCells]:
     """Many clean tables, each with trusted rows of its own."""
     model = correlated()
-    tables = (model.sample(120, seed) for seed in range(80))
+    tables = (model.sample(120, seed) for seed in range(40))
     return [me.wrong_cells(model, rows[60:], trusted=rows[:60]) for rows in tables]
 
 

@@ -89,7 +89,7 @@ class MaskedNetwork(DescribedTableModel):
         >>> rng = np.random.default_rng(0)
         >>> sick = rng.random(400) < 0.5
         >>> x = np.column_stack([sick, rng.poisson(np.where(sick, 6, 1)), rng.normal(2.0 * sick)])
-        >>> model = me.models.MaskedNetwork(n_features=3, width=32).fit(x, epochs=30)
+        >>> model = me.models.MaskedNetwork(n_features=3, width=32).fit(x, epochs=20)
         >>> model.base_measure
         'mass of each cell over its step'
         >>> me.impute(model, [[np.nan, 8, 2.5], [np.nan, 0, -1.0]]).values[:, 0].round(1).tolist()
