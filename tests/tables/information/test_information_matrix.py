@@ -97,6 +97,7 @@ def test_a_result_is_read_again(target: str | None) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table().to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "comma.csv").write_text('a,"b, in m"\n1,2\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -139,6 +140,7 @@ def test_the_command_writes_a_table_a_picture_and_a_page(folder: Path, run: Comm
             "9 different rows for 5 folds; give 15 or more, or fewer folds",
         ),
         (("gaussian", "none.csv"), "none.csv"),
+        (("gaussian", "comma.csv", "--drop", "b, in m"), """no column 'b'; it has a, "b, in m\""""),
     ],
 )
 def test_bad_input_is_one_line(folder: Path, run: CommandLine, words: tuple[str, ...], said: str) -> None:
