@@ -350,7 +350,9 @@ def test_equal_rows_of_rounded_numbers_are_in_one_fold() -> None:
     x = np.column_stack([x[0], x[0] + 0.1 * x[1]]).round(1)
     low, high = me.information("kernel-gaussian", x, 0, 1, folds=3).interval()
     assert 2 < low < 2.231 < high < 2.5
-    values = np.array([[0.0, 1.0], [0.0, np.nan], [0.0, 1.0], [0.0, np.nan], *np.arange(80).reshape(40, 2)])
+    values = np.array(
+        [[0.0, 1.0], [0.0, np.nan], [0.0, 1.0], [0.0, np.nan], *np.arange(100, 180).reshape(40, 2)]
+    )
     assert _alike(values)[:4].tolist() == [0, 1, 0, 1]
     assert _alike(values.round(-1)[:, :1]).tolist() == list(range(44))
 
