@@ -14,8 +14,9 @@ import io
 import numpy as np
 from pyarrow import parquet
 
-from maskevidence.core.evidence.observations import Rows, csv_in_parts, listed, parquet_of
+from maskevidence.core.evidence.result import Rows
 from maskevidence.core.support.files import csv_text
+from maskevidence.runs.observation_files import csv_in_parts, listed, parquet_of
 
 
 def main() -> int:

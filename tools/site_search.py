@@ -1,4 +1,4 @@
-"""Thirty words of users in the search of the built site: the page of the first hit, ranked as the site does.
+"""Words of users in the search of the built site: the page of the first hit, ranked as the site does.
 
 `make docs`, then `python tools/site_search.py [site]`. The ranking is lunr's BM25 with the boosts of
 mkdocs-material: a page before its parts, and texts that have all words before others.
@@ -31,6 +31,7 @@ WANTED = {
     "esm2": ("proteins",),
     "trainer": ("training_language_models",),
     "lm-eval": ("lm_eval",),
+    "surprisal": ("gallery", "sentence_score", "masked_lm"),
     "vae": ("models",),
     "gpu": ("devices",),
     "resume": ("runs",),

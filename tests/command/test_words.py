@@ -73,6 +73,8 @@ def test_a_run_has_no_name_of_a_data_set(name: str) -> None:
         (["score", "a", "b", "--out=runs/a"], "the same command goes on with the scores in 'runs/a'"),
         (["score", "a", "b"], "no score is kept; with --out FOLDER"),
         (["select", "a", "b"], "interrupted"),
+        (["train", "a", "b"], "the same command goes on with what is saved"),
+        (["look", "a"], "the same command goes on with what is saved"),
     ],
 )
 def test_an_interruption_says_how_to_go_on(words: list[str], line: str) -> None:

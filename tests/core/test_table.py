@@ -5,7 +5,8 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.errors import InputError
-from maskevidence.core.table import Table, binarise
+from maskevidence.core.table import Table
+from maskevidence.tables.rows import binarise
 from maskevidence.tables.table_files import digits
 
 NAN = float("nan")

@@ -36,7 +36,7 @@ def many_estimates(
         seeds: a seed for each table; by default 0, 1, 2 and so on.
     """
     seeds = range(len(tables)) if seeds is None else seeds
-    if isinstance(design, me.Orderings) and isinstance(model, me.model.HasScoreOrderings):
+    if isinstance(design, me.Orderings) and hasattr(model, "score_orderings"):
         assert masks == "own"
         return _of_whole_orders(model, tables, design)
     n, width = tables[0].shape

@@ -12,9 +12,9 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.command.scoring import parse_precise
 from maskevidence.core.masks.design_words import parse_design
-from maskevidence.core.table import binarise
 from maskevidence.data import Table
 from maskevidence.ray.engine import parse_engine
+from maskevidence.tables.rows import binarise
 from refusals import one_line
 
 FRAME = pd.DataFrame({"x": np.arange(8.0) ** 2, "w": ["a", "b"] * 4})

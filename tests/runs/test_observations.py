@@ -9,9 +9,9 @@ from pyarrow import parquet
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.core.evidence.observations import listed
 from maskevidence.data import read_table
 from maskevidence.runs import directory, read_run, summary
+from maskevidence.runs.observation_files import listed
 from recorded_runs import checked_observations
 from text_models import SENTENCES, save_bert
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.tables.imputing import HasImpute
 from oracles import GaussianModel, condition, gaussian_log_conditionals, parameters_of
 from refusals import one_line
 
@@ -96,7 +95,6 @@ def test_any_model_with_the_method_is_asked() -> None:
             table = np.asarray(x, dtype=np.float64)
             return me.Imputation(np.nan_to_num(table), np.isnan(table).astype(np.float64))
 
-    assert isinstance(Zeros(), HasImpute)
     assert me.impute(Zeros(), [[1.0, float("nan")]]).values.tolist() == [[1.0, 0.0]]
 
 

@@ -125,7 +125,7 @@ def replaced(tokens: Tokens, where: Tensor, seed: int = 0) -> Tokens:
 def test_it_is_a_masked_model(model: torch.nn.Module) -> None:
     assert isinstance(model, me.MaskedModel)
     assert isinstance(model, torch.nn.Module)
-    exact = isinstance(model, me.model.HasLogEvidence) and not isinstance(model, me.models.BernoulliPCA)
+    exact = hasattr(model, "log_evidence") and not isinstance(model, me.models.BernoulliPCA)
     assert model.conditionals == ("exact" if exact else "approximate")
 
 
@@ -171,7 +171,7 @@ def test_absent_values_are_never_read(model, batch) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
         for gradient in torch.autograd.grad(found.sum(), list(model.parameters())):
             assert bool(torch.isfinite(gradient).all())
-        if isinstance(model, me.model.HasLogEvidence):
+        if hasattr(model, "log_evidence"):
             expected_evidence = model.log_evidence(tokens)
             torch.testing.assert_close(model.log_evidence(other), expected_evidence, rtol=1e-12, atol=0)
 

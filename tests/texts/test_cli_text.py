@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,9 @@ def test_every_design(run: CommandLine, model: Path, table: Path, design: str, k
 def test_each_token_of_leave_one_out(run: CommandLine, model: Path, texts: Path, tmp_path: Path) -> None:
     command = ["score", model, texts, "--design", "leave-one-out:per-token", "--limit", 4]
     plain = json.loads(run(*command, "--json", "-").out)
-    assert "pseudo-perplexity" in run(*command).out
+    shown = run(*command).out
+    assert "pseudo-perplexity" in shown
+    assert not re.search(r" -\d+\.\d{4}", shown), "the sign for minus is one"
     assert [entry["token"] for entry in plain["tokens"]][:3] == ["the", "rain", "falls"]
     total = sum(entry["log_prob"] for entry in plain["tokens"])
     assert total == pytest.approx(plain["log_evidence"] * 4)
@@ -160,7 +163,15 @@ def test_models_that_cannot_be_used(run: CommandLine, model: Path, texts: Path, 
     config = json.loads((remote / "config.json").read_text())
     config |= {"model_type": "of-their-own", "auto_map": {"AutoConfig": "a.B", "AutoModelForMaskedLM": "a.C"}}
     (remote / "config.json").write_text(json.dumps(config))
+    save(bert, tmp_path / "trained" / "checkpoint-5")
+    typeless = save(bert, tmp_path / "typeless")
+    config = json.loads((typeless / "config.json").read_text())
+    (typeless / "config.json").write_text(
+        json.dumps({key: config[key] for key in config if key != "model_type"})
+    )
     asked = {
+        "trained": "checkpoint-5': give that",
+        "typeless": 'add it, such as "model_type": "bert"',
         "gpt2": "is a gpt2 model, which has no masked-LM head",
         "headless": "lack",
         "weightless": "has no weights",

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from maskevidence.core.masks.design import DrawnMasks, MaskDesign, MaskKey, draw
 from maskevidence.core.masks.design_words import parse_design
 from maskevidence.core.tokens import Tokens, positions
 from maskevidence.texts.diffusion import DIFFUSIONS, DiffusionNetwork
-from maskevidence.texts.encoding import Joining
+from maskevidence.texts.encoding import Joining, encode_texts
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.published import LLaDA, RandomTime
 from maskevidence.texts.recipes import RECIPES
@@ -296,19 +297,24 @@ def test_joined_texts_are_cut_as_in_the_public_evaluations() -> None:
     texts = [SENTENCES[0], "", SENTENCES[1]]
     end = tokenizer.cls_token_id  # what encode(eos_token)[0] is for a tokenizer of BERT
     running = [i for text in texts for i in [*tokenizer(text, add_special_tokens=False)["input_ids"], end]]
-    wrapped = model.encode(texts, block_size=8, joining=Joining(ends=True)).tokens
+
+    def blocks(joining: Joining) -> Tokens:
+        options = replace(model.encoding, block_size=8, joining=joining)
+        return encode_texts(tokenizer, texts, options).tokens
+
+    wrapped = blocks(Joining(ends=True))
     expected = [[end, *running[i : i + 6], end] for i in range(0, len(running) - 5, 6)]
     assert wrapped.values.tolist() == expected
     assert bool(wrapped.maskable.all())
-    plain = model.encode(texts, block_size=8, joining=Joining()).tokens
+    plain = blocks(Joining())
     assert plain.values.tolist() == [running[i : i + 8] for i in range(0, len(running) - 7, 8)]
-    seen = model.encode(texts, block_size=8, joining=Joining(visible=1)).tokens
+    seen = blocks(Joining(visible=1))
     assert seen.values.tolist() == plain.values.tolist()
     assert seen.maskable.sum(1).tolist() == [7] * len(plain)
     assert seen.context[:, 0].all()
     tokenizer.cls_token = tokenizer.sep_token = None
     with pytest.raises(InputError, match="no end-of-text token"):
-        model.encode(texts, block_size=8, joining=Joining())
+        blocks(Joining())
 
 
 def test_a_recipe_on_the_command_line(run: CommandLine, tmp_path: Path) -> None:

@@ -200,8 +200,9 @@ def test_a_report_of_pairs_is_their_page(run: CommandLine, model: Path, pairs: P
     report = run("report", tmp_path / "out", "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "A report about a folder of pairs of texts" in report.out, report.err
+    assert not (tmp_path / "out" / "text" / "curve.png").exists(), "one mask size is no curve"
     headline = next(line for line in printed.splitlines() if "is more probable than" in line)
-    for words in (headline.strip(), "p3", "maskevidence score", "by sign"):
+    for words in (headline.strip(), "p3", GOOD[2], "maskevidence score", "by sign"):
         assert words in page, words
     assert "give it alone" in run("report", tmp_path / "out", tmp_path / "out" / "text").error
 

@@ -1,5 +1,6 @@
 """Checkpoints and texts as people have them, on the command line."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -57,14 +58,17 @@ def test_empty_rows_are_skipped_if_asked_for(run: CommandLine, model: Path, tmp_
     refused = run("score", model, rows, *pairs)
     assert refused.code == 2
     assert "empty text in column 'good', line 3; leave it out (--skip-empty)" in refused.error
-    numbers = []
+    numbers, named = [], []
     for file, words in ((rows, ("--skip-empty",)), (full, ())):
         out = tmp_path / file.stem
         said = run("score", model, file, *pairs, *words, "--out", out)
         assert said.code == 0, said.error
         assert ("2 of 4 texts are empty and were skipped" in said.out) == bool(words)
-        numbers.append((out / "pairs.csv").read_text())
+        table = list(csv.reader((out / "pairs.csv").read_text().splitlines()))
+        named.append([row[0] for row in table[1:]])
+        numbers.append([row[1:] for row in table])
     assert numbers[0] == numbers[1]
+    assert named == [["line 2", "line 5"], ["0", "1"]]  # not numbers that are those of other rows
     lines = tmp_path / "lines.txt"
     lines.write_text("the dog\n\nrain\n")
     assert "line 2 is empty; leave such rows out (--skip-empty)" in run("score", model, lines, *ALONE).error

@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -69,24 +69,6 @@ _MAX_WHOLE = 2**63 - 1
 Which = str  # a kind's name; "some": options that any kind has; "all": options that all kinds have
 
 
-@dataclass(frozen=True)
-class ModelArgument:
-    """The MODEL argument of a command whose options depend on its kind."""
-
-    command: str  # name under which kinds declare the options
-    kind_of: Callable[[str], Kind]  # maps a MODEL word to its kind
-
-    @property
-    def kinds(self) -> list[Kind]:
-        """The kinds that declare options of the command."""
-        return [kind for kind in kinds() if self.command in kind.options]
-
-    def pages(self, command: str) -> str:
-        """Say on the help page without MODEL how to see the options of each kind."""
-        named = [f"{kind.nouns} ({kind.examples.get(self.command) or kind.models[0]})" for kind in self.kinds]
-        return f"**maskevidence {command} MODEL --help** shows the further options of {', '.join(named)}."
-
-
 class Command(TyperCommand):
     """A command whose list options add up when repeated; other options may be given once."""
 
@@ -113,7 +95,12 @@ class CommandOfKinds(Command):
     """A command whose options depend on the kind of MODEL; completion offers the options of all kinds."""
 
     function: Callable[..., Any]
-    models: ModelArgument
+    kind_of: Callable[[str], Kind]  # maps a MODEL word to its kind
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds that declare options of the command."""
+        return [kind for kind in kinds() if self.name in kind.options]
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the words with the options of MODEL's kind.
@@ -124,7 +111,7 @@ class CommandOfKinds(Command):
         if extra.get("resilient_parsing"):  # shell completion
             return super().make_context(info_name, args, parent, **extra)
         model = self._model(info_name, list(args), parent)
-        kind = None if model is None else self.models.kind_of(model)
+        kind = None if model is None else type(self).kind_of(model)
         try:
             return self.of("all" if kind is None else kind.name).make_context(
                 info_name, args, parent, **extra
@@ -132,9 +119,7 @@ class CommandOfKinds(Command):
         except typer.TyperException as error:
             option = getattr(error, "option_name", None)
             owners = [
-                kind
-                for kind in self.models.kinds
-                if any(option in each.opts for each in self.of(kind.name).params)
+                kind for kind in self.kinds if any(option in each.opts for each in self.of(kind.name).params)
             ]
             if option is None or not owners or kind in owners:
                 if kind is not None and getattr(error, "ctx", None) is not None:
@@ -147,9 +132,14 @@ class CommandOfKinds(Command):
 
     def of(self, which: Which) -> TyperCommand:
         """The command with the options of one kind, or with the options that all kinds have."""
-        return _command(
-            self.function, self.name, which, self.models.pages(self.name or "") if which == "all" else None
-        )
+        return _command(self.function, self.name, which, self._pages() if which == "all" else None)
+
+    def _pages(self) -> str:
+        """Say on the help page without MODEL how to see the options of each kind."""
+        named = [
+            f"{kind.nouns} ({kind.examples.get(str(self.name)) or kind.models[0]})" for kind in self.kinds
+        ]
+        return f"**maskevidence {self.name} MODEL --help** shows the further options of {', '.join(named)}."
 
     def _model(self, info_name: str | None, args: list[str], parent: Any) -> str | None:
         """The word in MODEL's place, if any; refuses nothing."""
@@ -180,7 +170,7 @@ def add_command(
     app: typer.Typer,
     function: Callable[..., Any],
     name: str | None = None,
-    models: ModelArgument | None = None,
+    kind_of: Callable[[str], Kind] | None = None,
 ) -> None:
     """Register a function as a command of the application.
 
@@ -189,12 +179,12 @@ def add_command(
         function: its parameters are dataclasses of options, unions of them, or `Annotated` types that carry
             one `Option` or `Argument` each. The help page is its docstring.
         name: the name of the command; by default the name of the function.
-        models: the models that MODEL may name, if a parameter is a union of dataclasses.
+        kind_of: maps a MODEL word to its kind, if a parameter's options depend on that.
     """
-    if models is None:
+    if kind_of is None:
         app.command(name, cls=Command)(with_flat_signature(function))
         return
-    attributes = {"function": staticmethod(function), "models": models}
+    attributes = {"function": staticmethod(function), "kind_of": staticmethod(kind_of)}
     app.command(name, cls=type("CommandOfKinds", (CommandOfKinds,), attributes))(
         with_flat_signature(function)
     )
@@ -435,12 +425,12 @@ def show(result: Result, json: str | None) -> None:
 
 _broken: InputError | None = None  # a package that brings a kind, which `main` refuses in one line
 try:
-    add_command(app, shown(score), models=ModelArgument("score", kind_of_model))
-    add_command(app, shown(check_command), "check", models=ModelArgument("check", kind_of_model))
+    add_command(app, shown(score), kind_of=kind_of_model)
+    add_command(app, shown(check_command), "check", kind_of=kind_of_model)
     add_command(app, shown(summarize))
     add_command(app, shown(compare_command), "compare")
     add_command(app, shown(report))
-    add_command(app, shown(train), models=ModelArgument("train", kind_of_training))
+    add_command(app, shown(train), kind_of=kind_of_training)
     for kind in kinds():
         for name, place in kind.commands.items():
             function = named(place)

@@ -18,6 +18,8 @@ _NO_MEMORY = ("can't allocate memory", "out of memory")  # in the messages of to
 
 def interrupted(words: list[str]) -> str:
     """Say after Ctrl-C how to go on."""
+    if words[:1] in (["train"], ["look"]):
+        return "interrupted; the same command goes on with what is saved"
     if words[:1] != ["score"]:
         return "interrupted"
     out = next((word for k, word in enumerate(words[1:], 1) if words[k - 1] == "--out"), None)

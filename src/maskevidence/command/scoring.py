@@ -21,7 +21,7 @@ from maskevidence.core.masks.sizes import RandomSize
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score_masks import Scoring, check_per_token, score_repeats
 from maskevidence.core.show.parts import Part, Table
-from maskevidence.core.show.words import count
+from maskevidence.core.show.words import count, typeset
 from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.runs import (
@@ -213,7 +213,7 @@ def _asked(model: str, scoring: Scoring, run: RunOptions) -> dict[str, Any]:
 
 
 def with_rounding(scoring: Scoring, ready: Prepared) -> Prepared:
-    """The same with a note on what half precision does to some of the run's own masks, scored in both."""
+    """Score some of the run's masks in half and in single precision, and add a note on the difference."""
     if ready.in_float32 is None or isinstance(scoring.design, Policy):
         return ready
     n = len(ready.tokens)
@@ -254,7 +254,7 @@ def result_of(
     if tokens is None:
         return Result(page, content, lines)
     cells = [
-        [str(entry["id"]), str(entry["position"]), entry["token"], f"{entry['log_prob']:.4f}"]
+        [str(entry["id"]), str(entry["position"]), entry["token"], typeset(entry["log_prob"], 4)]
         for entry in tokens[:MAX_TOKENS_SHOWN]
     ]
     title = "log-probability of each token given all others, nats"

@@ -2,13 +2,12 @@
 
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor, device, nn
 
 from maskevidence.core.errors import InputError, NumericalError, unknown_name
@@ -210,6 +209,18 @@ class MaskedModel(Protocol):
 
     Further methods are optional and found by their names: those of the protocols below, and
 
+    - `log_evidence(tokens)`: log p of the maskable tokens given the context, in closed form or by an accurate
+      integral, nats per observation, shape (B,);
+    - `score_orderings(tokens, ranks)`: the scores of the nested masks {j maskable: rank_j < M}, M = 1..D, all
+      at once, nats, shape (B, D); columns beyond an observation's number of tokens are 0;
+    - `batches(n_present)`: which masks share a call, for example by a token budget. For pairs of observation
+      and mask, with the number of tokens of each observation, shape (n_pairs,), context included, it yields
+      the positions of the pairs of each call; each position occurs once;
+    - `log_leave_one_out(tokens, visible)`: log p of each visible token given the other visible ones, nats,
+      shape (B, D), 0 elsewhere, in much less time than one by one;
+    - `log_cells(tokens, masked, step)`: log [P(x_j - δ_j/2 < X_j < x_j + δ_j/2 | x_visible) / δ_j], with
+      steps of shape (D,), nats, shape (B, D), 0 elsewhere;
+    - `values_of(column)`: all values of a discrete column, shape (V,); None for a column of numbers;
     - `notes_on(tokens, data=None)`: notes for the user on the answers for these observations, one sentence
       each; `data` is what they were read from, with the names and words that tokens lack;
     - `refine(tokens)`: refine a numerical integral for these tokens in place, and return one sentence on the
@@ -313,27 +324,6 @@ def base_measure_of(model: object) -> str | None:
 
 
 @runtime_checkable
-class HasLogEvidence(Protocol):
-    """A model that also knows log p(x), in closed form or by an accurate integral."""
-
-    def log_evidence(self, tokens: Tokens) -> Float[Tensor, " B"]:
-        """log p of the maskable tokens given the context, nats per observation, shape (B,)."""
-        ...
-
-
-@runtime_checkable
-class HasScoreOrderings(Protocol):
-    """A model that computes the scores of all prefixes of an order at once."""
-
-    def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
-
-        Column M - 1 is the score at size M; columns beyond an observation's number of tokens are 0.
-        """
-        ...
-
-
-@runtime_checkable
 class HasLogDistributions(Protocol):
     """A model of discrete tokens that lists the log-probabilities of all values.
 
@@ -353,35 +343,6 @@ class HasLogDistributions(Protocol):
 
 
 @runtime_checkable
-class HasValuesOf(Protocol):
-    """A model in which some columns have finitely many values."""
-
-    def values_of(self, column: int) -> Float[Tensor, " V"] | None:
-        """All values of a discrete column, shape (V,); None for a column of numbers."""
-        ...
-
-
-@runtime_checkable
-class HasLogCells(Protocol):
-    """A model of numbers that integrates its density over a cell around each value."""
-
-    def log_cells(
-        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
-    ) -> Float[Tensor, "B D"]:
-        """log [P(x_j - δ_j/2 < X_j < x_j + δ_j/2 | x_visible) / δ_j], nats, shape (B, D); 0 elsewhere."""
-        ...
-
-
-@runtime_checkable
-class HasLeaveOneOut(Protocol):
-    """A model that hides each visible token of a row in turn, in much less time than it takes one by one."""
-
-    def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
-        ...
-
-
-@runtime_checkable
 class HasUnmaskedLogDistributions(Protocol):
     """A model that also predicts visible tokens, as masked language models learn to do.
 
@@ -394,22 +355,6 @@ class HasUnmaskedLogDistributions(Protocol):
 
     def unmasked_log_distributions(self, tokens: Tokens, places: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
         """log p(v | x) for all V values at some visible places, row by row, nats, shape (n, V)."""
-        ...
-
-
-@runtime_checkable
-class HasBatches(Protocol):
-    """A model that decides which masks share a call, for example by a token budget."""
-
-    def batches(self, n_present: Int64[np.ndarray, " n_pairs"]) -> Iterable[Int64[np.ndarray, " n_in_call"]]:
-        """Divide the pairs of observation and mask into calls.
-
-        Args:
-            n_present: shape (n_pairs,); the number of tokens of each pair's observation, including context.
-
-        Yields:
-            The positions (0..n_pairs-1) of the pairs of each call; each position occurs once.
-        """
         ...
 
 

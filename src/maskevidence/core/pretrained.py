@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.support.checks import counted_weights
-from maskevidence.core.support.files import read_json
+from maskevidence.core.support.files import model_inside, read_json
 from maskevidence.core.support.hub import check_revision, hub_reachable, not_in_cache
 from maskevidence.core.support.progress import quiet
 
@@ -199,12 +199,14 @@ def _why_not_loaded(
         )
     if is_folder:
         if not (Path(name) / "config.json").is_file():
-            return InputError(f"the folder {name!r} has no config.json; give one that save_pretrained wrote")
+            remedy = model_inside(Path(name)) or "; give one that save_pretrained wrote"
+            return InputError(f"the folder {name!r} has no config.json{remedy}")
         if not any(Path(name).glob("*.safetensors")) and not any(Path(name).glob("*.bin")):
             return InputError(
                 f"the folder {name!r} has no weights (model.safetensors); give one that save_pretrained wrote"
             )
-        return InputError(f"the model in {name!r} cannot be loaded: {reason}; save it again")
+        remedy = 'add it, such as "model_type": "bert"' if "model_type" in reason else "save it again"
+        return InputError(f"the model in {name!r} cannot be loaded: {reason}; {remedy}")
     named = repr(name) if revision is None else f"{name!r} of revision {revision!r}"
     if local_only:
         return not_in_cache(

@@ -2,7 +2,6 @@
 
 import numbers
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.errors import InputError, unknown_name
-from maskevidence.core.support.checks import plain_number, some_of, whole_number, word_of
-from maskevidence.core.support.keyed_random import first_copies, held_out_first, keyed_bits, nearly_copies
+from maskevidence.core.errors import InputError
+from maskevidence.core.support.checks import whole_number, word_of
+from maskevidence.core.support.keyed_random import held_out_first
 from maskevidence.core.support.provenance import digest
 
 
@@ -54,12 +53,7 @@ def with_values(table: Float64[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
 if TYPE_CHECKING:
     from maskevidence.core.tokens import Tokens
 
-BINARISE = ("threshold:0.5", "stochastic")
 PIXEL = re.compile(r"(?:pixel_|r)(\d+)(?:_|c)(\d+)(?:b([012]))?")  # a column's name: row, column, colour
-_NINES = re.compile(r"-9+(\.9+)?|9\.?9[9.]*")  # -9, -999, -99.9, 99, 999.9
-_CODES = [-round(10.0**n - 10.0**-d, d) for n in range(1, 8) for d in range(3)]  # -9, -9.9, -9.99, -99, ...
-_FEWEST_OF_CODE, _TIMES_AS_OFTEN = 5, 5
-_FAR = "stands far {} all other values of"
 
 
 @dataclass(frozen=True)
@@ -224,81 +218,6 @@ def cell_value(value: float, words: Sequence[str] | None) -> float | str:
     if words is None or np.isnan(value):
         return float(value)
     return words[int(value)] if value < len(words) else "another word"
-
-
-def note_on_codes(values: Float64[np.ndarray, "N D"], columns: Sequence[str]) -> list[str]:
-    """Note each value that lies far from all others of its column and may be a code for "missing".
-
-    It stands far from them if the nearest one is farther away than the range of all of them. Such a value is
-    noted if its digits are nines, as in -999 and 99, or if it is negative and not alone. Whatever the range,
-    a code such as -999 in several cells is noted if no other value is negative, or if it is in 5 cells or
-    more and in 5 times as many as any other value.
-
-    Example:
-        >>> note_on_codes(np.array([[1.0, 99, 0.5], [2, 7, 1], [3, 8, 2], [-99, 9, 3]]), "abc")[0][:54]
-        "-99 stands far below all other values of 'a': if it me"
-        >>> note_on_codes(np.array([[300.0], [900], [4000], [-999], [-999]]), ["rent"])[0][:43]
-        "-999 is the only negative value of 'rent': "
-    """
-    apart: dict[tuple[float, str], list[str]] = {}
-    n_cells: Counter[float] = Counter()
-    for name, column in zip(columns, values.T, strict=True):
-        different, counts = np.unique(column[~np.isnan(column)], return_counts=True)
-        if len(different) < 3:
-            continue
-        low, high, inner = different[0], different[-1], different[1:-1]
-        found = {}
-        if len(inner) > 1 and inner[0] - low > high - inner[0]:
-            found[0] = _FAR.format("below")
-        if len(inner) > 1 and high - inner[-1] > inner[-1] - low:
-            found[len(different) - 1] = _FAR.format("above")
-        for place in np.flatnonzero(np.isin(different, _CODES) & (counts > 1)).tolist():
-            many = max(_FEWEST_OF_CODE, _TIMES_AS_OFTEN * int(np.delete(counts, place).max()))
-            if place == 0 and inner[0] >= 0:
-                found.setdefault(place, "is the only negative value of")
-            elif counts[place] >= many:
-                found.setdefault(place, "is in more cells than all other values of")
-        for place, how in found.items():
-            apart.setdefault((float(different[place]), how), []).append(name)
-            n_cells[float(different[place])] += int(counts[place])
-    notes = []
-    for (code, how), names in apart.items():
-        word = np.format_float_positional(code, trim="-")
-        if _NINES.fullmatch(word) or (code < 0 and n_cells[code] > 1):
-            listed = some_of(list(map(repr, names)))
-            notes.append(
-                f"{word} {how} {listed}: if it means missing, give --missing={word} (in Python, NaN)"
-            )
-    return notes
-
-
-def note_on_copies(values: Float64[np.ndarray, "N D"]) -> list[str]:
-    """Note rows that equal earlier rows, and rows that differ in one cell, unless chance explains them.
-
-    Example:
-        >>> x = np.random.default_rng(0).normal(size=(50, 4))
-        >>> note_on_copies(np.concatenate([x, x[:2]]))[0][:45]
-        '2 of 52 rows equal an earlier row: if they ar'
-        >>> note_on_copies((x > 0).astype(float)), note_on_copies(x)
-        ([], [])
-    """
-    n_copies, n_near = int((first_copies(values) < np.arange(len(values))).sum()), nearly_copies(values)
-    notes, of = [], f"of {len(values):,} rows"
-    if n_copies:
-        are, them = (
-            ("equals", "it is a copy, leave it")
-            if n_copies == 1
-            else ("equal", "they are copies, leave them")
-        )
-        notes.append(
-            f"{n_copies:,} {of} {are} an earlier row: if {them} out; folds and test rows keep copies together"
-        )
-    if n_near:
-        notes.append(
-            f"{n_near:,} {of} {'differs' if n_near == 1 else 'differ'} from an earlier row in a single cell: "
-            "if that is the same row again, leave it out, since a fit to one judges the other too well"
-        )
-    return notes
 
 
 def held_out_rows(
@@ -519,52 +438,3 @@ def are_pixels(columns: Sequence[str]) -> bool:
         (True, False, False)
     """
     return bool(columns) and all(PIXEL.fullmatch(column) for column in columns)
-
-
-def binarise(table: Table, how: str, seed: int = 0) -> Table:
-    """Turn values in [0, 1] into zeros and ones; missing values stay missing.
-
-    Args:
-        how: "threshold" or "threshold:T" for 1 where a value exceeds T (by default 0.5); "stochastic" for 1
-            with the value as its probability, drawn once from the seed, the row's id and the column.
-
-    Source:
-        The threshold is that of Moreno-Muñoz et al. (2023), Figure 3; stochastic binarisation is that of
-        Salakhutdinov and Murray (2008), On the quantitative analysis of deep belief networks.
-
-    Example:
-        >>> table = Table("grey", np.array([[0.2, 0.7], [np.nan, 1.0]]), ("a", "b"), np.arange(2))
-        >>> binarise(table, "threshold").values.tolist()
-        [[0.0, 1.0], [nan, 1.0]]
-    """
-    name, _, argument = how.partition(":")
-    if name not in ("threshold", "stochastic") or (name == "stochastic" and argument):
-        raise unknown_name("way to binarise", how, BINARISE)
-    outside = np.argwhere((table.values < 0) | (table.values > 1))
-    if len(outside):
-        row, column = outside[0]
-        raise InputError(
-            f"{table.name} has {table.values[row, column]:g} in column {table.columns[column]!r}, "
-            f"{table.place(row)}; values to binarise must lie in [0, 1]"
-        )
-    if name == "threshold":
-        limit = _threshold(how, argument)
-        ones = table.values > limit
-        note = f"binarised: 1 above {limit:g}"
-    else:
-        bits = keyed_bits(seed, table.ids[:, None], np.arange(len(table.columns))[None, :])
-        ones = (bits >> np.uint64(11)) * 2.0**-53 < table.values
-        note = "binarised at random, 1 with the value as its probability"
-    values = np.where(np.isnan(table.values), np.nan, ones.astype(np.float64))
-    return replace(table, values=values, notes=(*table.notes, note))
-
-
-def _threshold(how: str, argument: str) -> float:
-    """Parse the threshold after the colon; 0.5 without one."""
-    try:
-        limit = plain_number(argument or "0.5")
-    except ValueError:
-        limit = np.nan
-    if not 0.0 <= limit < 1.0:
-        raise InputError(f"{how!r} has no threshold in [0, 1); write threshold:0.5, for example")
-    return limit

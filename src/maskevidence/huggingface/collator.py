@@ -15,6 +15,7 @@ from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import keyed_bits, kronecker, scaled
 from maskevidence.huggingface.processes import rank
 from maskevidence.huggingface.recipe import ID
+from maskevidence.texts.pieces import special_ids
 
 WEIGHT = "mask_weight"
 NOT_SCORED = -100
@@ -110,7 +111,7 @@ class MaskSizeCollator:
         self.pad_to_multiple_of = pad_to_multiple_of
         self.seed = seed
         self._epoch = _shared_number(0)
-        self._special = frozenset(tokenizer.all_special_ids) - {getattr(tokenizer, "unk_token_id", None)}
+        self._special = special_ids(tokenizer)
 
     @property
     def key(self) -> MaskKey:

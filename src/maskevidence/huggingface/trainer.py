@@ -13,6 +13,7 @@ from maskevidence.core.errors import InputError, import_extra
 from maskevidence.huggingface.collator import NOT_SCORED, WEIGHT, MaskSizeCollator
 from maskevidence.huggingface.processes import is_main_process, join_processes
 from maskevidence.texts.masked_lm import MaskedLM
+from maskevidence.texts.network_calls import evaluating
 
 _transformers = import_extra("transformers", "hf", "training by transformers")
 
@@ -283,15 +284,9 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
     def _estimate(self, state: Any) -> None:
         if not state.is_world_process_zero:
             return
-        modes = [(module, module.training) for module in self.model.modules()]
-        self.model.eval()
         start = time.perf_counter()
-        try:
-            with torch.no_grad():
-                estimate = estimate_evidence(self.model, self.data, self.design, seed=self.seed)
-        finally:
-            for module, training in modes:
-                module.training = training
+        with evaluating(self.model), torch.no_grad():
+            estimate = estimate_evidence(self.model, self.data, self.design, seed=self.seed)
         self.estimates.append((state.global_step, estimate))
         self._latest = estimate
         seconds = {f"{self.prefix}_seconds": time.perf_counter() - start}

@@ -153,12 +153,7 @@ class Windows(MaskDesign):
         return np.full_like(n_tokens, PER_ORDER * self.orders)
 
     def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers, position: Positions = None
     ) -> Plan:
         return index, scaled(_shares(key.seed, key.columns(ids)[:, 0], index), n_tokens) + 1
 

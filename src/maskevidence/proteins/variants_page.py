@@ -106,6 +106,6 @@ def _heat_maps(
         middles.append(f"{'0' if centre == 0 else f'the mean, {typeset(centre, 3)}'} ({name})")
         grids.append(ColourGrid(grid, labels, columns, words, "residue", "site", centre, largest))
     return [
-        f"The middle colour stands for {' and '.join(middles)}. Cells without a mutant are blank.",
+        f"The middle colour stands for {' and '.join(middles)}. Cells without a mutant are grey.",
         *grids,
     ]

@@ -31,7 +31,7 @@ import torch
 
 from maskevidence import MaskedModel, ScoreTable
 from maskevidence.core.errors import InputError, MaskEvidenceError, import_extra
-from maskevidence.core.model import HasBatches, fingerprint
+from maskevidence.core.model import fingerprint
 from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.support.checks import plain_number
 from maskevidence.core.support.progress import Advance, silent
@@ -112,7 +112,7 @@ class RayEngine:
                 load: Callable[[], Any] = (lambda: model) if self.load is None else self.load
                 expected = None if self.load is None else fingerprint(model)
                 actor = ray.remote(num_cpus=self.threads, num_gpus=self.gpus_per_worker)(Worker)
-                option = "--batch-tokens" if isinstance(model, HasBatches) else "--batch-size"
+                option = "--batch-tokens" if hasattr(model, "batches") else "--batch-size"
                 pool = WorkerPool(ray, actor.remote, (ray.put(load), expected, self.threads), option)
                 pool.score(self.workers or room, work, scoring, advance, done)
 

@@ -17,7 +17,7 @@ from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MASKS_AT_ONCE, MaskDesign, MaskKey, compact
-from maskevidence.core.model import HasBatches, MaskedModel, device_of
+from maskevidence.core.model import MaskedModel, device_of
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import HiddenTokens, Scores, ScoreTable
 from maskevidence.core.scores.score_masks import Scoring, calls_per_observation, score_repeats
@@ -68,21 +68,21 @@ def rows_per_block(model: MaskedModel, tokens: Observations, design: MaskDesign,
         key: whether masks are shared.
     """
     n_masks = _MASKS_PER_BLOCK
-    if isinstance(model, HasBatches):
+    if hasattr(model, "batches"):
         device = device_of(model)
         on_cpu = device is None or device.type == "cpu"
         n_masks = (
             _MASKS_PER_SLOW_BLOCK if on_cpu else max(_MASKS_PER_SLOW_BLOCK, _n_masks_of_calls(model, tokens))
         )
     rows = math.ceil(n_masks / calls_per_observation(model, tokens, design))
-    if isinstance(tokens, Tokens) and not isinstance(model, HasBatches):
+    if isinstance(tokens, Tokens) and not hasattr(model, "batches"):
         rows = min(rows, max(1, _CELLS_PER_BLOCK // max(1, tokens.width)))
     if key.masks == "shared":
         rows = max(rows, _MIN_SHARED_ROWS)
     return min(rows, math.ceil(len(tokens) / MIN_BLOCKS))
 
 
-def _n_masks_of_calls(model: HasBatches, tokens: Observations) -> int:
+def _n_masks_of_calls(model: Any, tokens: Observations) -> int:
     """The number of masks of eight calls, from a sample of the rows, evenly spaced."""
     rows = torch.linspace(0, len(tokens) - 1, min(len(tokens), _SAMPLE)).long()
     sample = tokens[rows.to(tokens.ids.device)]

@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from pydantic import ValidationError
 
 from maskevidence.core.errors import InputError
-from maskevidence.core.evidence.observations import Rows, parquet_of
+from maskevidence.core.evidence.result import Rows
 from maskevidence.core.support.files import (
     TEMPORARY,
     read_json,
@@ -27,6 +27,7 @@ from maskevidence.core.support.files import (
 from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
+from maskevidence.runs.observation_files import parquet_of
 
 TEXTS = "texts.parquet"
 _ROWS_OF_GROUP = 2**16

@@ -12,7 +12,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.precise import Precise, estimate_evidence
 from maskevidence.core.evidence.result import EvidenceEstimate
 from maskevidence.core.kind import kinds
-from maskevidence.core.model import HasLogEvidence, base_measure_of, device_of, fingerprint, to_device_of
+from maskevidence.core.model import base_measure_of, device_of, fingerprint, to_device_of
 from maskevidence.core.packed_tokens import Observations, StoredTokens
 from maskevidence.core.scores.score_masks import Scoring
 from maskevidence.core.tokens import Tokens
@@ -116,7 +116,7 @@ def score_prepared(
         per_token=scoring.per_token,
         refine=False,  # `prepare` refined the model and noted it
     )
-    if isinstance(prepared.model, HasLogEvidence):
+    if hasattr(prepared.model, "log_evidence"):
         with torch.no_grad():
             tokens = to_device_of(prepared.model, prepared.in_memory)
             values = prepared.model.log_evidence(tokens).double().cpu().numpy()

@@ -21,7 +21,7 @@ from maskevidence.core.masks.design import (
     lengths_of,
     n_masks_by_length,
 )
-from maskevidence.core.model import HasLogEvidence, device_of, rounding, to_device_of
+from maskevidence.core.model import device_of, rounding, to_device_of
 from maskevidence.core.packed_tokens import Observations
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score_masks import Scoring, check_scorable, score_repeats
@@ -270,7 +270,7 @@ def closed_form_by_row(
 
     It is computed block by block, so that it is the same over shards to the last bit.
     """
-    if not isinstance(model, HasLogEvidence):
+    if not hasattr(model, "log_evidence"):
         return None
     ids, values = list[np.ndarray](), list[np.ndarray]()
     with torch.no_grad():

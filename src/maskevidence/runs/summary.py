@@ -11,16 +11,11 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.curve import curve_lines
-from maskevidence.core.evidence.observations import (
-    Rows,
-    csv_in_parts,
-    joined,
-    listed,
-    parquet_of,
-)
 from maskevidence.core.evidence.result import (
     EvidenceEstimate,
     HowScored,
+    Rows,
+    joined,
     observation_tables,
     summarize_scores,
 )
@@ -43,6 +38,7 @@ from maskevidence.runs.directory import (
     with_texts,
 )
 from maskevidence.runs.manifest import Manifest
+from maskevidence.runs.observation_files import csv_in_parts, listed, parquet_of
 from maskevidence.runs.prepared import content_of
 
 MANY = 10**7  # observations, from which on they are written as Parquet
@@ -69,7 +65,7 @@ class Run:
         return joined(self.observations_in_parts())
 
     def observations_in_parts(self) -> Iterator[Rows]:
-        """The same, some rows at a time."""
+        """The rows of observations.csv, some at a time."""
         tables = observation_tables(self.estimate)
         return with_texts(tables, saved_beginnings(self.texts, self.manifest)) if self.texts else tables
 
@@ -235,8 +231,12 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
         write_atomic(folder.path / MANY_OBSERVATIONS, parquet_of(map(listed, observations)))
     else:
         write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
-    lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)
-    missing = draw_into(folder.path / CURVE_PICTURE, lines, title)
+    missing = None
+    if len(curve.score) > 1:  # one point is no curve
+        lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)
+        missing = draw_into(folder.path / CURVE_PICTURE, lines, title)
+    else:
+        (folder.path / CURVE_PICTURE).unlink(missing_ok=True)
     write_json(folder.path / ESTIMATE, result)
     return missing
 

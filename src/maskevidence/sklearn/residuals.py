@@ -8,9 +8,9 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence import Imputation
 from maskevidence.core.errors import import_extra
-from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.table import varies
 from maskevidence.sklearn.density_base import PURPOSE
+from maskevidence.tables.folds import folds_of
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 

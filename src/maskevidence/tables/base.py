@@ -49,7 +49,7 @@ class TableModel(HasPage, nn.Module, ABC):
 
     A subclass is a `MaskedModel`. It may also have the optional methods of `maskevidence.core.model`
     (`log_evidence`, `refine`, `elbo`, `score_orderings`, `score_moments`), which callers ask for with
-    `isinstance(model, HasLogEvidence)` and so on.
+    `hasattr(model, "log_evidence")` and so on.
 
     Attributes:
         conditionals: the kind of the conditionals; see `MaskedModel`.

@@ -14,7 +14,6 @@ from maskevidence.core.model import (
     DENSITY,
     MASS,
     Conditionals,
-    HasLogCells,
     as_tokens,
     base_measure_of,
     device_of,
@@ -106,7 +105,7 @@ class CellMass(nn.Module):
 
 def check_cells(model: object) -> None:
     """Check that the model is a density that can be integrated over cells."""
-    if not isinstance(model, HasLogCells) or base_measure_of(model) != DENSITY:
+    if not hasattr(model, "log_cells") or base_measure_of(model) != DENSITY:
         raise InputError(
             f"{type(model).__name__} gives no mass of cells; give a density of numbers, such as gaussian, "
             "ppca, factor-analysis, kernel-gaussian or vae"

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.command.options import kind_of_model
 from maskevidence.core.errors import InputError
-from maskevidence.core.model import HasValuesOf
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import MISSING, plain_number, word_of
 from maskevidence.core.support.files import check_place
@@ -283,8 +282,9 @@ def fill_holes(
         column = values[:, :, table.columns.index(name)]
         column[np.isnan(column)] = np.nanmax(column)
     few = {}  # the values of discrete columns
-    if isinstance(model, HasValuesOf):
-        few = {k: model.values_of(k) for k in range(len(kept)) if not _of_category(table, kept[k])}
+    listed: Any = getattr(model, "values_of", None)
+    if listed is not None:
+        few = {k: listed(k) for k in range(len(kept)) if not _of_category(table, kept[k])}
     likeliest = tuple(kept[k] for k in few if few[k] is not None)
     if options.draws is not None:
         drawn, note = _draws(model, holed, options.draws, options.seed)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -222,34 +222,8 @@ def _differ(
     return bool((codes[seen] != np.minimum(values[seen], len(words))).any())
 
 
-@runtime_checkable
-class HasDrawMissing(Protocol):
-    """A model that draws missing values jointly given the observed ones."""
-
-    def draw_missing(self, x: object, draws: int = 1, seed: int = 0) -> Float64[np.ndarray, "n N D"]:
-        """Draw the missing values `draws` times, shape (draws, N, D)."""
-        ...
-
-
-@runtime_checkable
-class HasRefit(Protocol):
-    """A model that can be refitted to a bootstrap sample for each table it draws."""
-
-    def draw_missing(
-        self, x: object, draws: int = 1, seed: int = 0, *, refit: bool = False
-    ) -> Float64[np.ndarray, "n N D"]:
-        """See `HasDrawMissing.draw_missing`; with `refit`, each table is drawn by a copy refitted to a
-        bootstrap sample.
-        """
-        ...
-
-    def refits_to(self, x: object) -> bool:
-        """Whether refitting is fast and the model was fitted to all or most of these rows."""
-        ...
-
-
 def draw_missing(
-    model: object, x: object, draws: int = 5, *, seed: int = 0, refit: bool = True
+    model: Any, x: object, draws: int = 5, *, seed: int = 0, refit: bool = True
 ) -> Float64[np.ndarray, "n N D"]:
     """Fill the missing values of a table several times by draws, for multiple imputation.
 
@@ -289,13 +263,13 @@ def draw_missing(
         >>> tables.shape, tables[:, :, 1].mean().round(1), tables[:, :, 1].std().round(1)
         ((3, 1000, 2), np.float64(1.2), np.float64(0.8))
     """
-    if not isinstance(model, HasDrawMissing):
+    if not hasattr(model, "draw_missing"):
         raise InputError(
             f"{type(model).__name__} cannot draw missing values: it has no method draw_missing(x, draws, "
             "seed); use a model of rows of this package, or add the method"
         )
     as_tokens(model, x)  # the same errors for every model
-    if refit and isinstance(model, HasRefit) and model.refits_to(x):
+    if refit and hasattr(model, "refits_to") and model.refits_to(x):
         return model.draw_missing(x, draws, seed, refit=True)
     return model.draw_missing(x, draws, seed)
 

@@ -1,6 +1,6 @@
 """Fill the missing values of a table by a model, or by the model of a MODEL word."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import as_tokens
@@ -10,16 +10,7 @@ from maskevidence.tables.choosing.auto import fitted_to
 from maskevidence.tables.imputation import Imputation
 
 
-@runtime_checkable
-class HasImpute(Protocol):
-    """A model that returns the mean and variance of missing values given the observed ones."""
-
-    def impute(self, x: object) -> Imputation:
-        """Conditional mean and variance of every missing (NaN) value of an (N, D) table."""
-        ...
-
-
-def impute(model: object, x: object) -> Imputation:
+def impute(model: Any, x: object) -> Imputation:
     """Fill the missing values of a table: E[x_j | x_observed] and Var[x_j | x_observed] of every missing x_j.
 
     To get the log-probability of values that were hidden on purpose, each given the observed values of its
@@ -46,7 +37,7 @@ def impute(model: object, x: object) -> Imputation:
     if isinstance(model, str):
         x = x if column_names(x) is not None else as_table(x)
         model = fitted_to(model, as_table(x))
-    if not isinstance(model, HasImpute):
+    if not hasattr(model, "impute"):
         raise InputError(
             f"{type(model).__name__} cannot impute: it has no method impute(x); use PPCA, FactorAnalysis or "
             "Gaussian, or add a method impute(x) that returns an Imputation"

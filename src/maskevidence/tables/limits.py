@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
-from maskevidence.core.model import Conditionals, HasLogCells, as_tokens, device_of
+from maskevidence.core.model import Conditionals, as_tokens, device_of
 from maskevidence.core.show.words import count
 from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
@@ -125,7 +125,7 @@ def with_limits(
     names = columns or table.columns
     if not any(rows for name, rows in table.limits.items() if name in names):
         return model, ()
-    if isinstance(model, HasLogCells):
+    if hasattr(model, "log_cells"):
         return WithLimits(model, table, columns), ()
     return model, (
         f"limits such as <0.5 are not scored: {type(model).__name__} has no distribution function",

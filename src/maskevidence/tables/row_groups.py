@@ -208,7 +208,7 @@ def by_row_groups(model: Any, data: str, selection: FileOptions, *, times: int =
 
 
 def _refuse_empty_rows(table: Table) -> None:
-    """Refuse options that leave out rows: positions are those of the file."""
+    """Raise an InputError for a row without values: row groups keep the positions of the file."""
     empty = np.flatnonzero(np.isnan(table.values).all(axis=1))
     if len(empty):
         raise InputError(f"{table.name!r} has no value in {table.place(int(empty[0]))}; leave such rows out")

@@ -16,14 +16,14 @@ from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.kind import Kind, kinds
 from maskevidence.core.model import as_tokens, to_device_of
 from maskevidence.core.show.words import MINUS
-from maskevidence.core.support.checks import join_words, some_of
+from maskevidence.core.support.checks import join_words, plain_number, some_of
 from maskevidence.core.support.devices import choose_device
 from maskevidence.core.support.files import read_json
+from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.sources import is_remote
 from maskevidence.core.table import (
     Table,
     are_pixels,
-    binarise,
     column_of,
     place_of,
     spreads,
@@ -56,6 +56,7 @@ from maskevidence.tables.table_files import (
 from maskevidence.tables.table_options import RowDevice, RowOptions, RowReading, TableOptions
 
 TEST_FRACTION = 0.2
+_BINARISE = ("threshold:0.5", "stochastic")
 _UNLIKE = 10.0  # PPCA gets a note if the columns' largest spread is this many times the smallest
 _FEW = 5  # with fewer known values, a column of two values gets no note
 # options that only files of tables take
@@ -293,6 +294,55 @@ def read_rows(
     if table.levels:
         raise InputError(f"--binarise takes numbers, {next(iter(table.levels))!r} holds words; drop it")
     return binarise(table, reading.binarise, seed)
+
+
+def binarise(table: Table, how: str, seed: int = 0) -> Table:
+    """Turn values in [0, 1] into zeros and ones; missing values stay missing.
+
+    Args:
+        how: "threshold" or "threshold:T" for 1 where a value exceeds T (by default 0.5); "stochastic" for 1
+            with the value as its probability, drawn once from the seed, the row's id and the column.
+
+    Source:
+        The threshold is that of Moreno-Muñoz et al. (2023), Figure 3; stochastic binarisation is that of
+        Salakhutdinov and Murray (2008), On the quantitative analysis of deep belief networks.
+
+    Example:
+        >>> table = Table("grey", np.array([[0.2, 0.7], [np.nan, 1.0]]), ("a", "b"), np.arange(2))
+        >>> binarise(table, "threshold").values.tolist()
+        [[0.0, 1.0], [nan, 1.0]]
+    """
+    name, _, argument = how.partition(":")
+    if name not in ("threshold", "stochastic") or (name == "stochastic" and argument):
+        raise unknown_name("way to binarise", how, _BINARISE)
+    outside = np.argwhere((table.values < 0) | (table.values > 1))
+    if len(outside):
+        row, column = outside[0]
+        raise InputError(
+            f"{table.name} has {table.values[row, column]:g} in column {table.columns[column]!r}, "
+            f"{table.place(row)}; values to binarise must lie in [0, 1]"
+        )
+    if name == "threshold":
+        limit = _threshold(how, argument)
+        ones = table.values > limit
+        note = f"binarised: 1 above {limit:g}"
+    else:
+        bits = keyed_bits(seed, table.ids[:, None], np.arange(len(table.columns))[None, :])
+        ones = (bits >> np.uint64(11)) * 2.0**-53 < table.values
+        note = "binarised at random, 1 with the value as its probability"
+    values = np.where(np.isnan(table.values), np.nan, ones.astype(np.float64))
+    return replace(table, values=values, notes=(*table.notes, note))
+
+
+def _threshold(how: str, argument: str) -> float:
+    """Parse the threshold after the colon; 0.5 without one."""
+    try:
+        limit = plain_number(argument or "0.5")
+    except ValueError:
+        limit = np.nan
+    if not 0.0 <= limit < 1.0:
+        raise InputError(f"{how!r} has no threshold in [0, 1); write threshold:0.5, for example")
+    return limit
 
 
 def reread(data: str, options: Mapping[str, Any], seed: int) -> Table:

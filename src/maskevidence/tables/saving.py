@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import counted_weights
-from maskevidence.core.support.files import read_json
+from maskevidence.core.support.files import model_inside, read_json
 from maskevidence.core.tokens import MANY_EQUAL
 from maskevidence.tables.base import FORMAT, TableModel
 
@@ -47,9 +47,8 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
         raise InputError(f"there is no folder {str(path)!r}; give one that a model was saved into")
     for file in ("config.json", "model.safetensors"):
         if not (path / file).is_file():
-            inside = path / "model"
-            remedy = f"; its model is in {str(inside)!r}: give that" if (inside / file).is_file() else ""
-            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file{remedy}")
+            where = model_inside(path)
+            raise InputError(f"{str(path)!r} holds no saved model: {file} is missing or not a file{where}")
     config = read_json(path / "config.json", "save the model again")
     try:
         state = load_file(path / "model.safetensors")

@@ -39,7 +39,7 @@ from maskevidence.core.support.sources import (
     read_remote,
     reading_parquet,
 )
-from maskevidence.core.table import Table, column_of, note_on_codes, note_on_copies, place_of
+from maskevidence.core.table import Table, column_of, place_of
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
     MAX_CATEGORIES,
@@ -72,6 +72,7 @@ from maskevidence.tables.reading.layout import (
     numbered_rows,
 )
 from maskevidence.tables.reading.numbers import Choice, NumberForm, cell_of, signs_of
+from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather")  # of tables to write

@@ -16,7 +16,6 @@ from maskevidence.command.training_folder import (
 )
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design_words import parse_design
-from maskevidence.core.model import HasLogEvidence
 from maskevidence.core.show import parts
 from maskevidence.core.show.parts import Page
 from maskevidence.core.show.words import typeset
@@ -95,7 +94,7 @@ def train_rows(model: str, data: str, options: RowTraining) -> Result:
             n_train=len(train),
             n_test=0 if test is None else len(test),
             learning_rate=_learning_rate(fitted, options),
-            kind="exact" if isinstance(fitted, HasLogEvidence) else "lower_bound",
+            kind="exact" if hasattr(fitted, "log_evidence") else "lower_bound",
             log_evidence_train=_log_evidence(fitted, train, options.seed),
             log_evidence_held_out=None if test is None else _log_evidence(fitted, test, options.seed),
             dropped_columns=dropped,

@@ -26,7 +26,6 @@ from maskevidence.texts.pieces import (
     SPACED,
     Frame,
     Pieces,
-    Unknown,
     check_segments,
     frame_of,
     joined,
@@ -410,12 +409,11 @@ def _after_contexts(
 
 
 class _Told:
-    """What the notes on encoded texts tell, added up over parts of the texts."""
+    """Counts behind the notes on encoded texts, summed over parts of the texts."""
 
     def __init__(self, tokenizer: Any, options: Encoding) -> None:
         self.tokenizer, self.options = tokenizer, options
-        self.lengths, self.lost = Counter[str](), Counter[str]()
-        self._unknown = Unknown(0, 0, 0, 0)
+        self.lengths, self.lost, self._unknown = Counter[str](), Counter[str](), Counter[str]()
         self._first_unknown: str | None = None  # the place of the first text with an unknown token
         self._not_capital: list[str] = []  # some of the texts with small letters
         self._n_texts = self._n_special = 0
@@ -433,7 +431,7 @@ class _Told:
             if self._first_unknown is None and (row := next(with_unknown, None)) is not None:
                 self._first_unknown = self.options.place(row)
             pieces = [text for row in rows for text in (row.first, row.main)]
-            self._unknown = self._unknown.plus(unknown_in(pieces, number))
+            self._unknown.update(unknown_in(pieces, number))
         left = _TRIED - len(self._not_capital)
         self._not_capital += list(islice((text for text in texts if text.upper() != text), left))
         pattern = spelled_special(self.tokenizer)
@@ -476,7 +474,7 @@ class _Told:
     def _on_unknown(self, place: str) -> str:
         """A sentence on the share that the tokenizer does not know; too large a share is refused."""
         tokenizer, residues = self.tokenizer, self._residues
-        n, n_all, unit = self._unknown.counted()
+        n, n_all, unit = n_unknown(self._unknown)
         share, small = n / n_all, _capitals_help(tokenizer, self._not_capital, tokenizer.unk_token_id)
         what = (
             f"{n:,} of {n_all:,} {'letters' if residues and unit == 'bytes' else unit} ({share:.2%}) are "
@@ -484,7 +482,8 @@ class _Told:
             f"know {'small letters' if small else 'what they stand for'}"
         )
         if (share > _TOO_LARGE_SHARE or (residues and small)) and not self.options.allow_unknown:
-            remedy = "write residues as capital letters" if residues else "give the model's own tokenizer"
+            own = "give the model's own tokenizer, or --pattern if its vocab.txt has whole words"
+            remedy = "write residues as capital letters" if residues else own
             remedy = "make them capital ones with --upper (text.upper())" if small else remedy
             raise InputError(f"{what}; {remedy}, or allow it with --allow-unknown (allow_unknown=True)")
         what += "; --upper makes them capital ones" if small else ""
@@ -496,7 +495,7 @@ class _Told:
 def _capitals_help(tokenizer: Any, some: Sequence[str], unknown: int) -> bool:
     """Whether less of some texts with small letters is unknown in capital letters."""
     both = [some, [text.upper() for text in some]] if some else []
-    counts = [n_unknown(tokenize(tokenizer, each), unknown)[0] for each in both]
+    counts = [n_unknown(unknown_in(tokenize(tokenizer, each), unknown))[0] for each in both]
     return counts != sorted(counts)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +21,10 @@ from maskevidence.core.support.files import replacing_files
 from maskevidence.core.support.progress import quiet
 from maskevidence.core.tokens import Tokens
 from maskevidence.texts.call_sizes import CallSizes
-from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, encode_texts
+from maskevidence.texts.encoding import EncodedTexts, Encoding, encode_texts
 from maskevidence.texts.masked_head import Places
 from maskevidence.texts.network_calls import NetworkAdapter, limit_of
+from maskevidence.texts.pieces import special_ids
 from maskevidence.texts.text_options import Long
 
 
@@ -259,6 +261,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
         """The device of the model's parameters."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
+    @property
+    def encoding(self) -> Encoding:
+        """How the model reads texts: its length limit, and the token that ends a segment."""
+        return Encoding(max_tokens=self.max_tokens, separator_id=self._adapter.separator_id)
+
     def encode(
         self,
         texts: Sequence[str],
@@ -270,9 +277,6 @@ save_pretrained wrote, or OWNER/NAME on the hub
         long: Long = "error",
         block_size: int | None = None,
         allow_unknown: bool = False,
-        joining: Joining | None = None,
-        lines: Sequence[int] | None = None,
-        names: Sequence[str] | None = None,
     ) -> EncodedTexts:
         """Encode texts as tokens, with the special tokens as context.
 
@@ -290,10 +294,6 @@ save_pretrained wrote, or OWNER/NAME on the hub
                 tokens included; each block is one observation.
             allow_unknown: encode texts although more than 20 % of their letters are unknown, or residues are
                 small letters.
-            joining: join the texts of blocks by the end-of-text token and score special tokens; see
-                `Joining`.
-            lines: the line of each text in its file, for errors.
-            names: the name of each text, for errors.
 
         Returns:
             The tokens, the words they belong to, and notes on what was split, truncated, left out or unknown.
@@ -313,19 +313,15 @@ save_pretrained wrote, or OWNER/NAME on the hub
             )
         if self.tokenizer is None:
             raise InputError("there is no tokenizer to encode texts with; give one, or tokens")
-        options = Encoding(
+        options = replace(
+            self.encoding,
             second=second,
             context=context,
             context_pair=pair,
             ids=ids,
             long=long,
             block_size=block_size,
-            max_tokens=self.max_tokens,
-            separator_id=self._adapter.separator_id,
             allow_unknown=allow_unknown,
-            joining=joining,
-            lines=lines,
-            names=names,
         )
         return encode_texts(self.tokenizer, texts, options)
 
@@ -335,11 +331,11 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """A note if special tokens, such as [CLS], are scored."""
-        special = set(getattr(self.tokenizer, "all_special_ids", ()))
-        special -= {getattr(self.tokenizer, "unk_token_id", None)}
         if tokens.values.ndim != 2:
             return ()
-        stray = tokens.maskable & torch.isin(tokens.values, torch.tensor(sorted(special)).to(tokens.values))
+        stray = tokens.maskable & torch.isin(
+            tokens.values, torch.tensor(sorted(special_ids(self.tokenizer))).to(tokens.values)
+        )
         if not bool(stray.any()):
             return ()
         first = self.tokenizer.convert_ids_to_tokens(int(tokens.values[stray][0]))

@@ -1,6 +1,7 @@
 """How a masked language model calls its network: of transformers, of a diffusion family, or a function."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,6 +32,18 @@ _SPARE_EMBEDDINGS = 256
 _UNLIMITED = 10**9  # tokenizers without a limit say 10^30, and some models do
 _HEAD_BYTES = {"cpu": 2**24}  # of float32 logits at a time: what stays near the cache
 _HEAD_BYTES_ELSEWHERE = 2**28
+
+
+@contextmanager
+def evaluating(network: Any) -> Iterator[None]:
+    """Put a network and its parts into evaluation mode while the context is open."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 class NetworkAdapter:
@@ -84,8 +97,6 @@ class NetworkAdapter:
         """Try the network on a few tokens, some of them masked if there is a mask token."""
         network = self.network
         self._takes = arguments_of(network)
-        modes = [(module, module.training) for module in network.modules()]
-        network.eval()
         limit = PROBE_LENGTH if self.max_tokens is None else self.max_tokens
         ids, hidden = trial_inputs(n_ids, self._pad_token_id, min(PROBE_LENGTH, max(1, limit * 2 // 3)))
         if mask_token_id is not None:
@@ -93,15 +104,13 @@ class NetworkAdapter:
         device = next((parameter.device for parameter in network.parameters()), ids.device)
         ids, hidden = ids.to(device), hidden.to(device)
         name = type(getattr(network, "network", network)).__name__
-        with alone_with(network), torch.no_grad():
+        with alone_with(network), evaluating(network), torch.no_grad():
             logits = logits_of(network(input_ids=ids))[hidden]
             self._n_values = logits.shape[1]
             tells = trial_tells(name, logits)
             self.head = find_head(network, ids, hidden, logits) if tells else None
             masks = tells and "attention_mask" in self._takes and getattr(network, "may_pad", True)
             self.pads = masks and padding_is_ignored(network, ids, hidden, self._pad_token_id)
-        for module, training in modes:
-            module.training = training
         if not tells:
             self.notes += (f"{name}: in a trial, its logits are the same at every place; check its weights",)
         elif self.head is None:

@@ -68,11 +68,16 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
     spelled = spelled_special(tokenizer)
     if spelled is None:
         return pieces
-    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    special = special_ids(tokenizer)
     for position, text in enumerate(texts):
         if spelled.search(text) or not special.isdisjoint(pieces[position].ids):
             pieces[position] = _as_text(tokenizer, text, spelled, special)
     return pieces
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """The ids of a tokenizer's special tokens, apart from that for what it does not know."""
+    return {*getattr(tokenizer, "all_special_ids", ())} - {getattr(tokenizer, "unk_token_id", None)}
 
 
 def spelled_special(tokenizer: Any) -> re.Pattern[str] | None:
@@ -216,42 +221,21 @@ def joined(texts: Sequence[Pieces]) -> Pieces:
     return Pieces(ids, word if len(word) == len(ids) else None, each if complete else None, n_bytes)
 
 
-class Unknown(NamedTuple):
-    """How much of some texts is unknown to the tokenizer, in tokens, and in bytes where these are known."""
-
-    tokens: int
-    all_tokens: int
-    n_bytes: int | None
-    all_bytes: int
-
-    def plus(self, other: "Unknown") -> "Unknown":
-        """The same for the texts of both."""
-        known = self.n_bytes is not None and other.n_bytes is not None
-        sums = [a + b for a, b in zip(self, other, strict=True)] if known else []  # type: ignore[operator]
-        return Unknown(
-            self.tokens + other.tokens, self.all_tokens + other.all_tokens, *(sums[2:] or (None, 0))
-        )
-
-    def counted(self) -> tuple[int, int, str]:
-        """How much is unknown, of how much, in bytes, or in tokens if need be."""
-        if self.tokens == 0 or self.n_bytes is None:
-            return self.tokens, self.all_tokens, "tokens"
-        return self.n_bytes, self.all_bytes, "bytes"
+def unknown_in(pieces: Sequence[Pieces], unknown: int) -> Counter[str]:
+    """Count unknown tokens, and their bytes where known: one token may stand for many letters."""
+    counts = Counter[str](tokens=sum(piece.ids.count(unknown) for piece in pieces))
+    counts["all_tokens"] = sum(len(piece.ids) for piece in pieces)
+    counts["without_bytes"] = sum(piece.bytes_each is None for piece in pieces)
+    of_unknown = (zip(p.ids, p.bytes_each or [], strict=False) for p in pieces if unknown in p.ids)
+    counts["bytes"] = sum(n for each in of_unknown for number, n in each if number == unknown)
+    counts["all_bytes"] = sum(sum(piece.bytes_each or []) for piece in pieces)
+    return counts
 
 
-def unknown_in(pieces: Sequence[Pieces], unknown: int) -> Unknown:
-    """Count unknown tokens, one of which may stand for many letters."""
-    n_tokens, n_all = (sum(p.ids.count(unknown) for p in pieces), sum(len(p.ids) for p in pieces))
-    if any(piece.bytes_each is None for piece in pieces):
-        return Unknown(n_tokens, n_all, None, 0)
-    of_unknown = (zip(p.ids, p.bytes_each or [], strict=True) for p in pieces if unknown in p.ids)
-    n_bytes = sum(n for each in of_unknown for number, n in each if number == unknown)
-    return Unknown(n_tokens, n_all, n_bytes, sum(sum(p.bytes_each or []) for p in pieces))
-
-
-def n_unknown(pieces: Sequence[Pieces], unknown: int) -> tuple[int, int, str]:
-    """The amount of text unknown to the tokenizer, the total amount, and their unit."""
-    return unknown_in(pieces, unknown).counted()
+def n_unknown(counts: Counter[str]) -> tuple[int, int, str]:
+    """How much of some texts is unknown, of how much, in bytes, or in tokens if need be; see `unknown_in`."""
+    unit = "bytes" if counts["tokens"] and not counts["without_bytes"] else "tokens"
+    return counts[unit], counts[f"all_{unit}"], unit
 
 
 def spelled_texts(

@@ -26,13 +26,13 @@ from maskevidence.core.table import place_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared, recorded
-from maskevidence.texts.encoding import EncodedTexts, Encoding, Joining, PackedTexts, pack_texts
+from maskevidence.texts.encoding import EncodedTexts, Joining, PackedTexts, encode_texts, pack_texts
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.masked_lm import MaskedLM
 from maskevidence.texts.pieces import reads_residues
 from maskevidence.texts.recipes import RECIPES
 from maskevidence.texts.text_files import Texts, read_texts
-from maskevidence.texts.text_options import CheckpointOptions, Long, ScoredTextOptions, TextOptions
+from maskevidence.texts.text_options import CheckpointOptions, ScoredTextOptions, TextOptions
 from maskevidence.texts.whole_words import HIDDEN_LATER, HIDDEN_TOGETHER, WholeWords, notes_on_words
 
 PACKED_FROM = 2**17  # texts, from which on their tokens lie in a file
@@ -120,22 +120,22 @@ def _encode(
     """Encode the texts, many of them some at a time, into a file."""
     recipe = None if options.recipe is None else RECIPES[options.recipe]
     joining = None if recipe is None or not recipe.block_size else Joining(recipe.ends, recipe.visible)
-    long: Long = options.long or "error"
-    shared: dict[str, Any] = {"long": long, "allow_unknown": options.allow_unknown}
-    shared |= {"lines": texts.lines, "names": texts.labels}
+    encoding = replace(
+        loaded.encoding,
+        second=texts[scored[1]] if len(scored) == 2 else None,
+        context=None if options.context_field is None else texts[options.context_field],
+        context_pair=options.pair,
+        long=options.long or "error",
+        block_size=options.block_size,
+        allow_unknown=options.allow_unknown,
+        joining=joining,
+        lines=texts.lines,
+        names=texts.labels,
+    )
     with progress("encoding texts", len(texts)) as advance:
         if len(texts) >= PACKED_FROM and _may_pack(options, scored):
-            encoding = Encoding(max_tokens=loaded.max_tokens, **shared)
             return pack_texts(loaded.tokenizer, texts[scored[0]], encoding, advance)
-        encoded = loaded.encode(
-            texts[scored[0]],
-            second=texts[scored[1]] if len(scored) == 2 else None,
-            context=None if options.context_field is None else texts[options.context_field],
-            pair=options.pair,
-            block_size=options.block_size,
-            joining=joining,
-            **shared,
-        )
+        encoded = encode_texts(loaded.tokenizer, texts[scored[0]], encoding)
         advance(len(texts))
     return encoded
 
@@ -194,7 +194,7 @@ def _source(
     *,
     in_blocks: bool,
 ) -> DataSource:
-    """What run.json holds of the texts."""
+    """The description of the texts in run.json."""
     of_residues = reads_residues(loaded.tokenizer)
     return DataSource(
         name=data,
@@ -276,19 +276,6 @@ def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ())
     if prompts in scored:
         raise InputError(f"--context-field {prompts!r} is scored too; choose another --text")
     return texts, scored
-
-
-def reopen_texts(source: DataSource) -> Texts:
-    """Read a run's texts again, with the name and options in run.json."""
-    limit, skipped = (source.options.get(name) for name in ("limit", "skip_empty"))
-    assert not isinstance(limit, str)
-    return read_texts(
-        source.name,
-        source.columns,
-        limit=limit,
-        skip_empty=None if skipped is None else str(skipped).split(","),
-        upper=bool(source.options.get("upper")),
-    )
 
 
 def load_text_model(model: str, checkpoint: CheckpointOptions = CheckpointOptions()) -> MaskedLM:

@@ -121,12 +121,7 @@ class RandomTime(RandomSize):
         return self.eps + (1.0 - self.eps) * (bits + 0.5) / 2.0**_BITS
 
     def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers, position: Positions = None
     ) -> Plan:
         from scipy.stats import binom
 
@@ -229,12 +224,7 @@ class LLaDA(MaskDesign):
         return np.full_like(n_tokens, self.draws)
 
     def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers, position: Positions = None
     ) -> Plan:
         columns = key.columns(ids, index // self.batch, np.full_like(index, _FIRST))
         first = scaled(keyed_bits(key.seed, *columns.T), n_tokens) + 1

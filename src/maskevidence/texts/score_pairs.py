@@ -76,7 +76,8 @@ def read_pairs(folder: Path) -> Page:
     dtypes = [run.manifest.dtype for run in (first, second)]
     pairs = pair_texts(first.estimate, second.estimate, names, dtypes=dtypes)
     groups = [pair["group"] for pair in content["pairs"]] if content["groups"] else None
-    page, manifest = replace(pairs, groups=groups).page(), first.manifest
+    texts = [[pair.get(name, "") for pair in content["pairs"]] for name in ("first", "second")]
+    page, manifest = replace(pairs, groups=groups, texts=(texts[0], texts[1])).page(), first.manifest
     made = {"model": manifest.named, "data": manifest.data.name, "command": manifest.command}
     return replace(page, notes=content["notes"], made=made_of(made | {"versions": manifest.versions}))
 

@@ -2,7 +2,7 @@
 
 from maskevidence.command.pages.reported_runs import Content, Contents, Reason, TextContent
 from maskevidence.runs import Manifest
-from maskevidence.texts.prepared_texts import reopen_texts
+from maskevidence.texts.text_files import read_texts
 
 
 def read_texts_again(manifest: Manifest) -> Contents | Reason | None:
@@ -10,7 +10,11 @@ def read_texts_again(manifest: Manifest) -> Contents | Reason | None:
     data = manifest.data
     if "block_size" in data.options:
         return "The observations are blocks of running text; the run does not record which text they hold."
-    texts = reopen_texts(data)
+    limit, skipped = (data.options.get(name) for name in ("limit", "skip_empty"))
+    assert not isinstance(limit, str)
+    skip_empty = None if skipped is None else str(skipped).split(",")
+    upper = bool(data.options.get("upper"))
+    texts = read_texts(data.name, data.columns, limit=limit, skip_empty=skip_empty, upper=upper)
     if texts.fingerprint() != data.text_fingerprint:
         return None
     if len(texts) != data.n_observations:

@@ -7,7 +7,7 @@ import torch
 
 from maskevidence.core.check.findings import Finding, failed, noted, passed, skipped
 from maskevidence.core.check.trial import Trial, check
-from maskevidence.texts.pieces import n_unknown, tokenize
+from maskevidence.texts.pieces import n_unknown, special_ids, tokenize, unknown_in
 
 _MOST_UNKNOWN = 0.2
 _MOST_ROWS = 64
@@ -78,10 +78,8 @@ def scored_tokens(trial: Trial) -> Finding:
     data, tokenizer = trial.data, getattr(trial.model, "tokenizer", None)
     if tokenizer is None:
         return skipped("the model has no tokenizer")
-    special_ids = torch.tensor(
-        sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}), dtype=torch.int64
-    )
-    special = data.maskable.cpu() & torch.isin(data.values.cpu(), special_ids)
+    stray = torch.tensor(sorted(special_ids(tokenizer)), dtype=torch.int64)
+    special = data.maskable.cpu() & torch.isin(data.values.cpu(), stray)
     numbers = {"n_rows": len(data), "n_masks": 0}
     if bool(special.any()):
         row, column = torch.nonzero(special)[0].tolist()
@@ -120,7 +118,7 @@ def unknown(trial: Trial) -> Finding:
     count, n_all = int((data.maskable & (data.values == unknown_id)).sum()), int(data.maskable.sum())
     if count and trial.texts is not None:  # one token may stand for many letters
         texts = [field for fields in trial.texts for field in fields]
-        count, n_all, unit = n_unknown(tokenize(trial.model.tokenizer, texts), unknown_id)
+        count, n_all, unit = n_unknown(unknown_in(tokenize(trial.model.tokenizer, texts), unknown_id))
     share = count / n_all
     status = failed if share > _MOST_UNKNOWN else noted if count else passed
     return status(

@@ -5,7 +5,7 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -80,9 +80,7 @@ class Texts:
 class TextColumns(NamedTuple):
     """Columns by name, whose values are read on demand; "doc.text" is the field "text" of column "doc"."""
 
-    columns: (
-        Any  # what can be iterated again, by name, or anything with `column_names`, as a table of pyarrow
-    )
+    columns: Any  # by name: values, or what is called for an iterator over them; or a table of pyarrow
     header: Path | None = None  # the file whose first row gave the names; None if they do not come from a row
     labels: str | None = None  # the column with the names of the rows, where the format has one
     notes: tuple[str, ...] = ()  # changes of the values, one sentence each
@@ -99,6 +97,8 @@ class TextColumns(NamedTuple):
             outer, _, inner = name.rpartition(".")
             return (value.get(inner) if isinstance(value, dict) else None for value in self.each(outer))
         values = self.columns[name]
+        if callable(values):
+            return iter(values())
         if not hasattr(values, "to_pylist"):
             return iter(values)
         starts = range(0, len(values), _ROWS_AT_ONCE)
@@ -197,58 +197,51 @@ def read_texts(
     if missing:
         there = dict.fromkeys([*read.names, *read.textual()])
         raise InputError(f"{source!r} has no column {missing[0]!r}; it has {', '.join(there)}")
-    kept = _kept(source, read, names, required, limit, upper)
-    if kept.n_empty:
-        notes.append(f"{kept.n_empty:,} of {kept.n_empty + len(kept.row):,} texts are empty and were skipped")
-    if not kept.row:
-        raise InputError(f"{source!r} has no {'text' if kept.n_empty else 'rows'}; give a text or more")
+    found, row, n_empty, n_small = _kept(source, read, names, required, limit, upper)
+    if n_empty:
+        notes.append(f"{n_empty:,} of {n_empty + len(row):,} texts are empty and were skipped")
+    if not row:
+        raise InputError(f"{source!r} has no {'text' if n_empty else 'rows'}; give a text or more")
     if upper:
-        notes.append(f"small letters were made capital ones ({kept.n_small:,})")
-    labels = _labels(source, read, id_column or read.labels, kept.row)
+        notes.append(f"small letters were made capital ones ({n_small:,})")
+    labels = _labels(source, read, id_column or read.labels, row)
     notes += [] if labels is None else _equal(labels)
+    if labels is None and kept.n_empty:
+        labels = tuple(place_of(row, read.lines) for row in kept.row)
     lines = read.lines
     if lines is not None:
-        lines = lines[: len(kept.row)] if not kept.n_empty else [lines[row] for row in kept.row]
-    fields = tuple(field.in_memory() for field in kept.fields)
+        lines = lines[: len(row)] if not n_empty else [lines[k] for k in row]
+    fields = tuple(field.in_memory() for field in found)
     return Texts(source, tuple(names), fields, tuple(notes), labels, lines, required)
-
-
-@dataclass
-class _Kept:
-    """The texts of the rows that are not left out, in each column."""
-
-    fields: list[TextStore]
-    row: Sequence[int]  # of each text, in its source
-    n_empty: int = 0
-    n_small: int = 0  # letters that were made capital ones
 
 
 def _kept(
     source: str, read: TextColumns, names: list[str], required: Sequence[str], limit: int | None, upper: bool
-) -> _Kept:
-    """Read the rows one by one, but those without text in a required column."""
+) -> tuple[list[TextStore], Sequence[int], int, int]:
+    """The texts of the rows with text in all required columns, by column, and the place of each row.
+
+    Also how many rows were left out, and how many letters were made capital ones.
+    """
     asked = list(dict.fromkeys((*names, *required)))
     places = [asked.index(column) for column in required]
-    kept, taken = _Kept([TextStore() for _ in names], range(0)), array("q")
-    n_rows = 0
+    fields, taken, n_rows, n_empty, n_small = [TextStore() for _ in names], array("q"), 0, 0, 0
     for row, values in enumerate(zip(*map(read.each, asked), strict=True)):
         if any(_is_empty(values[place]) for place in places):
-            kept.n_empty += 1
+            n_empty += 1
             continue
         n_rows += 1
         if required:
             taken.append(row)
-        for column, field, value in zip(names, kept.fields, values, strict=False):
+        for column, field, value in zip(names, fields, values, strict=False):
             if not isinstance(value, str):
                 raise _no_text(source, value, column, place_of(row, read.lines))
             if upper:
-                kept.n_small += sum(letter.islower() for letter in value)
+                n_small += sum(letter.islower() for letter in value)
                 value = value.upper()
             field.append(value)
         if n_rows == limit:
             break
-    kept.row = taken if required else range(n_rows)
-    return kept
+    return fields, taken if required else range(n_rows), n_empty, n_small
 
 
 def _no_text(source: str, value: Any, column: str, place: str) -> InputError:
@@ -312,7 +305,7 @@ def _only_text(source: str, read: TextColumns, notes: list[str]) -> str:
 
 
 def _short(text: str) -> str:
-    """A text on one line, and its beginning if it is long."""
+    """A text on one line, cut if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _CHARACTERS_OF_A_TEXT else f"{line[:_CHARACTERS_OF_A_TEXT]}..."
 
@@ -345,19 +338,9 @@ def _from_folder(source: str, folder: Path, split: str | None, running: bool) ->
         return parts[0]
     if any(part.names != parts[0].names for part in parts):
         raise InputError(f"the files of {source!r} have different columns; make them equal")
-    columns = {name: _Again(partial(_of_all, parts, name)) for name in parts[0].names}
+    columns = {name: partial(_of_all, parts, name) for name in parts[0].names}
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     return TextColumns(columns, header=parts[0].header, labels=parts[0].labels, notes=tuple(notes))
-
-
-@dataclass(frozen=True)
-class _Again:
-    """Values that are read again each time that they are asked for."""
-
-    read: Callable[[], Iterator[Any]]
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.read()
 
 
 def _of_all(parts: Sequence[TextColumns], name: str) -> Iterator[Any]:
@@ -452,7 +435,7 @@ def _from_json(file: Path) -> TextColumns:
         kept.append(line)
     parsed = (_parsed(file, line, f" in line {n}") for n, line in zip(lines, kept, strict=True))
     names = _names_of(file, parsed, lines)
-    columns = {name: _Again(partial(_field, kept, name)) for name in names}
+    columns = {name: partial(_field, kept, name) for name in names}
     return TextColumns(columns, lines=lines)
 
 

@@ -132,7 +132,7 @@ def opened_text(file: Path, newline: str | None = None) -> Iterator[TextIO]:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a gzipped file; one that is far larger than the file is refused."""
+    """The unpacked content of a gzipped file, refused if it is far larger than the file."""
 
     def __init__(self, file: Path, raw: Any) -> None:
         self._name, self._content, self._n = str(file), gzip.open(raw), 0  # noqa: SIM115

@@ -38,7 +38,7 @@ def test_the_crossing_and_the_number_of_one_rate(design: me.MaskDesign) -> None:
     assert result["one_rate"]["crossing"] == pytest.approx(10.5 / 20, abs=1e-3)
     assert result["one_rate"]["instead"] == pytest.approx(20 * (-0.5 - 2 * 0.15), rel=1e-4)
     words = dict(page_of_numbers(result, "text").parts[0].rows)["one rate"]
-    assert words.startswith("D·S(x; M) is above the area up to 5")
+    assert words.startswith("its score times all tokens is above the area up to 5")
     assert words.endswith(" nats per text")
     assert "; 15 % alone would have said −1" in words
 

@@ -20,8 +20,7 @@ from maskevidence.core.evidence.bounds import (
     order_spread,
     upper_bounds,
 )
-from maskevidence.core.evidence.observations import joined
-from maskevidence.core.evidence.result import observation_tables
+from maskevidence.core.evidence.result import joined, observation_tables
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.tokens import Tokens

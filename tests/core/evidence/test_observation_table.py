@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import maskevidence as me
-from maskevidence.core.evidence.observations import joined
-from maskevidence.core.evidence.result import EvidenceEstimate, observation_tables
+from maskevidence.core.evidence.result import EvidenceEstimate, joined, observation_tables
 from maskevidence.core.evidence.score_means import contributions, curves_of
 from maskevidence.core.masks.design import MaskDesign, MaskKey
 

@@ -94,7 +94,8 @@ def test_four_answers_of_one_token_are_a_quarter_of_the_passes() -> None:
 @pytest.mark.parametrize(
     ("model", "data", "design", "message"),
     [
-        (me.models.PPCA(2, 1), [[0.5, 1.5]], None, "shared between tokens that are whole numbers"),
+        (me.models.PPCA(2, 1), [[0.5, 1.5]], None, "PPCA has no log_distributions; leave it out"),
+        (Counted(), [[0.5, 1.5]], None, "share_contexts needs tokens that are whole numbers"),
         (Blind(), choices(1), None, "Blind has no log_distributions"),
         (Counted(), choices(1), me.Policy("left-to-right"), "share_contexts belongs to masks"),
         (WholeWords(), choices(1), None, "WholeWords hides whole words"),

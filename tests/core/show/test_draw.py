@@ -137,6 +137,8 @@ def test_a_grid_without_numbers_below_its_centre_shows_half_of_the_colours_and_t
     bar = axes.figure.axes[1]
     assert bar.get_ylim() == pytest.approx((0.0, 0.4))
     assert {label.get_rotation() for label in axes.get_xticklabels()} == {90.0}
+    (ground,) = axes.patches  # cells without a number do not take the colour of the page, which may be dark
+    assert ground.get_facecolor() != axes.get_facecolor()
     axes = plot(ColourGrid(-values, ["a", "b"], ["x", "y"], "nats", reach=0.4), "")
     assert axes.figure.axes[1].get_ylim() == pytest.approx((-0.4, 0.4))
     assert {label.get_rotation() for label in axes.get_xticklabels()} == {0.0}

@@ -170,6 +170,19 @@ def test_draws_have_the_moments_of_the_filled_values(fitted: MixtureTransition) 
         assert drawn[:, j].std() == pytest.approx(sd, rel=0.1)
 
 
+def test_the_moments_of_bins_are_those_of_their_cells(fitted: MixtureTransition) -> None:
+    counted, height = fitted.counted, 3
+    part = next(p for p in counted.parts(height) if p.given is None and counted.ways[p.way].bins)
+    way, column = counted.ways[part.way], counted.columns[height]
+    code, sizes = way.of(counted.rows[:, height]), np.rint(np.exp(way.log_size)).astype(int)
+    weight = np.bincount(code[code >= 0]) / (code >= 0).sum() / sizes
+    cells = np.concatenate([start + np.arange(n) for start, n in zip(way.values, sizes, strict=True)])
+    x, p = column.centre + column.step * cells, np.repeat(weight, sizes)
+    batch = counted.batch(counted.rows[:1], np.ones((1, 5), dtype=bool), None)
+    expected = np.array([[x @ p], [x**2 @ p]])
+    assert counted.moments(height, part, batch) == pytest.approx(expected, rel=1e-9)
+
+
 def test_samples_are_like_the_rows(fitted: MixtureTransition) -> None:
     rows = fitted.sample(3000, seed=0)
     assert np.corrcoef(rows[:, 1], rows[:, 3])[0, 1] > 0.9

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from maskevidence.core.check.findings import Finding, failed, noted, passed, skipped
 from maskevidence.core.check.trial import MASKS_PER_ROW, Trial, check
-from maskevidence.core.model import HasLogEvidence, HasScoreOrderings
 from maskevidence.core.tokens import Tokens
 
 _MOST_TOKENS = 12
@@ -88,10 +87,10 @@ def closed_form(trial: Trial) -> Finding:
     ranks = _orders(trial, tokens)[0]
     difference: dict[str, Float64[Tensor, " b"]] = {}
     with torch.no_grad():
-        if isinstance(model, HasScoreOrderings):
+        if hasattr(model, "score_orderings"):
             scores = model.score_orderings(tokens, ranks)
             difference["score_orderings"] = _difference(scores, _scores(trial, tokens, ranks)).amax(1)
-        if isinstance(model, HasLogEvidence):
+        if hasattr(model, "log_evidence"):
             total = _log_evidence(trial, tokens, ranks)
             difference["log_evidence"] = _difference(model.log_evidence(tokens), total)
     if not difference:

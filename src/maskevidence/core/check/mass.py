@@ -13,7 +13,7 @@ from maskevidence.core.check.findings import Finding, failed, noted, passed, ski
 from maskevidence.core.check.integrals import FloatVector, integrate
 from maskevidence.core.check.trial import Trial, check
 from maskevidence.core.errors import InputError
-from maskevidence.core.model import DENSITY, MASS, HasLogDistributions, HasValuesOf, base_measure_of
+from maskevidence.core.model import DENSITY, MASS, HasLogDistributions, base_measure_of
 
 _MOST_COLUMNS = 32  # columns asked; of wider rows, a random sample
 _N_LISTED = 8  # pairs for which the model lists its distributions
@@ -91,7 +91,7 @@ def _of_tokens(trial: Trial, hidden: list[tuple[int, int]]) -> list[Mass]:
     values = trial.tokens.values
     if not values.is_floating_point():
         return [_enumerated(trial, *token) for token in hidden]
-    if isinstance(trial.model, HasValuesOf):
+    if hasattr(trial.model, "values_of"):
         known = [_known_values(trial, *token) for token in hidden]
         return [mass for mass in known if mass is not None]
     seen, sums = torch.unique(trial.data.values[_present(trial)]), []
@@ -162,7 +162,6 @@ def _summed(trial: Trial, row: int, column: int, values: Tensor) -> Mass:
 
 def _known_values(trial: Trial, row: int, column: int) -> Mass | None:
     """Sum over all values of a discrete column; integrate over a continuous one."""
-    assert isinstance(trial.model, HasValuesOf)
     values = trial.model.values_of(column)
     if values is None:
         return _integrated(trial, row, column)

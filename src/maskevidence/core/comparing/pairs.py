@@ -111,7 +111,11 @@ class TextPairs(Shown):
             ["accuracy", f"{share}, a tie counts half ({between} %, over pairs)"],
             [f"{first} higher", f"{int((self.call > 0).sum()):,}"],
             [f"{second} higher", f"{int((self.call < 0).sum()):,}"],
-            ["ties", f"{ties:,} ({equal:,} equal up to rounding, {ties - equal:,} within the masks' error)"],
+            [
+                "ties",
+                f"{ties:,} ({equal:,} equal up to rounding, {ties - equal:,} whose interval has 0: of "
+                "the masks, 95 %, wider for masks that were not drawn)",
+            ],
             ["by sign", f"{100 * self.accuracy_by_sign:.1f} %, where the sign of each difference decides"],
             ["difference", f"{words.typeset(mean.mean, digits)} nats per pair, {first} minus {second}"],
             ["mask error", words.standard_error(mean.mask_se, digits)],
@@ -121,11 +125,16 @@ class TextPairs(Shown):
             ["design", f"{a.design['name']}, {a.masks} masks, seed {a.seed}"],
         ]
         shown = [
-            [pair, words.typeset(nats, 4), words.standard_error(mask_se, 4), more_probable]
-            for pair, nats, mask_se, _, more_probable, *_ in (
-                row.values() for row in self._rows()[:MOST_SHOWN]
-            )
+            [
+                row["pair"],
+                words.typeset(row["difference"], 4),
+                words.standard_error(row["mask_se"], 4),
+                row["more_probable"],
+                row.get("first", ""),
+            ]
+            for row in self._rows()[:MOST_SHOWN]
         ]
+        columns = ["pair", "difference", "mask error", "more probable", first]
         title = f"{first} minus {second}, nats per pair"
         title += f"; the first {MOST_SHOWN} of {n:,} pairs" if n > MOST_SHOWN else ""
         notes = dict.fromkeys(note for each in self.estimates for note in each.notes)
@@ -135,7 +144,7 @@ class TextPairs(Shown):
             parts=[
                 Table((), rows, words=(0, 1)),
                 *self._of_groups(),
-                Table(["pair", "difference", "mask error", "more probable"], shown, title, words=(0, 3)),
+                Table(columns, shown, title, words=(0, 3, 4)),
                 self.picture()[0],
             ],
             notes=[*self.notes, *notes],

@@ -55,7 +55,7 @@ from maskevidence.core.model import (
     to_device_of,
 )
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.scores.ask import check_shared
+from maskevidence.core.scores.ask import check_listed
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.scores.score_masks import (
     Scoring,
@@ -480,7 +480,11 @@ def _check_shared(model: MaskedModel, tokens: Tokens, design: MaskDesign) -> Non
     """Raise an InputError if contexts cannot be shared."""
     if isinstance(design, Policy):
         raise InputError("share_contexts belongs to masks, and a policy asks for one step after another")
-    check_shared(model, tokens)
+    check_listed(model, tokens, "share_contexts", "leave it out")
+    if getattr(model, "widened", None) is not None:
+        raise InputError(
+            f"{type(model).__name__} hides whole words, which depend on the row; contexts cannot be shared"
+        )
 
 
 def labels_of(data: object) -> dict[int, Any]:

@@ -1,9 +1,10 @@
 """An estimate of the log evidence with its errors, computed from a record of scores."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +14,6 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.evidence import bounds
 from maskevidence.core.evidence.bounds import Bracket, OrderSpread
 from maskevidence.core.evidence.curve import LOW_RATE, ONE_RATE, Curve, curve_from_scores, curve_lines
-from maskevidence.core.evidence.observations import Rows, joined
 from maskevidence.core.evidence.score_means import curves_of, errors_of_rows, mean_of_scores
 from maskevidence.core.evidence.standard_errors import MeanWithErrors, Tails
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, lengths_of
@@ -28,6 +28,7 @@ from maskevidence.core.show.pictures import Line, Lines
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.support.provenance import origin
 
+Rows = Mapping[str, Any]  # columns by name; None for one that an estimate lacks
 EstimateKind = Literal["exact", "unbiased", "approximate", "lower_bound", "pseudo", "mixture", "policy"]
 MASKS_ALONE = "mask_se and its interval show the error of the masks, not that of the approximate conditionals"
 ABOVE_ZERO = "the interval reaches above 0, the largest value that a log-probability can have: too few masks"
@@ -351,7 +352,10 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
             ["low rates", f"{score} nats per hidden {token}, mean up to {100 * low['up_to']:.0f} % hidden"]
         )
     if (one := result.get("one_rate")) is not None:
-        said = f"D·S(x; M) is above the area up to {100 * one['crossing']:.0f} % hidden, and below it beyond"
+        said = (
+            f"its score times all {token}s is above the area up to {100 * one['crossing']:.0f} % hidden, and "
+            "below it beyond"
+        )
         if "instead" in one:
             instead = words.typeset(one["instead"], digits)
             said += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
@@ -553,6 +557,18 @@ def _reversed(line: Line, n_rows: int) -> Line:
     """Turn a line over hidden rows into a line over visible rows."""
     bands = [replace(band, low=band.low[::-1], high=band.high[::-1]) for band in line.bands]
     return replace(line, x=n_rows - line.x[::-1], y=line.y[::-1], bands=bands)
+
+
+def joined(tables: Iterable[Rows]) -> Rows:
+    """One table of tables that follow each other."""
+    first, *others = tables
+    whole = dict(first)
+    for name, column in first.items():
+        if column is not None:
+            parts = [column, *(table[name] for table in others)]
+            is_array = isinstance(column, np.ndarray)
+            whole[name] = np.concatenate(parts) if is_array else tuple(chain.from_iterable(parts))
+    return whole
 
 
 def observation_tables(estimate: EvidenceEstimate) -> Iterator[Rows]:

@@ -27,7 +27,7 @@ Integers = Integer[np.ndarray, " B"]
 PerMask = Float64[np.ndarray, " n_masks"]  # a number of each mask
 Indices = Integer[np.ndarray, " n_masks"]
 BoolMatrix = Bool[np.ndarray, "B D"]
-Positions = Int64[np.ndarray, "B 2"]
+Positions = Int64[np.ndarray, "B 2"] | None  # ranks, and how many observations there are
 Plan = tuple[Integers, Integers]  # draw number and size of each mask
 _MAX_COUNT = 2**31 - 1
 MAX_LISTED = 32
@@ -139,12 +139,7 @@ class MaskDesign(ABC):
         """Number of masks of an observation of n tokens, over all repeats."""
 
     def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers, position: Positions = None
     ) -> Plan:
         """Draw number and mask size of the index-th mask (0..n_draws-1) of each observation.
 
@@ -425,7 +420,7 @@ def drawn_masks(
     ids: Integers,
     maskable: BoolMatrix,
     pairs: tuple[Indices, Indices] | None = None,
-    position: Positions | None = None,
+    position: Positions = None,
 ) -> DrawnMasks:
     """Draw masks for observations.
 
@@ -454,9 +449,7 @@ def drawn_masks(
     return DrawnMasks(design, key, ids, maskable, row, draw, size)
 
 
-def masks_of_all_rows(
-    design: MaskDesign, key: MaskKey, n_tokens: int, position: Positions | None
-) -> DrawnMasks:
+def masks_of_all_rows(design: MaskDesign, key: MaskKey, n_tokens: int, position: Positions) -> DrawnMasks:
     """Draw the masks that all complete observations of n tokens share."""
     first, maskable = np.zeros(1, dtype=np.int64), np.ones((1, n_tokens), dtype=np.bool_)
     return drawn_masks(design, key, first, maskable, position=position)

@@ -240,12 +240,7 @@ class RandomSize(MaskDesign):
         return replace(self, **kept)
 
     def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers, position: Positions = None
     ) -> Plan:
         replicate, turn = index % self.n_replicates, index // self.n_replicates
         return index, scaled(uniform_shares(key, ids, replicate, turn, position), n_tokens) + 1
@@ -297,7 +292,7 @@ class RandomSize(MaskDesign):
 
 
 def uniform_shares(
-    key: MaskKey, ids: Integers, replicate: Integers, turn: Integers, position: Positions | None
+    key: MaskKey, ids: Integers, replicate: Integers, turn: Integers, position: Positions
 ) -> UInt64[np.ndarray, " B"]:
     """The uniform numbers u behind random sizes or times, as fractions of 2^64; see `RandomSize`."""
     if position is None:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import (
-    HasBatches,
     HasLogDistributions,
     HasUnmaskedLogDistributions,
     MaskedModel,
@@ -165,7 +164,7 @@ class Asker:
             contexts: the rows.
             among: which of them; by default all.
             share: whether rows with the same visible tokens share one pass of the model; for tokens and a
-                model that `check_shared` accepts.
+                model and tokens that `check_listed` accepts.
 
         Raises:
             InputError: a mask that is empty or hides a token that is not maskable, or an answer that is not
@@ -273,7 +272,7 @@ class Asker:
     def _calls(self, contexts: Contexts, among: IntVector | None) -> Iterator[RowIndex]:
         """Yield the rows of each call, longest first if the model packs rows of different lengths."""
         parts: Iterable[RowIndex]
-        if not isinstance(self.model, HasBatches):
+        if not hasattr(self.model, "batches"):
             n_rows = len(contexts.n_hidden if among is None else among)
             parts = slices(n_rows, self.batch_size or _ROWS)
             yield from parts if among is None else (among[part] for part in parts)
@@ -479,18 +478,18 @@ class _Distinct:
         return Tokens(values, places, visible, torch.from_numpy(number)), places
 
 
-def check_shared(model: MaskedModel, tokens: Tokens) -> None:
-    """Raise an InputError if this model or these tokens cannot share contexts."""
+def check_listed(model: MaskedModel, tokens: Tokens, what: str, instead: str) -> None:
+    """Raise an InputError unless a model lists the values of tokens, as `what` needs, with advice."""
+    if not isinstance(model, HasLogDistributions):
+        raise InputError(
+            f"{what} needs the distributions of hidden tokens, and {type(model).__name__} has no "
+            f"log_distributions; {instead}"
+        )
     if tokens.values.is_floating_point() or tokens.values.ndim != 2:
         raise InputError(
-            "contexts are shared between tokens that are whole numbers, one for each place; these have shape "
+            f"{what} needs tokens that are whole numbers, one for each place; these have shape "
             f"{tuple(tokens.values.shape)} and dtype {tokens.values.dtype}"
         )
-    name = type(model).__name__
-    if not isinstance(model, HasLogDistributions):
-        raise InputError(f"{name} has no log_distributions, which shared contexts need")
-    if getattr(model, "widened", None) is not None:
-        raise InputError(f"{name} hides whole words, which depend on the row; contexts cannot be shared")
 
 
 def _shared(asker: Asker, contexts: Contexts, among: IntVector | None) -> Iterator[Answer]:

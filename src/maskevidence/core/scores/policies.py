@@ -22,11 +22,13 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.masks.design_words import DesignWord, as_design
 from maskevidence.core.masks.policy import Policy
-from maskevidence.core.model import HasBatches, HasLogDistributions, MaskedModel, to_device_of
+from maskevidence.core.model import MaskedModel, to_device_of
 from maskevidence.core.packed_tokens import Observations
-from maskevidence.core.scores.ask import Answer, Asker, IntVector, MaskedRows, mean_score
+from maskevidence.core.scores.ask import Answer, Asker, IntVector, MaskedRows, check_listed, mean_score
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.tokens import Tokens
+
+_INSTEAD = "the policies left-to-right, right-to-left and order can be scored without"
 
 
 def check_policy(model: MaskedModel, tokens: Observations, policy: Policy) -> None:
@@ -34,20 +36,7 @@ def check_policy(model: MaskedModel, tokens: Observations, policy: Policy) -> No
     policy.n_draws(tokens.n_tokens.cpu().numpy())
     if policy.looks_at_values:
         some = tokens if isinstance(tokens, Tokens) else tokens[:1]
-        _check_distributions(model, some, f"the policy {policy.policy}")
-
-
-def _check_distributions(model: MaskedModel, tokens: Tokens, what: str) -> None:
-    if not isinstance(model, HasLogDistributions):
-        raise InputError(
-            f"{what} needs the distributions of hidden tokens, and {type(model).__name__} has no "
-            "log_distributions; the policies left-to-right, right-to-left and order can be scored without"
-        )
-    if tokens.values.is_floating_point() or tokens.values.ndim != 2:
-        raise InputError(
-            f"{what} needs tokens that are whole numbers, one for each place; these have shape "
-            f"{tuple(tokens.values.shape)} and dtype {tokens.values.dtype}"
-        )
+        check_listed(model, some, f"the policy {policy.policy}", _INSTEAD)
 
 
 def score_policy(asker: Asker, tokens: Tokens, policy: Policy) -> ScoreTable:
@@ -140,11 +129,11 @@ def decode(
         )
     policy = word.design
     check_policy(model, tokens, policy)
-    _check_distributions(model, tokens, "decoding")
+    check_listed(model, tokens, "decoding", _INSTEAD)
     tokens = to_device_of(model, tokens)
     hidden, values = tokens.maskable.clone(), tokens.values.masked_fill(tokens.maskable, 0)
     tokens = replace(tokens, values=values)
-    asker = Asker(model, None if isinstance(model, HasBatches) else max(1, len(tokens)))
+    asker = Asker(model, None if hasattr(model, "batches") else max(1, len(tokens)))
     for _, part, answer in steps(asker, tokens, hidden, listed=True):
         shown = _next(policy, answer, listed=True)
         probs = answer.log_probs[shown[answer.hidden]].exp().cpu()

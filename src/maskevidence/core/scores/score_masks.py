@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,8 +27,6 @@ from maskevidence.core.masks.orders import LogSizes, Orderings
 from maskevidence.core.masks.policy import Policy
 from maskevidence.core.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive
 from maskevidence.core.model import (
-    HasBatches,
-    HasScoreOrderings,
     MaskedModel,
     as_tokens,
     check_conditionals,
@@ -134,7 +132,7 @@ def score_repeats(
     """
     if _scores_whole_orders(model, scoring.design):
         return _score_orderings(model, tokens, scoring, repeats, advance)
-    batch_size = None if isinstance(model, HasBatches) else scoring.batch_size
+    batch_size = None if hasattr(model, "batches") else scoring.batch_size
     asker = Asker(model, batch_size, timed=scoring.timed, advance=advance)
     return score_by(asker, tokens, scoring, repeats), asker.n_calls
 
@@ -146,8 +144,8 @@ def score_by(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range) -> 
     return _score_pairs(asker, tokens, scoring, repeats)
 
 
-def _scores_whole_orders(model: MaskedModel, design: MaskDesign) -> TypeGuard[HasScoreOrderings]:
-    return isinstance(design, Orderings) and design.is_area and isinstance(model, HasScoreOrderings)
+def _scores_whole_orders(model: MaskedModel, design: MaskDesign) -> bool:
+    return isinstance(design, Orderings) and design.is_area and hasattr(model, "score_orderings")
 
 
 def calls_per_observation(model: MaskedModel, tokens: Observations, design: MaskDesign) -> float:
@@ -234,7 +232,7 @@ def _score_pairs(asker: Asker, tokens: Tokens, scoring: Scoring, repeats: range)
 
 
 def _score_orderings(
-    model: HasScoreOrderings, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
+    model: Any, tokens: Tokens, scoring: Scoring, repeats: range, advance: Advance
 ) -> tuple[ScoreTable, int]:
     """Score all sizes of an order in one call."""
     design, key = scoring.design, scoring.key

@@ -133,6 +133,7 @@ def _(picture: pictures.Histogram, axes: Any) -> None:
 @_draw.register
 def _(picture: pictures.ColourGrid, axes: Any) -> None:
     low, high = picture.centre - picture.reach, picture.centre + picture.reach
+    axes.axhspan(-0.5, len(picture.values) - 0.5, color=_STATES[0], zorder=-1)  # cells without a number
     image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
     where = {"location": "top", "aspect": 30, "pad": 0.01} if _is_tall(picture) else {}
     bar = axes.figure.colorbar(image, ax=axes, label=_label(picture.words), **where)

@@ -76,7 +76,7 @@ def table(part: Table, label: str = "") -> str:
 
     body = "".join(line("td", cells, row) for row, cells in enumerate(part.rows))
     head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
-    title = f"<div>{text(part.title)}</div>" if part.title else ""
+    title = f'<div style="margin-top:0.8em;break-after:avoid">{text(part.title)}</div>' if part.title else ""
     sortable = ' class="sortable"' if part.sortable else ' class="matrix"' if part.shades else ""
     n_more = len(part.rows) - _PRINTED if part.sortable else 0
     where = f" and in {part.elsewhere}" if part.elsewhere else ""

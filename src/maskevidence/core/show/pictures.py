@@ -77,9 +77,15 @@ class Histogram(Picture):
         Example:
             >>> Histogram(np.arange(4.0), "nats").edges().tolist()
             [0.0, 1.0, 2.0, 3.0]
+            >>> Histogram(np.array([-1.0, 0.5, 3.0]), "nats", zero=True).edges().tolist()
+            [-1.5, 0.0, 1.5, 3.0]
         """
         n_bins = len(np.histogram_bin_edges(self.values, "auto")) - 1
-        return np.histogram_bin_edges(self.values, min(MOST_BINS, n_bins))
+        edges = np.histogram_bin_edges(self.values, min(MOST_BINS, n_bins))
+        if not self.zero or not edges[0] < 0 < edges[-1]:
+            return edges
+        width = edges[1] - edges[0]
+        return width * np.arange(np.floor(edges[0] / width), np.ceil(edges[-1] / width) + 1)  # no bar over 0
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,12 @@ def write_json(path: str | Path, content: Any) -> None:
     write_atomic(path, json_text(content))
 
 
+def model_inside(folder: Path) -> str:
+    """Name the newest model inside a folder, such as a checkpoint, for a refusal; "" without one."""
+    held = sorted(folder.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
+    return f"; its model is in {str(held[-1].parent)!r}: give that" if held else ""
+
+
 def read_json(path: str | Path, remedy: str = "check the path") -> Any:
     """Read a JSON file.
 

@@ -1,21 +1,18 @@
-"""Random numbers as vectorised, pure functions of their keys, and folds of rows that keep copies together.
+"""Random numbers as vectorised, pure functions of their keys, and the copies among rows.
 
 Each number is an output of SplitMix64 (Steele, Lea, Flood 2014), whose k-th output from start s is
 mix(s + k·γ) with a bijective mix. Keys are absorbed one after another, so that two different tuples of keys
 of the same length collide only by chance, with probability 2^-64.
 """
 
-import heapq
 import math
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, Integer, UInt64
 
-_FEW_VALUES = 20  # a column of more values tells rows apart
-_BY_CHANCE, _SHARE = 1.0, 0.05  # most pairs due to chance: number, share of those found
+FEW_VALUES = 20  # a column of more values tells rows apart
+BY_CHANCE, SHARE = 1.0, 0.05  # most pairs due to chance: number, share of those found
 _ONE_DIVISOR = 14.0  # log of 1 / the probability that the numbers of equal rows share a divisor by chance
-_MOST_CELLS = 2**22  # most cells of a table that is searched for nearly equal rows
-_MOST_COMMON = 5  # a row above a fifth of all rows is not a copy: every fit has to see it
 _Rows = Float64[np.ndarray, "N D"]
 _Ints = Int64[np.ndarray, " B"]
 _Bits = UInt64[np.ndarray, " B"]
@@ -190,43 +187,6 @@ def scaled(bits: _Bits, n: _Ints) -> _Ints:
     return (((bits >> np.uint64(32)) * n.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
-def folds_of(
-    rows: _Rows, n: int, rng: np.random.Generator | np.random.RandomState, first: _Ints | None = None
-) -> list[Int64[np.ndarray, " _"]]:
-    """Divide rows at random into n folds; copies of a row share a fold (see `first_copies`).
-
-    Without copies these are the parts of `np.array_split` of a random order. Otherwise copies go, the most
-    numerous first, where the fewest rows are, and the other rows level the folds. With fewer different rows
-    than folds, there are fewer folds.
-
-    Args:
-        rows: shape (N, D), NaN where a value is missing.
-        first: for each row, the first one that shares its fold; by default `first_copies`.
-
-    Example:
-        >>> x = np.random.default_rng(0).normal(size=(6, 4))
-        >>> folds = folds_of(np.tile(x, (2, 1)), 3, np.random.default_rng(1))
-        >>> [sorted((fold % 6).tolist()) for fold in folds]
-        [[1, 1, 4, 4], [2, 2, 5, 5], [0, 0, 3, 3]]
-    """
-    order, first = rng.permutation(len(rows)), first_copies(rows) if first is None else first
-    n_copies = np.bincount(first, minlength=len(rows))
-    together = (n_copies > 1) & (n_copies <= len(rows) / min(n, _MOST_COMMON))
-    fold, load = np.full(len(rows), -1), np.zeros(n, dtype=np.int64)
-    heads = order[together[order]]
-    heap = [(0, k) for k in range(n)]
-    for head in heads[np.argsort(-n_copies[heads], kind="stable")].tolist():
-        _, k = heap[0]
-        fold[head], load[k] = k, load[k] + n_copies[head]
-        heapq.heapreplace(heap, (int(load[k]), k))
-    fold = np.where(together[first], fold[first], -1)
-    alone = order[fold[order] < 0]
-    fold[alone] = np.repeat(np.arange(n), _levelling(load, len(alone)))
-    ordered = order[np.argsort(fold[order], kind="stable")]
-    parts = np.split(ordered, np.cumsum(np.bincount(fold, minlength=n))[:-1])
-    return [part for part in parts if len(part)]
-
-
 def held_out_first(rows: _Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple[np.ndarray, np.ndarray]:
     """Split off about n rows from the front of an order; copies of a row stay on one side.
 
@@ -273,11 +233,11 @@ def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
     if k > 1 and len(place) * math.log(k) > _ONE_DIVISOR:
         order, start = np.argsort(group, kind="stable"), np.repeat(np.cumsum(n_each) - n_each, n_each)
         alone[order] = order[start + (np.arange(len(rows)) - start) % np.repeat(n_each // k, n_each)]
-    n_values, agree = _values_of(rows[place])
+    n_values, agree = values_of(rows[place])
     chance, n_equal = math.comb(len(rows), 2) * math.prod(agree), float(n_each @ (n_each - 1.0)) / 2
-    if chance > min(_BY_CHANCE, _SHARE * n_equal):
+    if chance > min(BY_CHANCE, SHARE * n_equal):
         return alone
-    if max(n_values) <= _FEW_VALUES and n_nearly_equal(rows) >= (n_each > 1).sum():
+    if max(n_values) <= FEW_VALUES and n_nearly_equal(rows) >= (n_each > 1).sum():
         return alone
     first = place[group]
     same = (rows == rows[first]) | (np.isnan(rows) & np.isnan(rows[first]))
@@ -299,25 +259,7 @@ def n_nearly_equal(rows: _Rows) -> int:
     return int(near.sum())
 
 
-def nearly_copies(rows: _Rows) -> int:
-    """`n_nearly_equal`, or 0 if independent columns could explain such rows or the table is large.
-
-    Example:
-        >>> x = np.random.default_rng(0).normal(size=(50, 4))
-        >>> nearly_copies(np.concatenate([x, x[:3] + [0, 0, 0, 1]])), nearly_copies(x.round())
-        (3, 0)
-    """
-    if len(rows) < 2 or rows.size > _MOST_CELLS:
-        return 0
-    n_values, agree = _values_of(rows)
-    if sum(n > _FEW_VALUES for n in n_values) < 2:  # then rows may agree by chance
-        return 0
-    others = [math.prod(agree[:j] + agree[j + 1 :]) for j in range(len(agree))]
-    n_near = n_nearly_equal(rows)
-    return n_near if math.comb(len(rows), 2) * sum(others) <= min(_BY_CHANCE, _SHARE * n_near) else 0
-
-
-def _values_of(rows: _Rows) -> tuple[list[int], list[float]]:
+def values_of(rows: _Rows) -> tuple[list[int], list[float]]:
     """For each column, the number of values, and the share of pairs of rows that agree, if only by rounding.
 
     Values that are rounded to the smallest gap between two of them agree in gap / (usual gap) / (number of
@@ -346,14 +288,3 @@ def _key(j: int, column: Float64[np.ndarray, " N"]) -> UInt64[np.ndarray, " N"]:
     """A 64-bit hash of each cell of column j."""
     one_zero = np.where(np.isnan(column), np.nan, column.astype(np.float64)) + 0.0
     return keyed_bits(j, one_zero.view(np.int64))
-
-
-def _levelling(load: Int64[np.ndarray, " n"], n_rows: int) -> Int64[np.ndarray, " n"]:
-    """Number of single rows to add to each fold, so that the folds are as even as possible."""
-    ordered = np.sort(load)
-    room = ordered * np.arange(1, len(load) + 1) - np.cumsum(ordered)  # to fill the first k up to the k-th
-    k = int(np.searchsorted(room, n_rows, side="right"))
-    level = -(-(n_rows + int(ordered[:k].sum())) // k)
-    given = np.maximum(level - load, 0)
-    given[np.flatnonzero(given)[::-1][: int(given.sum()) - n_rows]] -= 1
-    return given

@@ -72,7 +72,7 @@ def load_checkpoint(folder: str | Path, settings: Mapping[str, Any]) -> Any:
 
 
 def check_settings(path: Path, saved: Mapping[str, Any], settings: Mapping[str, Any], remedy: str) -> None:
-    """Refuse what another training wrote: one with other settings, which were read from JSON."""
+    """Raise an InputError for a file of a training with other settings; `saved` was read from JSON."""
     different = differences(saved, json.loads(json.dumps(dict(settings))))
     if different:
         raise InputError(f"{str(path)!r} belongs to another training ({'; '.join(different)}); {remedy}")

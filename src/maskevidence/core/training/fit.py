@@ -12,9 +12,10 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.model import as_tokens, moments_of
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.tokens import column_names
+from maskevidence.core.support.checks import whole_number
+from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.core.training.history import Callback, History
-from maskevidence.core.training.loop import LoopOptions, TrainingLoop
+from maskevidence.core.training.loop import TrainingLoop
 from maskevidence.core.training.objectives import MaskedObjective, Objective
 from maskevidence.core.training.training_pace import Pace
 
@@ -90,31 +91,46 @@ def fit(
         >>> bool(history.log_evidence[-1] > history.log_evidence[0])
         True
     """
-    options = LoopOptions(
-        epochs,
-        batch_size,
-        seed,
-        patience,
-        evidence_every,
-        checkpoint,
-        checkpoint_every,
-        callbacks,
-        schedule,
-        epoch_size,
-        pace,
-    )
+    counts = {"epochs": epochs, "batch_size": batch_size, "epoch_size": epoch_size, "patience": patience}
+    for name, count in (counts | {"checkpoint_every": checkpoint_every}).items():
+        if count is not None:
+            whole_number(name, count, 1)
+    whole_number("evidence_every", evidence_every, 0)
     for name, judge in {"patience": patience, "pace": pace}.items():
         if judge is not None and held_out is None:
             raise InputError(f"{name}={judge} needs rows to judge by; give held_out")
     optimizer = _checked_optimizer(model, optimizer, learning_rate)
     loss = MaskedObjective(objective, seed=seed) if isinstance(objective, MaskDesign) else objective
     loss.check(model)
+    data, test, n_rows = _prepared(model, x, held_out)
+    return TrainingLoop(
+        model,
+        data,
+        test,
+        loss,
+        optimizer,
+        epochs=epochs,
+        batch_size=min(batch_size or n_rows, n_rows),
+        seed=seed,
+        patience=patience,
+        evidence_every=evidence_every,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        callbacks=callbacks,
+        schedule=schedule,
+        epoch_size=epoch_size or n_rows,
+        pace=pace,
+    ).run()
+
+
+def _prepared(model: Any, x: object, held_out: object) -> tuple[Tokens | GaussianMoments, Tokens | None, int]:
+    """The data as the model takes them, and the number of rows; the model keeps the names of its columns."""
     like = next(model.parameters())
     data = moments_of(model, x) if isinstance(x, GaussianMoments) else as_tokens(model, x, like)
     if getattr(model, "columns", ()) is None:  # columns of later data are matched by name
         model.columns = column_names(x)
     test = None if held_out is None else as_tokens(model, held_out, like)
-    return TrainingLoop(model, data, test, loss, optimizer, options).run()
+    return data, test, data.n_rows if isinstance(data, GaussianMoments) else len(data)
 
 
 def _checked_optimizer(

@@ -14,9 +14,8 @@ from torch.nn.utils import get_total_norm
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import RandomSize
-from maskevidence.core.model import HasLogEvidence, device_of, to_device_of
+from maskevidence.core.model import device_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
-from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.devices import seeded
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
@@ -30,29 +29,6 @@ from maskevidence.core.training.training_pace import Pace
 _HELD_OUT_MASKS = 8_192  # in all, if each row has 2 to 8
 
 
-@dataclass(frozen=True)
-class LoopOptions:
-    """Settings of the loop, named like the arguments of `fit`."""
-
-    epochs: int
-    batch_size: int | None
-    seed: int
-    patience: int | None
-    evidence_every: int
-    checkpoint: str | Path | None
-    checkpoint_every: int
-    callbacks: Sequence[Callback]
-    schedule: Callable[[float], float] | None = None
-    epoch_size: int | None = None
-    pace: Pace | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "checkpoint_every", "epoch_size"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
-        whole_number("evidence_every", self.evidence_every, 0)
-
-
 @dataclass
 class TrainingLoop:
     """The loop of `fit` and its state, which checkpoints hold."""
@@ -62,7 +38,18 @@ class TrainingLoop:
     held_out: Tokens | None  # data whose evidence is computed after each epoch; None for none
     objective: Objective  # the loss
     optimizer: torch.optim.Optimizer  # the optimizer
-    options: LoopOptions  # the settings
+    # the settings, named like the arguments of `fit`
+    epochs: int
+    batch_size: int  # at most that of the data
+    seed: int
+    patience: int | None
+    evidence_every: int
+    checkpoint: str | Path | None
+    checkpoint_every: int
+    callbacks: Sequence[Callback]
+    schedule: Callable[[float], float] | None
+    epoch_size: int
+    pace: Pace | None
     records: list[EpochRecord] = field(default_factory=list, init=False)  # the epochs so far
     # the parameters of the best epoch; None without patience
     best: dict[str, Tensor] | None = field(default=None, init=False)
@@ -77,8 +64,6 @@ class TrainingLoop:
 
     def __post_init__(self) -> None:
         self.n_rows = self.data.n_rows if isinstance(self.data, GaussianMoments) else len(self.data)
-        self.batch_size = min(self.options.batch_size or self.n_rows, self.n_rows)
-        self.epoch_size = self.options.epoch_size or self.n_rows
         self.n_batches = math.ceil(self.epoch_size / self.batch_size)
         self.step_data = self._moments_if_sufficient()
         self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
@@ -86,16 +71,15 @@ class TrainingLoop:
 
     def run(self) -> History:
         """Train until the last epoch, until patience is exhausted or a callback stops."""
-        options = self.options
         resumed_from = self._resume()
         self._add_device()
-        if options.pace is not None and math.isnan(self.before):
+        if self.pace is not None and math.isnan(self.before):
             self.model.eval()
             self.before, self.best = self._held_out_evidence(), self._parameters()
         stopped = self._ended()
-        with progress("training", options.epochs) as advance:
+        with progress("training", self.epochs) as advance:
             advance(len(self.records), None, self._forecast())
-            while len(self.records) < options.epochs and stopped is None:
+            while len(self.records) < self.epochs and stopped is None:
                 record = self._epoch(len(self.records))
                 before = self._rate()
                 self.records.append(record)
@@ -103,11 +87,11 @@ class TrainingLoop:
                 stopped = self._ended()
                 if self._rate() < before and self.best is not None:
                     self.model.load_state_dict(self.best)
-                answers = [callback(record, self.model) for callback in options.callbacks]
+                answers = [callback(record, self.model) for callback in self.callbacks]
                 if any(answers):
                     stopped = stopped or "a callback ended it"
-                last = len(self.records) == options.epochs or stopped is not None
-                if last or len(self.records) % options.checkpoint_every == 0:
+                last = len(self.records) == self.epochs or stopped is not None
+                if last or len(self.records) % self.checkpoint_every == 0:
                     self._save()
                 advance(1, _description(record), self._forecast())
         if self.best is not None:
@@ -119,14 +103,14 @@ class TrainingLoop:
             stopped,
             resumed_from,
             tuple(self.devices),
-            self.options.pace is not None,
+            self.pace is not None,
         )
         return History(epoch.astype(np.int64), *of_epochs, *ended)
 
     def _add_device(self) -> None:
         """Record the model's device unless the last epoch is already in the checkpoint."""
         target = device_of(self.model)
-        if target is not None and str(target) not in self.devices and len(self.records) < self.options.epochs:
+        if target is not None and str(target) not in self.devices and len(self.records) < self.epochs:
             self.devices.append(str(target))
 
     def _epoch(self, epoch: int) -> EpochRecord:
@@ -137,23 +121,23 @@ class TrainingLoop:
             step = epoch * self.n_batches + batch
             total += share * self._step(data, epoch, step)
         self.model.eval()
-        every = self.options.evidence_every
+        every = self.evidence_every
         exact = every and (epoch + 1) % every == 0
         train = math.nan
-        if exact and isinstance(self.data, Tokens) and isinstance(self.model, HasLogEvidence):
+        if exact and isinstance(self.data, Tokens) and hasattr(self.model, "log_evidence"):
             with torch.no_grad():
                 train = float(self.model.log_evidence(to_device_of(self.model, self.data)).mean())
         return EpochRecord(epoch + 1, -total, train, self._held_out_evidence())
 
     def _rate(self) -> float:
         """The learning rate of the next epoch, relative to the highest, from the held-out evidence so far."""
-        if self.options.pace is None:
+        if self.pace is None:
             return 1.0
-        return self.options.pace.rate([self.before, *(record.held_out for record in self.records)])
+        return self.pace.rate([self.before, *(record.held_out for record in self.records)])
 
     def _forecast(self) -> int:
         """The number of epochs, or its forecast by the pace."""
-        pace, epochs = self.options.pace, self.options.epochs
+        pace, epochs = self.pace, self.epochs
         if pace is None or not self.records:
             return epochs
         return min(epochs, pace.forecast([self.before, *(record.held_out for record in self.records)]))
@@ -166,7 +150,7 @@ class TrainingLoop:
             return
         first, n = epoch * self.epoch_size, self.n_rows
         passes = range(first // n, (first + self.epoch_size - 1) // n + 1)
-        orders = [np.argsort(keyed_bits(self.options.seed, each, np.arange(n))) for each in passes]
+        orders = [np.argsort(keyed_bits(self.seed, each, np.arange(n))) for each in passes]
         order = np.concatenate(orders)[first - passes.start * n :][: self.epoch_size]
         for rows in torch.split(torch.from_numpy(order).to(self.step_data.values.device), self.batch_size):
             yield self.step_data[rows], len(rows) / self.epoch_size
@@ -185,14 +169,14 @@ class TrainingLoop:
             loss.backward()  # type: ignore[no-untyped-call]
             return loss
 
-        if self.options.schedule is not None or self.options.pace is not None:
+        if self.schedule is not None or self.pace is not None:
             part = self._rate()
-            if self.options.schedule is not None:
-                part *= self.options.schedule(step / (self.options.epochs * self.n_batches))
+            if self.schedule is not None:
+                part *= self.schedule(step / (self.epochs * self.n_batches))
             for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
                 group["lr"] = rate * part
         loss: Any
-        with seeded(int(keyed_bits(self.options.seed, step)) >> 1, self.gpus):
+        with seeded(int(keyed_bits(self.seed, step)) >> 1, self.gpus):
             loss = self.optimizer.step(closure)  # type: ignore[arg-type]
         value = float(loss.detach())
         norm = get_total_norm([parameter.detach() for parameter in self.model.parameters()])
@@ -225,13 +209,13 @@ class TrainingLoop:
             return math.nan if self.held_out is None else self._evidence(self.held_out)
 
     def _evidence(self, tokens: Tokens) -> float:
-        if isinstance(self.model, HasLogEvidence):
+        if hasattr(self.model, "log_evidence"):
             return float(self.model.log_evidence(to_device_of(self.model, tokens)).mean())
         n_masks = min(max(_HELD_OUT_MASKS // len(tokens), 2), 8)
-        return estimate_evidence(self.model, tokens, RandomSize(n_masks), seed=self.options.seed).log_evidence
+        return estimate_evidence(self.model, tokens, RandomSize(n_masks), seed=self.seed).log_evidence
 
     def _keep_best(self, record: EpochRecord) -> None:
-        if self.options.patience is None and self.options.pace is None:
+        if self.patience is None and self.pace is None:
             return
         best = -math.inf if math.isnan(self.before) else self.before
         if self.best_epoch is not None:
@@ -246,7 +230,7 @@ class TrainingLoop:
         """Why training stops now; None if it continues."""
         if self._rate() == 0.0:
             return "the held-out evidence stood still at the lowest learning rate"
-        patience = self.options.patience
+        patience = self.patience
         if patience is None or len(self.records) - (self.best_epoch or 0) < patience:
             return None
         return f"the held-out evidence was not higher for {patience} epochs"
@@ -271,16 +255,16 @@ class TrainingLoop:
             "objective": self.objective.settings(),
             "optimizer": type(self.optimizer).__name__,
             "batch_size": self.batch_size,
-            "seed": self.options.seed,
-            "patience": self.options.patience,
+            "seed": self.seed,
+            "patience": self.patience,
             "epoch_size": self.epoch_size,
-            "pace": None if self.options.pace is None else asdict(self.options.pace),
+            "pace": None if self.pace is None else asdict(self.pace),
             "data": _fingerprint(self.data),
             "held_out": None if self.held_out is None else _fingerprint(self.held_out),
         }
 
     def _save(self) -> None:
-        if self.options.checkpoint is None:
+        if self.checkpoint is None:
             return
         state = {
             "model": dict(self.model.state_dict()),
@@ -292,11 +276,11 @@ class TrainingLoop:
             "devices": self.devices,
             "records": torch.tensor(self.records, dtype=torch.float64),
         }
-        self.saved = save_checkpoint(self.options.checkpoint, self._settings(), state), len(self.records)
+        self.saved = save_checkpoint(self.checkpoint, self._settings(), state), len(self.records)
 
     def _resume(self) -> int | None:
         """Load the checkpoint in the folder and return its epoch; None without a checkpoint."""
-        folder, epochs = self.options.checkpoint, self.options.epochs
+        folder, epochs = self.checkpoint, self.epochs
         state = None if folder is None else load_checkpoint(folder, self._settings())
         if folder is None or state is None:
             return None

@@ -11,9 +11,6 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks, masks_of_all_rows
 from maskevidence.core.masks.orders import Orderings
 from maskevidence.core.model import (
-    HasBatches,
-    HasLogEvidence,
-    HasScoreOrderings,
     as_tokens,
     how_to_wrap,
     moments_of,
@@ -106,9 +103,9 @@ class MaskedObjective:
         tokens = to_device_of(model, as_tokens(model, data))
         if len(tokens) == 0 or bool((tokens.n_tokens == 0).any()):
             raise InputError("an observation has no token to hide; leave such observations out")
-        if isinstance(self.design, Orderings) and isinstance(model, HasScoreOrderings):
+        if isinstance(self.design, Orderings) and hasattr(model, "score_orderings"):
             return self._of_orderings(model, tokens, key, self.design)
-        if key.masks == "shared" and bool(tokens.maskable.all()) and not isinstance(model, HasBatches):
+        if key.masks == "shared" and bool(tokens.maskable.all()) and not hasattr(model, "batches"):
             return self._of_complete_rows(model, tokens, key)
         return self._of_tokens(model, tokens, key)
 
@@ -146,7 +143,7 @@ class MaskedObjective:
         row = torch.from_numpy(masks.row).long().to(device)
         masked, weight = (torch.from_numpy(values).to(device) for values in (masks.masked(), masks.weight))
         parts: Any = [np.arange(len(masks))]
-        if isinstance(model, HasBatches):
+        if hasattr(model, "batches"):
             present = (tokens.maskable | tokens.context).sum(1).cpu().numpy()
             parts = model.batches(present[masks.row])
         total = torch.zeros((), dtype=weight.dtype, device=device)
@@ -164,9 +161,7 @@ class MaskedObjective:
             total = total + share * score_masks(model, tokens, mask.expand(len(tokens), -1)).mean()
         return -total
 
-    def _of_orderings(
-        self, model: HasScoreOrderings, tokens: Tokens, key: MaskKey, design: Orderings
-    ) -> Float[Tensor, ""]:
+    def _of_orderings(self, model: Any, tokens: Tokens, key: MaskKey, design: Orderings) -> Float[Tensor, ""]:
         """Score all sizes of an order at once; the scores add up to the chain rule along the order."""
         device = tokens.values.device
         ids, maskable = tokens.ids.cpu().numpy(), tokens.maskable.cpu().numpy()
@@ -213,7 +208,7 @@ class Likelihood:
 
     def check(self, model: Any) -> None:
         """Raise an InputError if the model has no `log_evidence`."""
-        if not isinstance(model, HasLogEvidence):
+        if not hasattr(model, "log_evidence"):
             raise InputError(
                 f"the likelihood of {type(model).__name__} has no closed form (no log_evidence method); "
                 "train it by a mask design, such as random-size"

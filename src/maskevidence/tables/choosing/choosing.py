@@ -26,8 +26,6 @@ from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import (
     DENSITY,
-    HasLogCells,
-    HasLogEvidence,
     MaskedModel,
     as_tokens,
     base_measure_of,
@@ -35,9 +33,9 @@ from maskevidence.core.model import (
 from maskevidence.core.scores.record import ScoreTable
 from maskevidence.core.show.words import kind_name
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.keyed_random import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
-from maskevidence.core.table import Table, as_table, note_on_codes, note_on_copies, varies, with_values
+from maskevidence.core.table import Table, as_table, varies, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import (
@@ -54,6 +52,7 @@ from maskevidence.tables.by_name import (
 )
 from maskevidence.tables.cell_mass import CellMass
 from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import (
@@ -63,6 +62,7 @@ from maskevidence.tables.network.network_columns import (
     columns_of,
     declared_columns,
 )
+from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
@@ -268,13 +268,13 @@ def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
 def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
     """How well the models fill the columns with holes."""
     holed = np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist()
-    return held_out_fills(models, plan.table, plan.folds, holed, plan.key.seed) if models else {}
+    judges = [*zip(models, plan.folds, strict=True)] if models else []
+    return held_out_fills(judges, plan.table, holed, plan.key.seed) if judges else {}
 
 
 def held_out_fills(
-    models: Sequence[TableModel],
+    judges: Sequence[tuple[TableModel, Held]],
     table: Table,
-    folds: Sequence[Held],
     columns: Iterable[int],
     seed: int = 0,
     pairs: Collection[str] = (),
@@ -284,9 +284,8 @@ def held_out_fills(
     """Hide up to 1,000 known values of each column, and fill them by models of the other folds.
 
     Args:
-        models: one for each fold, which has not seen it.
-        folds: the positions of their rows.
-        columns: the places of the columns to fill.
+        judges: a model for each fold, and the positions of the fold's rows, which it has not seen.
+        columns: the positions of the columns to fill.
         seed: of the choice of values.
         pairs: columns of two values, which are filled by the nearer one and counted as words are.
         most: values of a column to hide.
@@ -296,7 +295,7 @@ def held_out_fills(
         known, name = np.flatnonzero(~np.isnan(table.values[:, j])), table.columns[j]
         some = np.sort(rng.permutation(known)[:most])
         truth, filled = table.values[:, j], np.full(len(table), np.nan)
-        for rows, model in zip(folds, models, strict=True):
+        for model, rows in judges:
             these = np.intersect1d(rows, some)
             hidden = table.values[these].copy()
             hidden[:, j] = np.nan
@@ -346,7 +345,7 @@ def _plan(
     by_cells = _check_measures(table, words, examples)
     table, of_limits = _with_scored_limits(given, table, examples)
     notes += of_limits
-    closed = not table.limits and all(isinstance(example, HasLogEvidence) for example in examples)
+    closed = not table.limits and all(hasattr(example, "log_evidence") for example in examples)
     if folds is None:
         folds = min(len(values), MANY_FOLDS if closed and len(values) < FEW_ROWS else FOLDS)
     if not 2 <= folds <= len(values):
@@ -396,7 +395,7 @@ def _with_scored_limits(
         if name in table.columns
     }
     n, note = sum(map(len, limits.values())), "are scored by the probability of their half-line, by masks"
-    cannot = {type(example).__name__ for example in examples if not isinstance(example, HasLogCells)}
+    cannot = {type(example).__name__ for example in examples if not hasattr(example, "log_cells")}
     if cannot and n:
         limits, note = {}, f"are not scored: {' and '.join(sorted(cannot))} cannot"
     return replace(table, limits=limits if n else {}), [f"limits such as <0.5 {note}"] if n else []

@@ -244,7 +244,7 @@ def _one_more(long: np.ndarray, short: np.ndarray) -> Bool[np.ndarray, "_ _"]:
 
 
 def rough_shape(word: str) -> str:
-    """The format of a word with repeats left out.
+    """The format of a word, with runs of equal signs shortened to one.
 
     Example:
         >>> rough_shape("12.0 oz"), rough_shape("Bad Aibling")

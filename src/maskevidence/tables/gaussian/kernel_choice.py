@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
-from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.support.progress import progress
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.gaussian.family import DataRows
 from maskevidence.tables.gaussian.kernels import MAX_CENTRES, KernelPart, around_rows, check_kernel_table
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit, fit_shrunk, log_evidence_under

@@ -200,7 +200,7 @@ class MixedKernelGaussian(DescribedTableModel):
     def log_cells(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
     ) -> Float[Tensor, "B D"]:
-        """The log mass of the cell of width `step` about each masked number, over the step; words as ever."""
+        """log [P(cell of width `step` around a number) / step] or log p of a word, nats, shape (B, D)."""
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
         mean, log_mass = self._answers(values, visible, masked, step)

@@ -21,19 +21,19 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
-from maskevidence.core.model import HasLogEvidence, as_tokens, check_conditionals
+from maskevidence.core.model import as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.keyed_random import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
-from maskevidence.tables.imputation import HasDrawMissing
 from maskevidence.tables.information.mixture import Mixture
 from maskevidence.tables.network.masked_network import MaskedNetwork
 
@@ -67,7 +67,7 @@ class Term(NamedTuple):
         asked, visible = torch.from_numpy(self.asked), torch.from_numpy(self.visible)
         present, n = tokens.maskable, int(self.asked.sum())
         roles = replace(tokens, maskable=present & asked.to(present), context=present & visible.to(present))
-        if self.how == "joint" and n > 1 and isinstance(model, HasLogEvidence):
+        if self.how == "joint" and n > 1 and hasattr(model, "log_evidence"):
             with torch.no_grad():
                 return model.log_evidence(roles).double().cpu().numpy()[None]
         ask = partial(estimate_evidence, model, roles, refine=False, check=False)
@@ -105,7 +105,7 @@ def gains(
     holes = np.isnan(some[:, union])
     whole, torn = np.flatnonzero(~holes.any(1)), np.flatnonzero(holes.any(1) & ~holes.all(1))
     parts, places = [some[whole]], [whole]
-    if len(torn) and isinstance(model, HasDrawMissing):
+    if len(torn) and hasattr(model, "draw_missing"):
         parts += list(model.draw_missing(some[torn], _FILLS, seed))
         places += [torn] * _FILLS
     place = np.concatenate(places)
@@ -190,10 +190,10 @@ def fitted(
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
         model, of_auto = auto_word(table, counts=counts, seed=seed)
-        build, table = parse_model(model)[0], replace(table, notes=(*table.notes, *of_auto))
+        table = replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, build, table, (parts, given), seed, sizes=groups is not None, pairs=pairs)
+    made, half = _by_word(model, table, (parts, given), seed, sizes=groups is not None, pairs=pairs)
     about = None if name is None else table.columns.index(name)
     return Fitted(model, table, own, made, table.notes, seed, about, half, ranked)
 
@@ -281,7 +281,6 @@ def _read(model: Any, data: object) -> Table:
 
 def _by_word(
     word: str,
-    build: Any,
     table: Table,
     division: tuple[list[Any], TableRows],
     seed: int,
@@ -290,7 +289,8 @@ def _by_word(
     pairs: bool,
 ) -> tuple[list[Fold], Any]:
     """New models, each fitted to all rows but those of a part, and one of half the rows (if sizes)."""
-    parts, given = division
+    (parts, given), (build, _) = division, parse_model(word)
+    assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         name = next(iter(table.levels))
         raise InputError(f"column {name!r} holds words, which {word} cannot take; give masked-net or auto")

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
-from maskevidence.core.model import HasValuesOf
 from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
 from maskevidence.tables.information.information_result import (
@@ -257,7 +256,7 @@ def _entropy(fit: Fitted, group: Sequence[int]) -> float | None:
     if fit.is_ranked(group):
         return LOG_2PI / 2 + 0.5
     model, (column,) = fit.folds[0].model, group
-    discrete = isinstance(model, HasValuesOf) and model.values_of(column) is not None
+    discrete = hasattr(model, "values_of") and model.values_of(column) is not None
     return entropy(fit.table.values[:, column]) if discrete else None
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.support.keyed_random import folds_of
 from maskevidence.core.support.progress import Course
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import COUNTS, declared, parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.saving import load
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
 from maskevidence.tables.wrong_cells.found_cells import WrongCells

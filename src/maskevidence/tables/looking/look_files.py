@@ -79,7 +79,7 @@ def write_look(look: Looked, folder: Path) -> None:
 
 
 def _write_sheet(look: Looked, target: Path) -> None:
-    """Write the given spreadsheet with the holes of its first sheet filled, and all else as it stands."""
+    """Write the given spreadsheet with the holes of its first sheet filled and everything else unchanged."""
     import openpyxl  # type: ignore[import-untyped]
 
     raw, whole, of, content = look.raw, _filled(look, as_text=True), look.modelled, io.BytesIO()

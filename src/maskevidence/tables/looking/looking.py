@@ -277,9 +277,8 @@ def _best(
 
 def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> dict[str, Fill]:
     """How well hidden values of each column are filled."""
-    return held_out_fills(
-        models, table, folds.parts, range(len(table.columns)), seed, _pairs(table), most=most
-    )
+    judges = [*zip(models, folds.parts, strict=True)]
+    return held_out_fills(judges, table, range(len(table.columns)), seed, _pairs(table), most=most)
 
 
 def _simplest(

@@ -456,12 +456,7 @@ class _Complements(RandomSize):
     """
 
     def plan(
-        self,
-        key: MaskKey,
-        ids: Integers,
-        n_tokens: Integers,
-        index: Integers,
-        position: Positions | None = None,
+        self, key: MaskKey, ids: Integers, n_tokens: Integers, index: Integers, position: Positions = None
     ) -> Plan:
         _, size = super().plan(key, ids, n_tokens, np.zeros_like(index), position)
         return index, np.where(index == 0, size, n_tokens + 1 - size)

@@ -283,7 +283,7 @@ def _as_commas(name: str, cells: Any, choices: FileOptions) -> ReadColumn | None
         return None
     _mark_missing(values, choices.missing)
     form = NumberForm(",")
-    found = finding("decimal", name, [], "numbers are read with a decimal comma", "", RECORD, len(values))
+    found = Finding("decimal", name, len(values), (), "numbers are read with a decimal comma", "", RECORD)
     described = _numbers_described(name, "number", values, form.said())
     return ReadColumn(described, values, form, findings=(found,))
 
@@ -442,7 +442,7 @@ def _as_numbers(
     limits, by_cell = _limits(cells, read, values)
     column = by_cell[cells.codes]
     _mark_missing(column, choices.missing)
-    as_read = _finished(base, "number", column, cells, others, read.form, limits)
+    as_read = _finished(base, column, cells, others, read.form, limits)
     may_be_fraction = not signs.point and not signs.comma and choices.decimal is None and file is None
     on_writing = _on_writing(as_read.described, cells, taken, read, may_be_fraction)
     return replace(as_read, findings=(*as_read.findings, *on_writing))
@@ -489,7 +489,7 @@ def _on_writing(
         n, few = described.n_numbers + described.n_limits, read.n_units < described.n_numbers
         note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
         at, weight = (having(lambda cell: cell.prefix or cell.suffix), LOOK) if few else ([], RECORD)
-        found.append(finding(what, name, at, note, "", weight, read.n_units))
+        found.append(Finding(what, name, read.n_units, tuple(at), note, "", weight))
     if at := having(lambda cell: cell.mark):
         said = (
             "have something else beside the number, which" if len(at) > 1 else "has more than a number, which"
@@ -510,7 +510,7 @@ def _on_writing(
         found += [finding("thousands", name, at, note, "--thousands .", LOOK)] if at else []
     if form.decimal == ",":
         note = "numbers are read with a decimal comma"
-        found.append(finding("decimal", name, [], note, "", RECORD, described.n_numbers))
+        found.append(Finding("decimal", name, described.n_numbers, (), note, "", RECORD))
     return found
 
 
@@ -533,18 +533,17 @@ def _as_dates(
     if others is None:
         return None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
-    as_read = _finished(base, "date", column, cells, others, read.form, {})
+    as_read = _finished(base, column, cells, others, read.form, {})
     if not read.n_either:
         return as_read
     at = _at(cells, [k for k, value in enumerate(read.values) if value == value][:3])
     note = f"{quoted(at[0].text)} may have the day or the month first; the day was assumed"
-    found = finding("date order", base.name, at, note, "--dates month-first", DECIDE, read.n_either)
+    found = Finding("date order", base.name, read.n_either, tuple(at), note, "--dates month-first", DECIDE)
     return replace(as_read, findings=(*as_read.findings, found))
 
 
 def _finished(
     base: ColumnDescription,
-    kind: ColumnKind,
     column: Float64[np.ndarray, " N"],
     cells: _Cells,
     others: _Others,
@@ -557,8 +556,8 @@ def _finished(
     at = tuple(map(cells.at, limits))
     n_missing = len(column) - n_numbers - len(odd) - len(limits) - n_codes
     n_full = len(column) - n_missing
-    nouns = "numbers" if kind == "number" else "dates"
-    why = f"{n_numbers + len(limits):,} of {n_full:,} cells are {nouns}"
+    kind: ColumnKind = "number" if isinstance(form, NumberForm) else "date"
+    why = f"{n_numbers + len(limits):,} of {n_full:,} cells are {kind}s"
     described = replace(
         base,
         kind=kind,
@@ -687,7 +686,7 @@ def left_out(one: ColumnDescription) -> Finding:
     if what and n_full <= 2 * one.n_numbers < 2 * n_full:
         why, option = f"{why}, {one.n_numbers:,} of them numbers", f"{option}, or --numbers {name}"
     note = f"{what} ({why}): left out" if what else f"{why}: left out"
-    return finding(one.kind, one.name, [], note, option, LOOK, one.n_cells)
+    return Finding(one.kind, one.name, one.n_cells, (), note, option, LOOK)
 
 
 def names_rows(n_different: int, n_full: int, n_cells: int) -> bool:

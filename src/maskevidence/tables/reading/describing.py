@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.support.checks import MISSING, some_of, typed, word_of
-from maskevidence.core.table import note_on_codes, note_on_copies
 from maskevidence.tables.reading.columns import ENOUGH_ROWS, NAMED_CODE, ReadColumn, left_out
 from maskevidence.tables.reading.description import (
     DECIDE,
@@ -25,6 +24,7 @@ from maskevidence.tables.reading.description import (
     quoted,
 )
 from maskevidence.tables.reading.numbers import decimals_of
+from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 _ROWS_OF_IDS, _FEWEST_OF_IDS, _DIFFERENT = 50, 10_000, 0.9  # rows, size and share of numbers that name rows
 _RELATED = 3.5  # standard errors of a rank correlation
@@ -54,7 +54,7 @@ def described(
         if copy_of != key and one.kind not in ("empty", "constant"):
             one = replace(one, copy_of=copy_of)
             note = f"has the same cells as {copy_of!r}"
-            more.append(finding("copy", key, [], note, f"--drop {typed([key])}", LOOK, one.n_cells))
+            more.append(Finding("copy", key, one.n_cells, (), note, f"--drop {typed([key])}", LOOK))
         all_columns.append(one)
         found += [*column.findings, *more]
     numbers = {
@@ -71,7 +71,7 @@ def described(
             options = f"--id-column {typed(of_numbers[:1])}, or --drop {typed(of_numbers[:1])}"
             note = f"{why}: they may name the rows, and are read as numbers"
             all_columns[0] = replace(all_columns[0], kind="id", why=why)
-            found.append(finding("id", of_numbers[0], [], note, options, LOOK, len(first)))
+            found.append(Finding("id", of_numbers[0], len(first), (), note, options, LOOK))
     if full:
         found += _of_rows(np.column_stack(list(full.values())))
     if of_numbers:
@@ -121,7 +121,7 @@ def _column(
     if read.values is None:
         if one.used_as is None and read.refusal:
             what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
-            return one, [finding(what, one.name, [], note, "", DECIDE, one.n_cells)]
+            return one, [Finding(what, one.name, one.n_cells, (), note, "", DECIDE)]
         if first and one.kind == "text" and one.n_different == one.n_cells - one.n_missing:
             one = replace(one, kind="id", why=f"{one.why}, in the first column")
         if one.used_as is None:
@@ -141,7 +141,7 @@ def _column(
     if one.kind == "constant":
         note = f"{one.why}: says nothing of other columns"
         found.append(
-            finding("constant", one.name, [], note, f"--drop {typed([one.name])}", RECORD, one.n_cells)
+            Finding("constant", one.name, one.n_cells, (), note, f"--drop {typed([one.name])}", RECORD)
         )
     return one, found
 
@@ -166,14 +166,14 @@ def _whole_numbers(
     most_differ = 2 * len(different) > len(values)
     if counts_rows or (named and (all_differ or (most_differ and different[-1] >= 1e8))):
         note = "counts the rows" if counts_rows else "names something by a number"
-        found.append(finding("id", name, [], f"{note}: read as numbers", options, LOOK, len(values)))
+        found.append(Finding("id", name, len(values), (), f"{note}: read as numbers", options, LOOK))
         return replace(one, kind="id", why=note), found
     few = len(different) <= _FEW_CODES and len(values) > 10 * len(different)
     if named or few:
         listed = some_of([f"{value:.0f}" for value in different])
         note = f"whole numbers that may be codes ({listed}): read as numbers"
         hint, weight = f"--categories {typed([name])}", LOOK if named else RECORD
-        found.append(finding("codes", name, [], note, hint, weight, len(values)))
+        found.append(Finding("codes", name, len(values), (), note, hint, weight))
     return one, found
 
 
@@ -218,7 +218,7 @@ def _of_codes(values: Float64[np.ndarray, "N D"], names: Sequence[str]) -> list[
         text, _, option = note.partition(": if it means missing, give ")
         column = re.search("of '(.*?)'", text)
         found.append(
-            finding("codes", column[1] if column else None, [], text, option.split(" ")[0], DECIDE, 1)
+            Finding("codes", column[1] if column else None, 1, (), text, option.split(" ")[0], DECIDE)
         )
     return found
 
@@ -228,5 +228,5 @@ def _of_rows(values: Float64[np.ndarray, "N D"]) -> list[Finding]:
     filled, found = values[~np.isnan(values).all(axis=1)], []
     for note in note_on_copies(filled):
         number = int(note.split(" ")[0].replace(",", ""))
-        found.append(finding("equal rows", None, [], note, "", LOOK, number))
+        found.append(Finding("equal rows", None, number, (), note, "", LOOK))
     return found

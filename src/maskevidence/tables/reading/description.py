@@ -117,16 +117,14 @@ def finding(
     assumed: str,
     option: str = "",
     weight: int = LOOK,
-    n_cells: int | None = None,
 ) -> Finding:
-    """A finding with the first of its cells.
+    """A finding on some cells, with the first of them.
 
     Example:
         >>> finding("odd cells", "a", [CellAt(0, 2, "x")], "1 cell is not a number").sentence()
         "column 'a': 1 cell is not a number (line 2: 'x')"
     """
-    number = len(cells) if n_cells is None else n_cells
-    return Finding(what, column, number, tuple(cells[:_FIRST]), assumed, option, weight)
+    return Finding(what, column, len(cells), tuple(cells[:_FIRST]), assumed, option, weight)
 
 
 @dataclass(frozen=True, repr=False)

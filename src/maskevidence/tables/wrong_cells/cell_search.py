@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.model import MASS, HasLeaveOneOut, HasValuesOf, base_measure_of, to_device_of
+from maskevidence.core.model import MASS, base_measure_of, to_device_of
 from maskevidence.core.scores.ask import Asker, MaskedRows, RowIndex, slices
 from maskevidence.core.support.progress import Advance
 from maskevidence.core.table import spreads
@@ -74,7 +74,7 @@ def facts_of(model: object, known: Rows, categories: Sequence[int] = ()) -> Fact
     """
     values: list[Float64[np.ndarray, " V"] | None] = []
     for j in range(known.shape[1]):
-        listed = model.values_of(j) if isinstance(model, HasValuesOf) else None
+        listed = model.values_of(j) if hasattr(model, "values_of") else None
         each = None if listed is None else listed.cpu().double().numpy()
         unseen = listed is not None and (len(listed) > 2 or j in categories)
         if each is None and base_measure_of(model) == MASS:  # of 0 and 1
@@ -266,7 +266,7 @@ class CellJudge:
         """
         seen, answers = ~np.isnan(rows), np.full(rows.shape, np.nan)
         visible = seen & ~hidden
-        if isinstance(self.asker.model, HasLeaveOneOut):
+        if hasattr(self.asker.model, "log_leave_one_out"):
             for some in slices(len(rows), self.asker.batch_size or _ROWS):
                 answers[some] = self._each_alone(self.asker.model, rows[some], visible[some])
             return answers
@@ -281,7 +281,7 @@ class CellJudge:
             answers[row[part], column[part]] = answer[np.arange(len(answer)), column[part]]
         return answers
 
-    def _each_alone(self, model: HasLeaveOneOut, rows: Rows, visible: Cells) -> Rows:
+    def _each_alone(self, model: Any, rows: Rows, visible: Cells) -> Rows:
         """The same in one pass, by a model with a leave-one-out formula."""
         tokens = to_device_of(model, Tokens.from_array(rows, empty_rows=True))
         with torch.no_grad():

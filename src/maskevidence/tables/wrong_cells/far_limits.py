@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from maskevidence.core.model import HasLogCells
 from maskevidence.core.table import Table
 from maskevidence.tables.limits import WithLimits
 from maskevidence.tables.wrong_cells.found_cells import WrongCell, name_of_row
@@ -36,7 +35,7 @@ def far_limits(
     if not any(rows for name, rows in table.limits.items() if name in table.columns):
         return found, notes
     for model, places in judges:
-        if not isinstance(model, HasLogCells):
+        if not hasattr(model, "log_cells"):
             return [], ["limits such as <0.5 are not judged: this search has no probability of them"]
         part = table.take(places)
         scored = WithLimits(model, part)

@@ -13,7 +13,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import whole_number
-from maskevidence.core.support.keyed_random import first_copies, folds_of
+from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names, share_fitted
@@ -23,7 +23,7 @@ from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import WordJudge, judge_of
-from maskevidence.tables.imputation import HasDrawMissing
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
@@ -578,7 +578,7 @@ def _described(
 def _expected(
     coded: Table, sittings: Sequence[_Sitting], judged: Judged, cells: tuple[Ints, Ints], seed: int
 ) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Draws of some cells, which are numbers, right words and their probabilities, and suggestions."""
+    """For some cells: draws, whether they are numbers, the right word, its probability, and a suggestion."""
     row, column = cells
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
@@ -599,7 +599,7 @@ def _expected(
                 each.judge.own = None  # numbers that are tried below stand in no row
             for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
                 n_these = len(these)
-                if n_these and isinstance(model, HasDrawMissing):
+                if n_these and hasattr(model, "draw_missing"):
                     (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
                     of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
                     drawn[these] = of_cells.reshape(-1, _DRAWS)

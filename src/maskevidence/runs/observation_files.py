@@ -1,4 +1,4 @@
-"""The log evidence, mask error and length of each observation."""
+"""The numbers of each observation as CSV or Parquet."""
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,25 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from maskevidence.core.evidence.result import Rows
 from maskevidence.core.support.files import csv_lines, csv_text
-
-Rows = Mapping[str, Any]  # columns by name; None for one that an estimate lacks
-
-
-def joined(tables: Iterable[Rows]) -> Rows:
-    """One table of tables that follow each other."""
-    first, *others = tables
-    whole = dict(first)
-    for name, column in first.items():
-        if column is not None:
-            parts = [column, *(table[name] for table in others)]
-            is_array = isinstance(column, np.ndarray)
-            whole[name] = np.concatenate(parts) if is_array else tuple(chain.from_iterable(parts))
-    return whole
 
 
 def listed(table: Rows) -> dict[str, list[Any]]:
-    """The columns as lists: None for what is not known, "" for labels that there are not."""
+    """The columns as lists, with None for unknown values and "" for missing labels."""
     lists: dict[str, list[Any]] = {}
     for name, column in table.items():
         if isinstance(column, np.ndarray):
@@ -65,7 +52,7 @@ def parquet_of(groups: Iterable[Rows], metadata: Mapping[bytes, str] | None = No
 
 
 class _Pieces(io.BytesIO):
-    """A file whose content is taken away as it is written."""
+    """A file in memory whose content is removed as soon as it is read."""
 
     n_taken = 0
 

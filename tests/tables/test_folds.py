@@ -8,12 +8,13 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey
-from maskevidence.core.support.keyed_random import first_copies, folds_of, held_out_first, n_nearly_equal
+from maskevidence.core.support.keyed_random import first_copies, held_out_first, n_nearly_equal
 from maskevidence.core.table import Table
 from maskevidence.sklearn import PPCA, MaskedNetworkDensity
 from maskevidence.sklearn.residuals import held_out_residuals
 from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.choosing import choosing
+from maskevidence.tables.folds import folds_of
 from maskevidence.tables.gaussian import kernel_choice
 from maskevidence.tables.network import masked_network
 from maskevidence.tables.wrong_cells import wrong_cells
