@@ -3,7 +3,8 @@
     python benchmarks/information.py --parts groups,pairs,fork,matrix,zero,coverage
 
 groups: five columns about five, bent, with holes; a category and a count; a fork; a parity.
-pairs: the root mean square error over data sets, beside mutual_info_regression and KSG.
+pairs: the root mean square error over data sets, beside mutual_info_regression, KSG and, if
+`pip install pylace==0.10.1` was run, lace's `mi`.
 fork: a weak information that no straight line shows, 10,000 rows. matrix: CPU seconds of 30 x 30 columns.
 zero: independent pairs. coverage: how often 95 % intervals hold the truth, by closed forms, and by a
 model that learns (--learned --network kernel-gaussian).
@@ -44,6 +45,18 @@ def ksg(x: np.ndarray, y: np.ndarray, k: int = 3) -> float:
         return digamma(np.array(cKDTree(v).query_ball_point(v, reach, p=np.inf, return_length=True)))
 
     return float(digamma(k) + digamma(len(x)) - (psi(x) + psi(y)).mean())
+
+
+def lace(x: np.ndarray) -> float:
+    """lace's mutual information of two columns, 8 chains of 200 steps; NaN where it is not installed."""
+    try:
+        from lace import Engine
+    except ImportError:
+        return np.nan
+    frame = pd.DataFrame(x, [f"row {number}" for number in range(len(x))], ["a", "b"])
+    engine = Engine.from_df(frame, n_states=8, rng_seed=0)
+    engine.update(200, quiet=True)
+    return float(engine.mi([("a", "b")], n_mc_samples=10_000, mi_type="unnormed"))
 
 
 def ten_columns(rng: Rng) -> np.ndarray:
@@ -196,15 +209,22 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
             ours = me.information(net, np.column_stack([a, b]), 0, 1, seed=seed)
             beside = mutual_info_regression(a[:, None], b, random_state=0)[0]
             low, high = ours.interval()
-            errors.append(
-                (ours.nats - truth, ksg(a[:, None], b[:, None]) - truth, beside - truth, low <= truth <= high)
-            )
-        rms = np.sqrt(np.mean(np.square(np.array(errors)[:, :3]), axis=0))
-        held = sum(each[3] for each in errors)
+            others = (ksg(a[:, None], b[:, None]), beside, lace(np.column_stack([a, b])))
+            errors.append((*(each - truth for each in (ours.nats, *others)), low <= truth <= high))
+        rms = np.sqrt(np.mean(np.square(np.array(errors)[:, :4]), axis=0))
+        held = sum(each[4] for each in errors)
         lines.append((name, f"{truth:.3f}", *(f"{each:.3f}" for each in rms), f"{held} of {runs}"))
         numbers[name] = [truth, *rms.tolist(), int(held)]
         targets.append(Target(f"{name}: error over KSG's", float(rms[0] / rms[1]), high=1.0))
-    heads = ("b = shape(a) + noise", "truth", net, "KSG", "mutual_info_regression", "intervals that hold")
+    heads = (
+        "b = shape(a) + noise",
+        "truth",
+        net,
+        "KSG",
+        "mutual_info_regression",
+        "lace",
+        "intervals that hold",
+    )
     show(f"Root mean square error, {n:,} rows, {runs} data sets; {machine()}", heads, lines)
     return numbers, targets
 

@@ -86,11 +86,18 @@ def test_held_out_rows_share_no_row_with_the_others(n: int) -> None:
         assert abs(len(out) - n) <= 3
 
 
-@pytest.mark.parametrize("kind", ["few yes/no", "agreeing", "codes", "one column", "answers"])
+KINDS = ["related", "two codes", "mostly zero", "few yes/no", "agreeing", "codes", "one column", "answers"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_equal_rows_that_may_be_chance_are_no_copies(kind: str) -> None:
     rng = np.random.default_rng(3)
     z = rng.integers(0, 50, size=500)
+    rounded = np.repeat(rng.normal(size=(500, 1)), 2, axis=1) + 0.1 * rng.normal(size=(500, 2))
     kinds = {
+        "related": rounded.round(1),
+        "two codes": np.stack([z, 7 * z % 50], 1),
+        "mostly zero": np.where(rng.random((500, 2)) < 0.8, 0, rng.normal(size=(500, 2))),
         "few yes/no": rng.random((500, 6)) < 0.5,
         "agreeing": (rng.random((500, 1)) < 0.5) ^ (rng.random((500, 40)) < 0.002),
         "codes": np.stack([z, 7 * z % 50, z // 10], 1),  # a country, its code, its continent
@@ -115,6 +122,26 @@ def test_copies_in_tables_of_few_columns_or_values_are_found(kind: str, share: f
     rows = np.concatenate([rows, rows[: int(200 * share)]])
     assert first_copies(rows).tolist() == leaders(rows)
     assert len(set(first_copies(rows).tolist())) == 200
+
+
+@pytest.mark.parametrize("width", [2, 3])
+@pytest.mark.parametrize("k", [2, 5])
+def test_copies_of_few_rows_with_two_columns_are_found(width: int, k: int) -> None:
+    """By chance, independent columns with these values have 8 equal pairs; with values of their own none."""
+    rng = np.random.default_rng(5)
+    rows = table(60, width=width)[rng.integers(0, 60, 60 * k)]
+    assert first_copies(rows).tolist() == leaders(rows)
+
+
+def test_a_table_that_was_repeated_has_its_rows_back() -> None:
+    """Even if equal rows may be chance: each of k equal rows are copies."""
+    rng = np.random.default_rng(6)
+    for rows in (rng.integers(0, 12, size=(100, 2)).astype(float), table(80, width=2).round(1)):
+        first = first_copies(np.tile(rows, (3, 1)))
+        assert np.bincount(np.bincount(first)).tolist()[1:] == [0, 0, len(rows)]
+        assert (np.tile(rows, (3, 1))[first] == np.tile(rows, (3, 1))).all()
+    balanced = np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], 2, axis=0)
+    assert first_copies(balanced).tolist() == list(range(8))
 
 
 def test_nearly_equal_rows_differ_in_one_cell() -> None:

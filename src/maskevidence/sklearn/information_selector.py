@@ -1,5 +1,6 @@
 """Feature selection by information: a score function, and a forward selection that stops."""
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -48,9 +49,8 @@ def information_score(
         >>> best.get_support().tolist()
         [False, False, True, False]
     """
-    fit = _fitted(X, y, model, (folds, seed), pairs=True)
-    nats, _, p = of_next(fit, len(fit.table.columns) - 1, [])
-    return nats[:-1], p[:-1]
+    nats, _, p = _of_next(*_fitted(X, y, model, (folds, seed), pairs=True), [])
+    return np.nan_to_num(nats), np.nan_to_num(p, nan=1.0)
 
 
 class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # type: ignore[misc,name-defined]
@@ -58,11 +58,11 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
 
     In each step, I(y; x_j | chosen) is estimated for all other features, each row asked of a fit that has not
     seen it. The highest is added if its one-sided p-value times the number of features that are left is at
-    most `alpha`.
+    most `alpha`. A constant feature, or one that repeats another, is never chosen.
 
     Args:
         model: a MODEL word, such as "gaussian" or "auto".
-        alpha: the level of each step, 0 to 1 (which takes all).
+        alpha: the level of each step, above 0; 1 stops at `max_features` alone.
         max_features: the most features to choose; by default all.
         folds: parts of the rows, 3 or more.
         random_state: of the folds and the fits.
@@ -100,21 +100,24 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         """Choose the features."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha={self.alpha}; give a level in (0, 1], such as 0.05")
         rows = as_table(with_names(X)) if hasattr(X, "iloc") or isinstance(X, Table) else None
         if rows is not None and rows.levels:
             _validation.validate_data(self, with_names(X), skip_check_array=True)
         else:
-            table = checked_table(self, X, reset=True)
-            X = table if rows is None else rows
+            checked = checked_table(self, X, reset=True)
+            X = checked if rows is None else rows
         _utils.check_consistent_length(X, y)
-        _utils.check_scalar(self.alpha, "alpha", Real, min_val=0, max_val=1)
-        fit = _fitted(X, y, self.model, (self.folds, seed_from(self.random_state)))
-        width = self.n_features_in_
+        fit, names = _fitted(X, y, self.model, (self.folds, seed_from(self.random_state)))
+        most = self.n_features_in_ if self.max_features is None else self.max_features
         self.chosen_, self.gains_, self.gain_errors_ = list[int](), list[float](), list[float]()
-        while len(self.chosen_) < (width if self.max_features is None else min(width, self.max_features)):
-            nats, error, p = of_next(fit, width, self.chosen_)
+        while len(self.chosen_) < most:
+            nats, error, p = _of_next(fit, names, self.chosen_)
+            if np.isnan(nats).all():
+                break
             best = int(np.nanargmax(nats))
-            if min(1.0, p[best] * (width - len(self.chosen_))) > self.alpha:
+            if min(1.0, p[best] * np.isfinite(nats).sum()) > self.alpha:
                 break
             self.chosen_.append(best)
             self.gains_.append(float(nats[best]))
@@ -132,16 +135,25 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         return tags
 
 
-def _fitted(X: Any, y: Any, model: str, folding: tuple[int, int], *, pairs: bool = False) -> Fitted:
-    """Models of the features and, as the last column, the target."""
+def _fitted(
+    X: Any, y: Any, model: str, folding: tuple[int, int], *, pairs: bool = False
+) -> tuple[Fitted, tuple[str, ...]]:
+    """Models of the usable features and, as the last column, the target; and the names of all features."""
     rows, target = as_table(with_names(X)), _utils.column_or_1d(y, warn=True)
     _multiclass.type_of_target(target, raise_unknown=True)
+    name, levels = "y" if "y" not in rows.columns else "the target", dict(rows.levels)
     if target.dtype.kind in "USb" or not all(isinstance(each, Real) for each in target.tolist()):
-        words, codes = np.unique(target.astype(str), return_inverse=True)
-        levels = {**rows.levels, "the target": tuple(words.tolist())}
-    else:
-        codes, levels = target, dict(rows.levels)
-    values = np.column_stack([rows.values, codes.astype(np.float64)])
-    columns = (*rows.columns, "the target")
-    table = Table("the data", values, columns, np.arange(len(values)), levels=levels)
-    return fitted(model, table, None, *folding, pairs=pairs)
+        words, target = np.unique(target.astype(str), return_inverse=True)
+        levels[name] = tuple(words.tolist())
+    values = np.column_stack([rows.values, target.astype(np.float64)])
+    table = Table("the data", values, (*rows.columns, name), np.arange(len(values)), levels=levels)
+    return fitted(model, table, None, folding, target=name, pairs=pairs), rows.columns
+
+
+def _of_next(fit: Fitted, names: Sequence[str], chosen: Sequence[int]) -> Float64[np.ndarray, "3 n_features"]:
+    """I(y; x_j | chosen), its error and p-value; NaN for features that are chosen or not usable."""
+    *columns, _ = fit.table.columns
+    made = of_next(fit, len(columns), [columns.index(names[k]) for k in chosen])
+    result = np.full((3, len(names)), np.nan)
+    result[:, [names.index(name) for name in columns]] = np.stack(made)[:, :-1]
+    return result

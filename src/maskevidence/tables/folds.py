@@ -11,7 +11,10 @@ _MOST_COMMON = 5  # a row above a fifth of all rows is not a copy: every fit has
 
 
 def folds_of(
-    rows: Float64[np.ndarray, "N D"], n: int, rng: np.random.Generator | np.random.RandomState
+    rows: Float64[np.ndarray, "N D"],
+    n: int,
+    rng: np.random.Generator | np.random.RandomState,
+    first: Int64[np.ndarray, " N"] | None = None,
 ) -> list[Int64[np.ndarray, " _"]]:
     """Divide rows at random into n folds; copies of a row share a fold (see `first_copies`).
 
@@ -21,6 +24,7 @@ def folds_of(
 
     Args:
         rows: shape (N, D), NaN where a value is missing.
+        first: for each row, the first one that shares its fold; by default `first_copies`.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(6, 4))
@@ -28,7 +32,7 @@ def folds_of(
         >>> [sorted((fold % 6).tolist()) for fold in folds]
         [[1, 1, 4, 4], [2, 2, 5, 5], [0, 0, 3, 3]]
     """
-    order, first = rng.permutation(len(rows)), first_copies(rows)
+    order, first = rng.permutation(len(rows)), first_copies(rows) if first is None else first
     n_copies = np.bincount(first, minlength=len(rows))
     together = (n_copies > 1) & (n_copies <= len(rows) / min(n, _MOST_COMMON))
     fold, load = np.full(len(rows), -1), np.zeros(n, dtype=np.int64)

@@ -24,6 +24,7 @@ from maskevidence.core.support.checks import (
     check_memory,
     in_short,
     is_number,
+    join_words,
     some_of,
     typed,
     word_of,
@@ -855,7 +856,7 @@ def _used_columns(raw: RawTable, options: FileOptions) -> list[str]:
     check_distinct(file, names)
     for name in [*chosen, *options.drop, *of_kinds, *([] if id_column is None else [id_column])]:
         if name not in names:
-            known = ", ".join(f'"{each}"' if "," in each else each for each in names)  # as options take them
+            known = ", ".join(join_words([each]) for each in names)
             raise InputError(f"{file!r} has no column {name!r}; it has {known}")
     used = [name for name in chosen if name not in (*options.drop, id_column)]
     if not used:

@@ -91,7 +91,7 @@ def test_a_mixture_answers_curves_and_words_and_one_normal_what_is_normal() -> N
     rng = np.random.default_rng(0)
     normal = rng.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], 300)
     curve = np.column_stack([normal[:, 0], normal[:, 0] ** 2 + 0.5 * rng.normal(size=300)])
-    models = [fitted("kernel-gaussian", x, [0, 1], 3, 0).folds[0].model for x in (normal, curve)]
+    models = [fitted("kernel-gaussian", x, [0, 1], (3, 0)).folds[0].model for x in (normal, curve)]
     assert not isinstance(models[0], Mixture) or len(models[0].log_weight) <= 2
     assert isinstance(models[1], Mixture)
     assert len(models[1].log_weight) >= 4

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64, Int64, Integer, UInt64
 
 FEW_VALUES = 20  # a column of more values tells rows apart
 BY_CHANCE, SHARE = 1.0, 0.05  # most pairs due to chance: number, share of those found
+_ONE_DIVISOR = 14.0  # log of 1 / the probability that the numbers of equal rows share a divisor by chance
 _Rows = Float64[np.ndarray, "N D"]
 _Ints = Int64[np.ndarray, " B"]
 _Bits = UInt64[np.ndarray, " B"]
@@ -209,12 +210,13 @@ def held_out_first(rows: _Rows, order: Int64[np.ndarray, " N"], n: int) -> tuple
 
 
 def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
-    """For each row, the index of the first equal row, its own if there is none; missing cells are equal.
+    """For each row, the first row that it is a copy of, itself if there is none; missing cells are equal.
 
     Where equal rows may be chance they are no copies, and each gets its own number: where independent columns
-    with these values would have more than one pair of equal rows, or more than 5 % of the pairs there are;
-    and, in a table whose columns have at most 20 values, where as many rows differ from another one in a
-    single cell as stand more than once.
+    with the values and the rounding of the different rows would have more than one pair of equal rows, or
+    more than 5 % of the pairs there are; and, in a table whose columns have at most 20 values, where as many
+    rows differ from another one in a single cell as stand more than once. But where every row stands k, 2k,
+    3k, ... times, the table was repeated k times: of equal rows, all but the first k-th part are copies.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(3, 4))
@@ -227,7 +229,11 @@ def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
     )
     if len(place) == len(rows):
         return alone
-    n_values, agree = values_of(rows)
+    k = int(np.gcd.reduce(n_each))
+    if k > 1 and len(place) * math.log(k) > _ONE_DIVISOR:
+        order, start = np.argsort(group, kind="stable"), np.repeat(np.cumsum(n_each) - n_each, n_each)
+        alone[order] = order[start + (np.arange(len(rows)) - start) % np.repeat(n_each // k, n_each)]
+    n_values, agree = values_of(rows[place])
     chance, n_equal = math.comb(len(rows), 2) * math.prod(agree), float(n_each @ (n_each - 1.0)) / 2
     if chance > min(BY_CHANCE, SHARE * n_equal):
         return alone
@@ -254,10 +260,20 @@ def n_nearly_equal(rows: _Rows) -> int:
 
 
 def values_of(rows: _Rows) -> tuple[list[int], list[float]]:
-    """For each column, the number of values and the share of pairs of rows that agree."""
-    counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
-    n_pairs = math.comb(len(rows), 2)
-    return [len(n) for n in counts], [float(n @ (n - 1.0)) / 2 / n_pairs for n in counts]
+    """For each column, the number of values, and the share of pairs of rows that agree, if only by rounding.
+
+    Values that are rounded to the smallest gap between two of them agree in gap / (usual gap) / (number of
+    values) of the pairs.
+    """
+    n_values, agree = list[int](), list[float]()
+    for column in rows.T:
+        values, n_each = np.unique(column, return_counts=True)
+        gaps = np.diff(values[~np.isnan(values)])
+        rounded = float(gaps.min() / np.median(gaps)) / len(values) if len(gaps) else 1.0
+        equal = float(n_each @ (n_each - 1.0)) / max(len(rows) * (len(rows) - 1), 1)
+        n_values.append(len(values))
+        agree.append(max(equal, rounded))
+    return n_values, agree
 
 
 def _keys(rows: _Rows) -> UInt64[np.ndarray, " N"]:

@@ -5,7 +5,7 @@ import numpy as np
 from maskevidence.core.show.words import plus_minus
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, KERNELS, NETWORK, TAKE_WORDS, fit_table, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, TAKE_WORDS, fit_table, parse_model
 from maskevidence.tables.choosing.choosing import first_candidate
 
 ROWS_OF_NETWORK = 1_000  # a network is a candidate above
@@ -15,7 +15,7 @@ _EPOCHS_OF_NETWORK = 20  # after which it is told whether it is fitted at all
 
 
 def auto_word(
-    table: Table, *, network: bool = True, fills: bool = False, seed: int = 0
+    table: Table, *, network: bool = True, counts: bool = True, fills: bool = False, seed: int = 0
 ) -> tuple[str, tuple[str, ...]]:
     """The MODEL word that `auto` stands for on a table, and the notes that say why.
 
@@ -27,6 +27,7 @@ def auto_word(
     Args:
         table: the rows that the model may be fitted to.
         network: whether masked-net may be chosen, whose whole fit takes seconds to minutes.
+        counts: whether mixture-transition may be chosen.
         fills: whether the model is to fill holes: the one that fills hidden cells of their columns best.
         seed: of the rows, folds and masks.
 
@@ -37,7 +38,8 @@ def auto_word(
     if not table.levels:
         return KERNELS, (f"{AUTO}: {KERNELS}, since all columns are numbers",)
     rows = table.take(np.flatnonzero(with_values(table.values)))
-    words = [word for word in TAKE_WORDS if word != NETWORK or (network and len(rows) > ROWS_OF_NETWORK)]
+    left_out = {NETWORK} if not network or len(rows) <= ROWS_OF_NETWORK else set()
+    words = [word for word in TAKE_WORDS if word not in left_out | ({COUNTS} if not counts else set())]
     some = rows.take(np.sort(np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS]))
     if len(words) == 1 or len(some) < _FOLDS:
         return words[0], (f"{AUTO}: {words[0]}",)

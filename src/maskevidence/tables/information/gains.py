@@ -23,7 +23,8 @@ from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, RandomSize
 from maskevidence.core.model import as_tokens, check_conditionals
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import in_short, some_of, typed, whole_number
+from maskevidence.core.support.checks import in_short, some_of, whole_number
+from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
@@ -42,12 +43,14 @@ _ENUMERATED = 6  # most columns whose masks are enumerated
 _FILLS = 5  # draws of the missing cells of a row
 _FEWEST = 3  # rows of a fold
 _FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
+_LARGEST = 0.05  # share of a row above which its equals are parted
 _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
 _SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
+_Ints = Int64[np.ndarray, " N"]
 _Columns = Bool[np.ndarray, " D"]
 
 
@@ -133,6 +136,7 @@ class Fitted(NamedTuple):
     folds: list[Fold]
     notes: tuple[str, ...]
     seed: int
+    target: int | None  # the place of the column that is told about
     half: Any | None = None  # a model of the first folds alone, about half as many as the others have
     ranked: _Columns | None = None  # the columns whose ranks stand for them
 
@@ -151,47 +155,95 @@ class Fitted(NamedTuple):
 
 
 def fitted(
-    model: Any, data: object, groups: Sequence[Any] | None, folds: int, seed: int, *, pairs: bool = False
+    model: Any,
+    data: object,
+    groups: Sequence[Any] | None,
+    folding: tuple[int, int],
+    *,
+    target: Any = None,
+    pairs: bool = False,
 ) -> Fitted:
     """The given fitted model, or models of a MODEL word, each fitted to all folds but one.
 
     Args:
         groups: the columns in question, by name or place, with `...` for all others; None for all columns,
-            each of its own.
+            each of its own, without those that are constant or repeat another.
+        folding: the number of folds, and the seed of them and of the fits.
+        target: the column that is told about, if groups is None.
         pairs: whether columns are asked given one other alone; kernels are as sharp as such answers want.
     """
-    folds, seed = whole_number("folds", folds, 3), whole_number("seed", seed, 0)
-    if isinstance(model, str):
-        build, saved = parse_model(model)
-        if build is not None:
-            table = as_table(data)
-            places = _groups_of(table, groups)
-            table = table.select([table.columns[j] for group in places for j in group])
-            ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
-            own = [list(range(start, end)) for start, end in ends]
-            table = table.take(np.flatnonzero(with_values(table.values)))
-            if len(table) < (few := folds * _FEWEST):
-                given = count(len(table), "row")
-                raise InputError(f"{given} for {folds} folds; give {few} or more, or fewer folds")
-            table, ranked = _restated(model, table)
-            if model == AUTO:
-                model, of_auto = auto_word(table, seed=seed)
-                table = replace(table, notes=(*table.notes, *of_auto))
-            return _by_word(model, table, own, (folds, seed), pairs, halved=groups is not None)._replace(
-                ranked=ranked
-            )
-        model = saved
+    folds, seed = whole_number("folds", folding[0], 3), whole_number("seed", folding[1], 0)
+    build, saved = parse_model(model) if isinstance(model, str) else (None, model)
+    if build is None:
+        return _came_fitted(saved, data, groups, target, seed)
+    table = _once(as_table(data))
+    about, places = _target_of(table, target), _groups_of(table, groups)
+    name = None if about is None else table.columns[about]
+    table = table.select([table.columns[j] for group in places for j in group])
+    table = _once(table.take(np.flatnonzero(with_values(table.values))))
+    if len(table) < (few := folds * _FEWEST):
+        n = count(len(table), "different row")
+        raise InputError(f"{n} for {folds} folds; give {few} or more, or fewer folds")
+    given, rng = table.values, np.random.default_rng(seed)
+    parts = [np.sort(part) for part in folds_of(given, folds, rng, _alike(given))]
+    table, ranked = _usable(model, table, parts, name, each=groups is None)
+    if model == AUTO:
+        counts = groups is None and len(table.levels) == len(table.columns)
+        model, of_auto = auto_word(table, counts=counts, seed=seed)
+        table = replace(table, notes=(*table.notes, *of_auto))
+    ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
+    own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
+    made, half = _by_word(model, table, (parts, given), seed, sizes=groups is not None, pairs=pairs)
+    about = None if name is None else table.columns.index(name)
+    return Fitted(model, table, own, made, table.notes, seed, about, half, ranked)
+
+
+def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target: Any, seed: int) -> Fitted:
+    """A fitted model, which answers for all rows."""
     check_conditionals(model)
-    table, notes = _read(model, data), list[str]()
+    table = _once(_read(model, data))
+    notes = list(table.notes)
     if hasattr(model, "refine"):
         model = copy.deepcopy(model)
         notes.append(model.refine(as_tokens(model, table.tokens())))
     notes.append("the model came fitted: its own error is not in the interval; a MODEL word shows it")
     if isinstance(model, TableModel) and model.fitted_rows:
         notes += model.notes_on(as_tokens(model, Tokens.from_array(table.values, empty_rows=True)))
-    rows = np.flatnonzero(with_values(table.values))
-    fold = Fold(model, rows, None, None)
-    return Fitted(type(model).__name__, table, _groups_of(table, groups), [fold], tuple(notes), seed)
+    fold = Fold(model, np.flatnonzero(with_values(table.values)), None, None)
+    own, about = _groups_of(table, groups), _target_of(table, target)
+    return Fitted(type(model).__name__, table, own, [fold], tuple(notes), seed, about)
+
+
+def _target_of(table: Table, target: Any) -> int | None:
+    """The place of the target."""
+    places = [] if target is None else places_of(table, target)
+    if target is not None and len(places) != 1:
+        raise InputError(f"target={in_short(target)}; give one column, by name or position")
+    return places[0] if places else None
+
+
+def _once(table: Table) -> Table:
+    """The table without copies of rows, which are no rows more to learn from."""
+    once = first_copies(table.values) == np.arange(len(table))
+    if once.all():
+        return table
+    note = f"{count(int((~once).sum()), 'row')} of {len(table):,} repeat others: copies count once"
+    return replace(table.take(np.flatnonzero(once)), notes=(*table.notes, note))
+
+
+def _alike(values: TableRows) -> _Ints:
+    """The first row that each stays together with: the first equal one, if a column holds numbers, or itself.
+
+    A density knows a number that it has seen, and what stood beside it, however wide the numbers lie apart.
+    Where all columns have few values, or of a row that fills 5 % of the table, each fit has to see it.
+    """
+    alone = np.arange(len(values))
+    if max(len(np.unique(column)) for column in values.T) <= _FEW_VALUES:
+        return alone
+    rows = np.nan_to_num(values, nan=np.inf)
+    _, first, group, n = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    return np.where(n[group] > _LARGEST * len(values), alone, first[group])
 
 
 def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
@@ -230,51 +282,42 @@ def _read(model: Any, data: object) -> Table:
 def _by_word(
     word: str,
     table: Table,
-    groups: list[list[int]],
-    folding: tuple[int, int],
-    pairs: bool,
+    division: tuple[list[Any], TableRows],
+    seed: int,
     *,
-    halved: bool,
-) -> Fitted:
-    """New models, each fitted to all rows but those of a fold."""
-    (folds, seed), (build, _) = folding, parse_model(word)
+    sizes: bool,
+    pairs: bool,
+) -> tuple[list[Fold], Any]:
+    """New models, each fitted to all rows but those of a part, and one of half the rows (if sizes)."""
+    (parts, given), (build, _) = division, parse_model(word)
     assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
-        raise InputError(
-            f"column {next(iter(table.levels))!r} holds words, which {word} cannot take; give masked-net or "
-            "auto"
-        )
-    parts = [np.sort(part) for part in folds_of(table.values, folds, np.random.default_rng(seed))]
-    for part in parts:
-        if not (other := varies(np.delete(table.values, part, axis=0))).all():
-            name = table.columns[int(np.argmin(other))]
-            raise InputError(f"column {name!r} has one value or none in all rows of a fit; leave it out")
-
-    sizes = [len(table.levels.get(name, ())) for name in table.columns]
+        name = next(iter(table.levels))
+        raise InputError(f"column {name!r} holds words, which {word} cannot take; give masked-net or auto")
+    n_levels = [len(table.levels.get(name, ())) for name in table.columns] if sizes else None
 
     def fit(rows: Int64[np.ndarray, " n"], number: int, values: TableRows) -> Any:
         model = declared(build(len(table.columns)), replace(table, values=values), list(table.columns))
-        train = values[rows][with_values(values[rows])]
+        rows = rows[with_values(values[rows])]
+        train = values[rows]
         if isinstance(model, MaskedNetwork):
-            model.seed = (folds + 1) * seed + number
+            model.seed = (len(parts) + 1) * seed + number
             return model.fit(train, seed=model.seed)
         if isinstance(model, KernelGaussian | MixedKernelGaussian):
-            return _sharpened(model, train, sizes if halved else None, pairs)
+            return _sharpened(model, train, _alike(given[rows]), n_levels, pairs)
         return model.fit(train)
 
-    made = []
-    with progress("fits", folds + 1, parts=True) as advance:
-        some = np.sort(np.concatenate(parts[: n_half(folds)]))
-        half = None
+    made, half = [], None
+    with progress("fits", len(parts) + 1, parts=True) as advance:
         with suppress(NumericalError):  # too few rows
-            half = fit(some, folds, table.values) if halved else None
+            some = np.sort(np.concatenate(parts[: n_half(len(parts))]))
+            half = fit(some, len(parts), table.values) if sizes else None
         advance(1)
         for number, part in enumerate(parts):
             again = partial(fit, np.setdiff1d(np.arange(len(table)), part), number)
             made.append(Fold(again(table.values), part, None, again))
             advance(1)
-    made = [fold._replace(other=made[number - 1].model) for number, fold in enumerate(made)]
-    return Fitted(word, table, groups, made, table.notes, seed, half)
+    return [fold._replace(other=made[number - 1].model) for number, fold in enumerate(made)], half
 
 
 def n_half(folds: int) -> int:
@@ -282,20 +325,39 @@ def n_half(folds: int) -> int:
     return (folds - 1) // 2
 
 
-def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
+def _usable(
+    word: str, table: Table, parts: list[Any], target: str | None, *, each: bool
+) -> tuple[Table, _Columns]:
+    """The restated columns (see `_restated`); if each is of its own, without those that tell nothing new."""
+    fits = np.stack([varies(np.delete(table.values, part, axis=0)) for part in parts])
+    constant = np.array(table.columns)[~fits.all(0)].tolist()
+    table, ranked, copies = _restated(word, table)
+    said = [f"column {name!r} has one value or none in all rows of a fit" for name in constant]
+    said += [f"column {name!r} is {first!r}, by another name or unit" for name, first in copies.items()]
+    if not said:
+        return table, ranked
+    if not each or target in (*constant, *copies, *copies.values()):
+        why = ": two copies of a number have infinite information on each other" if copies else ""
+        raise InputError(f"{'; '.join(said)}{why}; leave {'one' if copies else 'it'} out")
+    kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
+    notes = (*table.notes, *(f"{each}: left out" for each in said))
+    return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept]
+
+
+def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]:
     """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
 
     Equal numbers get ranks at random if many rows share one, since kernels would see an infinite density; the
     information stays the same, because the number is a function of its rank.
 
     Returns:
-        The table, and which columns are ranks.
+        The table, which columns are ranks, and for columns that repeat another one its name.
     """
     from scipy import special
 
     values, ranked = table.values.copy(), np.zeros(len(table.columns), dtype=bool)
     rng, levels, names = np.random.default_rng(0), dict(table.levels), dict[bytes, str]()
-    copies = dict[str, str]()  # and the column that each repeats
+    copies = dict[str, str]()
     for j, (name, column) in enumerate(zip(table.columns, values.T, strict=True)):
         seen = ~np.isnan(column)
         each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
@@ -316,22 +378,17 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns]:
         if word in (AUTO, KERNELS) and n_each.max() > _SPIKE * seen.sum():
             order = np.argsort(np.lexsort((rng.random(len(place)), place)))
             column[seen] = special.ndtri((order + 0.5) / seen.sum())
-    if copies:
-        said = ", ".join(f"{name!r} is {first!r}" for name, first in copies.items())
-        raise InputError(
-            f"column {said}, by another name or unit: two copies of a number have infinite information on "
-            f"each other; leave one out (--drop {typed(copies)})"
-        )
-    return replace(table, values=values, levels=levels), ranked
+    return replace(table, values=values, levels=levels), ranked, copies
 
 
-def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs: bool) -> Any:
+def _sharpened(model: Any, train: TableRows, first: _Ints, sizes: Sequence[int] | None, pairs: bool) -> Any:
     """The density of the highest held-out evidence: kernels of some bandwidth, or a mixture.
 
     A mixture of more than one component then gets twice as many: what it overfits cancels in the mean over
     rows seen and not seen, what it misses does not.
 
     Args:
+        first: for each row, the first one that is held out together with it.
         sizes: the number of words of each column, 0 for numbers; None for kernels alone.
         pairs: whether the evidence is that of all other columns given a random one.
     """
@@ -340,7 +397,7 @@ def _sharpened(model: Any, train: TableRows, sizes: Sequence[int] | None, pairs:
         return model.fit(train)
     rng, width, held_out, mixtures = np.random.default_rng(0), train.shape[1], list[Any](), list[Any]()
     shrinkage = model.fit(train, bandwidth=0.5).shrinkage if kernels else None
-    for part in folds_of(train, FOLDS, rng)[: -(-_HELD_OUT * FOLDS // len(train))]:
+    for part in folds_of(train, FOLDS, rng, first)[: -(-_HELD_OUT * FOLDS // len(train))]:
         left, out = np.delete(train, part, axis=0), train[part]
         if sizes is not None:
             mixtures.append(Mixture.path(left, sizes, shrinkage, out=out)[1])
@@ -386,5 +443,7 @@ def places_of(table: Table, group: Any) -> list[int]:
         ):
             places.append(int(name))
         else:
-            raise InputError(f"there is no column {in_short(name)}; the columns are {some_of(table.columns)}")
+            position = "" if isinstance(name, str) else "; a number is a position, from 0"
+            known = some_of(table.columns)
+            raise InputError(f"there is no column {in_short(name)}; the columns are {known}{position}")
     return places

@@ -27,6 +27,7 @@ _NEAREST = 5  # rows, of which one is exchanged
 FEW_ROWS = (
     "rows are few for this dependence: the number may be too low, and even the upper end of its interval"
 )
+_FEW = 5  # rows for each column
 _FAR = 100.0  # distance of two categories, in standard deviations of numbers
 
 
@@ -96,7 +97,7 @@ def information(
         >>> bool(low < -np.log(1 - 0.6**2) / 2 < high), round(found.correlation, 1)
         (True, 0.6)
     """
-    fit = fitted(model, data, [a, b, given], folds, seed)
+    fit = fitted(model, data, [a, b, given], (folds, seed))
     if not all(fit.groups[:2]):
         raise InputError("a or b names no column; give one or several in each")
     asked, other, known = map(fit.mask, fit.groups)
@@ -131,7 +132,7 @@ def total_correlation(
         >>> low < 0 < high
         True
     """
-    fit = fitted(model, data, [... if columns is None else columns, given], folds, seed)
+    fit = fitted(model, data, [... if columns is None else columns, given], (folds, seed))
     return _of_columns("total correlation", fit, (1, -1, 0))
 
 
@@ -154,7 +155,7 @@ def o_information(
         >>> me.o_information("gaussian", x).interval()[0] > 0  # three columns that repeat z
         True
     """
-    fit = fitted(model, data, [... if columns is None else columns, given], folds, seed)
+    fit = fitted(model, data, [... if columns is None else columns, given], (folds, seed))
     return _of_columns(SIGNED, fit, (2, -1, -1))
 
 
@@ -226,7 +227,8 @@ def _estimated(
     ]
     notes = _notes(quantity, errors, held_out, (zero, zero_se), bounds)
     with_more = None if more is None else held_out + _missed(quantity, len(fit.folds), more)
-    if max(seen or held_out, with_more or held_out) - held_out > errors.standard_error:
+    few = len(fit.table) < _FEW * len(fit.table.columns)
+    if few or max(seen or held_out, with_more or held_out) - held_out > errors.standard_error:
         notes.append(FEW_ROWS)
     shares = len(known) == 2 and sum(known) > 0 and not any(map(fit.is_ranked, asked))
     return Information(

@@ -16,11 +16,10 @@ from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.pictures import ColourGrid
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import count, digits_for, p_text, typeset
-from maskevidence.core.support.checks import in_short
 from maskevidence.core.support.files import csv_text
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
-from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted, places_of
+from maskevidence.tables.information.gains import FOLDS, Fitted, TableRows, fitted
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
     NOT_CAUSE,
@@ -183,14 +182,10 @@ def information_matrix(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false discoveries in (0, 1), such as 0.05")
-    fit = fitted(model, data, None, folds, seed, pairs=target is None)
-    names = fit.table.columns
+    fit = fitted(model, data, None, (folds, seed), target=target, pairs=target is None)
+    names, t = fit.table.columns, fit.target
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
-    about = None if target is None else places_of(fit.table, target)
-    if about is not None and len(about) != 1:
-        raise InputError(f"target={in_short(target)}; give one column, by name or position")
-    t = None if about is None else about[0]
     kernels = t is None and len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
     nats, error, p, found = _tested(fit, t, rate)
     about_all = [ONE_WIDTH] if kernels else [] if t is None else [GIVEN_OTHERS]
@@ -216,7 +211,9 @@ def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarra
 
 def _tested(fit: Fitted, target: int | None, rate: float) -> tuple[TableRows, ...]:
     """The numbers, their errors and p-values, and which are above 0."""
-    nats, error, p = _numbers(fit, partial(_values, target=target))
+    none = fit.mask([])
+    values = _of_pairs if target is None else partial(_of_target, target=target, known=none, given=True)
+    nats, error, p = _numbers(fit, values)
     once, found = _once(nats, target), np.zeros(nats.shape, dtype=bool)
     found[once] = _discoveries(p[once], rate)
     return nats, error, p, found if target is not None else found | found.T
@@ -245,21 +242,31 @@ def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[TableRows, 
     Returns:
         Shape (D,) each; NaN for the target and the known columns.
     """
-    made = _numbers(fit, partial(_added, target=target, known=fit.mask(known)))
+    made = _numbers(fit, partial(_of_target, target=target, known=fit.mask(known), given=False))
     nats, error, p = (each[0] for each in made)
     return nats, error, p
 
 
-def _added(
-    model: Any, rows: TableRows, target: int, known: Bool[np.ndarray, " D"]
-) -> Iterator[Float64[np.ndarray, "n 1 D"]]:
-    """log p(target | known, j) - log p(target | known) of each row; NaN where a cell is missing."""
+def _of_target(
+    model: Any, rows: TableRows, target: int, known: Bool[np.ndarray, " D"], *, given: bool
+) -> Iterator[Float64[np.ndarray, "n m D"]]:
+    """log p(target | known, j) - log p(target | known) of each row; NaN where a cell is missing.
+
+    If given, also log p(target | all) - log p(target | all but j).
+    """
     seen, place = ~np.isnan(rows), np.arange(rows.shape[1])
-    before = _asked(model, rows, seen & ~known)[:, target]
-    gains = np.full(rows.shape, np.nan)
-    for j in np.flatnonzero(~known & (place != target)):
-        gains[:, j] = _asked(model, rows, seen & seen[:, [j]] & ~known & (place != j))[:, target] - before
-    yield gains[:, None]
+
+    def ask(hidden: Bool[np.ndarray, "..."]) -> Float64[np.ndarray, " n"]:
+        return _asked(model, rows, seen & hidden)[:, target]
+
+    values, alone = np.full((len(rows), 1 + given, len(place)), np.nan), place == target
+    before = ask(~known)
+    full = ask(alone) if given else before
+    for j in np.flatnonzero(~known & ~alone):
+        values[:, 0, j] = ask(seen[:, [j]] & ~known & (place != j)) - before
+        if given:
+            values[:, 1, j] = full - ask(seen[:, [j]] & ((place == j) | alone))
+    yield values
 
 
 def _numbers(
@@ -296,21 +303,14 @@ def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[TableRows, Tabl
         return n, mean, sum(np.nansum((part - mean) ** 2, axis=0) for part in parts) / n
 
 
-def _values(model: Any, rows: TableRows, target: int | None) -> Iterator[Float64[np.ndarray, "n m D"]]:
-    """The numbers of each row, some rows at a time; NaN where a cell is missing."""
-    width, place = rows.shape[1], np.arange(rows.shape[1])
-    for some in np.array_split(rows, 1 + len(rows) * width**2 // _NUMBERS):
-        seen, ask = ~np.isnan(some), partial(_asked, model, some)
-        both = [seen & seen[:, [k]] for k in place]
-        told = np.stack([ask(each & (place != k)) for k, each in enumerate(both)], axis=1)
-        told -= ask(seen)[:, None]
-        if target is None:
-            yield (told + told.transpose(0, 2, 1)) / 2
-            continue
-        full = ask(seen & (place == target))[:, [target]]
-        rest = [ask(each & ((place == k) | (place == target)))[:, target] for k, each in enumerate(both)]
-        given = np.where(place == target, np.nan, full - np.stack(rest, axis=1))
-        yield np.stack([told[:, :, target], given], axis=1)
+def _of_pairs(model: Any, rows: TableRows) -> Iterator[Float64[np.ndarray, "n D D"]]:
+    """log p(k | j) - log p(k) of each row, the mean of both directions, some rows at a time."""
+    place = np.arange(rows.shape[1])
+    for some in np.array_split(rows, 1 + len(rows) * len(place) ** 2 // _NUMBERS):
+        seen = ~np.isnan(some)
+        told = np.stack([_asked(model, some, seen & seen[:, [k]] & (place != k)) for k in place], axis=1)
+        told -= _asked(model, some, seen)[:, None]
+        yield (told + told.transpose(0, 2, 1)) / 2
 
 
 def _asked(model: Any, rows: TableRows, hidden: Bool[np.ndarray, "n D"]) -> TableRows:

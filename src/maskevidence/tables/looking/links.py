@@ -27,7 +27,7 @@ def links_of(
     if not any(map(len, rows)):
         return np.full((len(table.columns),) * 2, np.nan)
     folds = [Fold(model, some, None, None) for model, some in zip(models, rows, strict=True)]
-    nats, found = pairs_of(Fitted("", table, [], folds, (), 0))
+    nats, found = pairs_of(Fitted("", table, [], folds, (), 0, None))
     strength = np.sqrt(-np.expm1(-2 * np.where(found, nats, 0.0)))
     np.fill_diagonal(strength, np.nan)
     return strength
