@@ -553,6 +553,7 @@ def _described(
         ends: list[Any] = [None] * 3
         if known and is_number[k]:
             ends = np.quantile(np.maximum(drawn[k], lowest[j]), (0.5, 0.05, 0.95)).tolist()
+            ends = [value_of(table, j, end) for end in ends]
         cells.append(
             WrongCell(
                 row=int(table.ids[i]),
