@@ -6,7 +6,8 @@ in calls of the size that the package takes. The calls of the network are kept a
 other, by themselves: their time over that of the whole score is the share of the time that the network
 computes. Weights are in float32, in float32 with products in TF32, and in bfloat16; LLaDA-8B is only measured
 in bfloat16. Some rows are scored on the CPU, too. Then a masked network is fitted to a table on both devices.
-It needs a GPU with 40 GiB or more and takes at most four minutes; `--quick` runs tiny shapes on any machine.
+It needs a GPU with 40 GiB or more and takes at most four minutes; `--cpu` measures BERT-base alone on the
+processor, in float32 and bfloat16, and `--quick` runs tiny shapes on any machine.
 """
 
 import sys
@@ -63,17 +64,24 @@ TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 
 
 def main() -> int:
-    options = arguments(__doc__.splitlines()[0]).parse_args()
-    if not options.quick and not torch.cuda.is_available():
-        print("no GPU was found; --quick runs tiny shapes on the CPU", file=sys.stderr)
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--cpu", action="store_true", help="BERT-base alone, on the processor")
+    options = parser.parse_args()
+    has_gpu = torch.cuda.is_available() and not options.cpu
+    if not (options.quick or options.cpu or has_gpu):
+        print("no GPU was found; --cpu and --quick run less on the CPU", file=sys.stderr)
         return 2
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device("cuda" if has_gpu else "cpu")
+    shapes = SHAPES
+    if options.cpu:
+        name, shape = next(iter(SHAPES.items()))
+        shapes = {name: shape._replace(n_rows=ON_CPU, precisions=("float32", "bfloat16"))}
     where = torch.cuda.get_device_name() if device.type == "cuda" else machine()
     numbers: dict[str, Any] = {"device": where}
     targets: list[Target] = []
     columns = ("model", "dtype", "masks/s", "calls", "share", "peak, GiB", "from float32", "from the CPU")
     rows = []
-    for name, shape in SHAPES.items():
+    for name, shape in shapes.items():
         if options.quick:
             shape = shape._replace(config=shape.config | TINY, n_rows=4, length=16)
         alike: dict[str, np.ndarray] = {}
@@ -82,7 +90,7 @@ def main() -> int:
             numbers[f"{name}, {precision}"] = found
             if device.type == "cuda":
                 torch.cuda.empty_cache()
-            shown = [f"{found['masks_per_second']:,.0f}", found["calls"], f"{found['share']:.2f}"]
+            shown = [f"{found['masks_per_second']:,.3g}", found["calls"], f"{found['share']:.2f}"]
             shown += [
                 "–" if found[key] is None else f"{found[key]:.1e}" for key in ("float32_apart", "cpu_apart")
             ]
@@ -92,6 +100,8 @@ def main() -> int:
             if precision == "float32":
                 targets.append(Target(f"{name}: nats a token from the CPU", found["cpu_apart"], high=1e-4))
     show(f"Random weights, random-size:{N_MASKS}, nats a token; {where}", columns, rows)
+    if options.cpu:
+        return finish(numbers, targets, options.json)
     numbers["masked-net"] = fits = fitted(device, quick=options.quick)
     seconds = [f"{fits[name]:.1f}" for name in fits if name.endswith("seconds")]
     apart = f"{fits['same_model_apart']:.1e}"
@@ -181,12 +191,13 @@ def measured(
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of a piece of work and of what it has sent to the GPU."""
-    start = time.perf_counter()
+    """Of a piece of work and of what it has sent to the GPU; CPU seconds without one."""
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
+    start = clock()
     work()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def fitted(device: torch.device, *, quick: bool) -> dict[str, float]:

@@ -34,6 +34,7 @@ import numpy as np
 from _timing import Target, arguments, data, finish, is_quick, machine, show
 
 HIDDEN, FEWEST = 0.1, 5  # the share of cells to hide; of a column with as many hidden at least
+FEWEST_IN_ALL = 50  # hidden cells of columns of one kind; fewer do not tell how well they are filled
 CODES = "number|words|yes/no"  # few whole numbers that may be codes
 INDEX = {"": "id"}  # of R: the first column has no name
 
@@ -261,7 +262,7 @@ def number_of(cell: str) -> float:
         return np.nan
 
 
-Pairs = list[tuple[float, float]]
+Pairs = list[tuple[float, float, int]]  # what was reached, what is simplest, and the number of cells
 
 
 def errors(
@@ -285,7 +286,8 @@ def errors(
             numbers += error_of_numbers(pairs, values)
         else:
             common = Counter(known).most_common(1)[0][0]
-            words.append((share_right(pairs), share_right([(common, cell) for _, cell in pairs])))
+            simplest = [(common, cell) for _, cell in pairs]
+            words.append((share_right(pairs), share_right(simplest), len(pairs)))
     return numbers, words, empty
 
 
@@ -301,7 +303,17 @@ def error_of_numbers(pairs: list[tuple[str, str]], known: np.ndarray) -> Pairs:
     if use.sum() < FEWEST or not spread > 0:
         return []
     rms = [np.sqrt(np.mean((guess - right)[use] ** 2)) / spread for guess in (new, np.nanmean(known))]
-    return [(float(rms[0]), float(rms[1]))]
+    return [(float(rms[0]), float(rms[1]), int(use.sum()))]
+
+
+def summary(pairs: Pairs) -> str:
+    """Means over columns, what was reached beside what is simplest; or that the cells are too few."""
+    reached, simplest, cells = np.array(pairs).reshape(-1, 3).T
+    if not len(pairs):
+        return "–"
+    if cells.sum() < FEWEST_IN_ALL:
+        return f"{cells.sum():.0f} cells, too few to tell"
+    return f"{reached.mean():.2f} beside {simplest.mean():.2f}"
 
 
 def look_at(name: str, spec: Spec, folder: Path) -> dict[str, Any] | None:
@@ -338,8 +350,8 @@ def look_at(name: str, spec: Spec, folder: Path) -> dict[str, Any] | None:
         "wrong": wrong,
         "hidden": len(hidden),
         "left empty": empty,
-        "numbers": [float(np.mean(each)) for each in zip(*numbers, strict=True)],
-        "words": [float(np.mean(each)) for each in zip(*words, strict=True)],
+        "numbers": numbers,
+        "words": words,
         "decisions": sum(
             each["weight"] == 3 for each in json.loads((out / "table.json").read_text())["findings"]
         ),
@@ -359,10 +371,7 @@ def main() -> int:
             if each is None:
                 continue
             results[name] = each
-            pair = [
-                " beside ".join(f"{x:.2f}" for x in each.get(kind, ())) or "–"
-                for kind in ("numbers", "words")
-            ]
+            pair = [summary(each.get(kind, [])) for kind in ("numbers", "words")]
             kinds_right = f"{each['right']} of {each['columns']}"
             rows.append(
                 [
@@ -393,7 +402,7 @@ def main() -> int:
     show("look, first attempt", (*heads, "left empty", "CPU s", "forecast"), rows)
     n = sum(each["columns"] for each in results.values())
     shares = np.array([each["forecast"] for each in results.values()])
-    near = float(np.mean(np.abs(np.log2(shares[~np.isnan(shares)])) <= 1)) if len(shares) else 1.0
+    near = float(np.mean([abs(np.log2(share)) <= 1 for share in shares if share == share] or [1.0]))
     longest = max(each["seconds"] for each in results.values())
     firsts = [each["code"] == (2 if KINDS[name].refused else 0) for name, each in results.items()]
     targets = [

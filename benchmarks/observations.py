@@ -29,7 +29,7 @@ def main() -> int:
             "cells": lambda table=table: by_cells(table),
             "columns": lambda table=table: "".join(csv_in_parts([table])),
         }
-        ways["parquet"] = lambda table=table: b"".join(parquet_of([listed(table)]))
+        ways["parquet"] = lambda table=table: b"".join(parquet_of([table]))
         assert by_cells(table) == ways["columns"]()
         assert parquet.read_table(io.BytesIO(ways["parquet"]())).to_pydict() == listed(table)
         timings = interleaved(ways, rounds=5, clock=time.process_time)

@@ -85,7 +85,7 @@ def test_a_score_of_rows_loads_no_library_or_kind_that_it_does_not_need(tmp_path
     rows = "".join(f"{k % 7}.5,{k * k % 5},{'' if k == 3 else k % 3}\n" for k in range(40))
     (tmp_path / "t.csv").write_text(f"a,b,c\n{rows}")
     unused = ("pandas", "scipy", "maskevidence.images.image_files", "maskevidence.texts.texts")
-    words = ["maskevidence", "score", "ppca:1", str(tmp_path / "t.csv")]
+    words = ["maskevidence", "score", "ppca:1", str(tmp_path / "t.csv"), "--out", str(tmp_path / "run")]
     program = PROGRAM.replace(str(HEAVY), str(unused)).replace(
         "import sys\n", f"import sys\nsys.argv = {words}\n"
     )

@@ -3,6 +3,7 @@
 import gzip
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.runs.folder import write_sealed
 from maskevidence.tables.filling import _without_wrong
 from maskevidence.tables.table_files import read_table
+from maskevidence.tables.wrong_cells.found_cells import WrongCell, value_of
 
 WORDS = ("cells", "gaussian", "t.csv", "--id-column", "who")
 TRUSTED = ("--trusted", "trusted.csv")
@@ -198,6 +200,31 @@ def test_a_called_word_column_or_label_may_hold_any_character(tmp_path: Path, od
         [3, 0],
         [5, 1],
     ]
+
+
+def test_dates_are_written_as_the_column_does_and_found_again(tmp_path: Path) -> None:
+    write_atomic(
+        tmp_path / "t.csv", csv_text(["day", "b"], [(f"{k + 1:02}.02.2019", k / 4) for k in range(9)])
+    )
+    table = read_table(tmp_path / "t.csv")
+    assert [value_of(table, 0, day) for day in (3.0, 4.2)] == ["04.02.2019", "05.02.2019"]
+    write_atomic(
+        tmp_path / "cells.csv",
+        csv_text(["row", "column", "value", "called"], [(3, "day", value_of(table, 0, 3.0), True)]),
+    )
+    assert np.argwhere(np.isnan(_without_wrong(table, tmp_path / "cells.csv").values)).tolist() == [[3, 0]]
+
+
+def test_what_is_likely_is_said_by_one_rule() -> None:
+    seen = WrongCell(row=0, label="0", column="a", value=9.0, suspicion=8.0, p_value=0.0, fault="")
+    cell = replace(seen, expected=2.0, low=1.5, high=2.5)
+    assert cell.likely() == "2 (1.5 to 2.5)"
+    assert cell.likely(lambda number, width: f"{number:.0f}/{width:.0f}") == "2/1 (2/1 to 2/1)"
+    dated = replace(cell, expected="03.02.2019", low="01.02.2019", high="09.02.2019")
+    assert dated.likely() == "03.02.2019 (01.02.2019 to 09.02.2019)"
+    word = replace(cell, value="Berln", expected=None, low=None, high=None, likelier="Rome 0.5, Berlin 0.4")
+    assert word.likely() == "Rome 0.5, Berlin 0.4"
+    assert replace(word, suggested="Berlin", probability=0.974).likely() == "Berlin 97 %"
 
 
 def test_calls_are_read_as_other_programs_save_them(tmp_path: Path) -> None:

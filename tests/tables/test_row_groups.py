@@ -1,7 +1,10 @@
 """A Parquet file that is scored by row groups has the scores of the file that is read at once."""
 
 import json
+import sys
+from array import array
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -166,3 +169,24 @@ def test_a_block_of_wide_rows_has_a_million_cells() -> None:
     n = 10**6
     tokens = StoredTokens(none.double(), none, none, torch.arange(n), counts=torch.full((n,), 500))
     assert rows_per_block(model, tokens, me.RandomSize(1), MaskKey(0, "own")) == 2**20 // 500
+
+
+def test_a_piece_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each piece leaves lies between freed pieces, so that the addresses of the process grow."""
+    monkeypatch.chdir(tmp_path)
+    x = me.models.PPCA(n_features=4, n_components=2, seed=1).sample(400, seed=0)
+    frame = pd.DataFrame(x, columns=NAMES)
+    frame.to_parquet("t.parquet", row_group_size=4)
+    blocks, model = array("q"), me.models.PPCA(n_features=4, n_components=2).fit(x)
+    model.columns = NAMES
+    groups = row_groups.RowGroups(model, "t.parquet", FileOptions())
+    whole = row_groups.to_table
+
+    def counted(*args: Any, **options: Any) -> me.data.Table:
+        blocks.append(sys.getallocatedblocks())
+        return whole(*args, **options)
+
+    monkeypatch.setattr(row_groups, "to_table", counted)
+    _, counts = groups.checked()
+    assert counts.tolist() == [4] * 400
+    assert blocks[-1] - blocks[50] < 49  # one for each piece

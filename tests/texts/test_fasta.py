@@ -13,7 +13,7 @@ from maskevidence.texts.text_files import read_texts
 def test_equal_names_and_letters_of_no_single_residue_are_noted(tmp_path: Path) -> None:
     file = tmp_path / "proteins.fasta"
     file.write_text(">a one\nMKXX\n>b\nMZKA*\n>a two\nMKTA\n>c\nMKxA\n")
-    assert read_fasta(file).sequences == ["MKXX", "MZKA", "MKTA", "MKxA"]
+    assert read_fasta(file).sequences == ("MKXX", "MZKA", "MKTA", "MKxA")
     stops, letters, names = read_texts(str(file)).notes
     assert read_fasta(file).notes == [stops, letters]
     assert stops.startswith("the * at the end of a sequence, a stop, was dropped (1 of 4)")
@@ -34,7 +34,7 @@ def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: P
 
 def test_only_line_ends_end_a_header(tmp_path: Path) -> None:
     (tmp_path / "a.fasta").write_text(">a\u2028MKV\x0bx\nMK\r\n>b\nTA", newline="")
-    assert read_fasta(tmp_path / "a.fasta")[:2] == (["a", "b"], ["MK", "TA"])
+    assert read_fasta(tmp_path / "a.fasta")[:2] == (("a", "b"), ("MK", "TA"))
 
 
 def test_plain_files_have_no_notes(tmp_path: Path) -> None:

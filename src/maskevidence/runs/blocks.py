@@ -26,6 +26,7 @@ from maskevidence.core.support.progress import Advance
 from maskevidence.core.support.provenance import digest
 from maskevidence.core.tokens import Tokens
 from maskevidence.runs.folder import seal
+from maskevidence.runs.observation_files import from_arrow, to_arrow
 
 MIN_BLOCKS = 32
 _MASKS_PER_BLOCK = 8192
@@ -249,11 +250,11 @@ def write_part(folder: Path, piece: Piece, table: ScoreTable, n_model_calls: int
     from pyarrow import parquet
 
     rows = table.sorted()
-    whole = {name: pa.array(getattr(rows, name)) for name in ("id", "draw", "size", "n_tokens")}
-    n_bytes = pa.nulls(len(rows), pa.int64()) if rows.n_bytes is None else pa.array(rows.n_bytes)
-    columns = {**whole, "score": pa.array(rows.score), "n_bytes": n_bytes}
+    whole = {name: to_arrow(getattr(rows, name)) for name in ("id", "draw", "size", "n_tokens")}
+    n_bytes = pa.nulls(len(rows), pa.int64()) if rows.n_bytes is None else to_arrow(rows.n_bytes)
+    columns = {**whole, "score": to_arrow(rows.score), "n_bytes": n_bytes}
     if rows.log_mixture is not None:
-        columns["log_mixture"] = pa.array(rows.log_mixture)
+        columns["log_mixture"] = to_arrow(rows.log_mixture)
     if rows.hidden is not None:
         columns |= _lists(rows.hidden.packed(rows.size))
     content = pa.table(columns)
@@ -287,9 +288,9 @@ def read_part(part: SavedPart) -> tuple[ScoreTable, int]:
     content = file.read(use_threads=False)  # each thread takes 70 MB of addresses
     column = {name: content.column(name) for name in content.column_names}
     names = ("id", "draw", "size", "n_tokens", "score", "log_mixture")
-    values = {name: column[name].to_numpy() for name in names if name in column}
+    values = {name: from_arrow(column[name]) for name in names if name in column}
     values |= {name: compact(values[name]) for name in names[:4]}
-    n_bytes = None if column["n_bytes"].null_count else compact(column["n_bytes"].to_numpy())
+    n_bytes = None if column["n_bytes"].null_count else compact(from_arrow(column["n_bytes"]))
     hidden = _hidden(content, values["size"]) if _PLACES in column else None
     return ScoreTable(**values, n_bytes=n_bytes, hidden=hidden), int(content.schema.metadata[_CALLS])
 
@@ -345,14 +346,14 @@ def _lists(hidden: HiddenTokens) -> dict[str, Any]:
     """Columns with the places and scores of each mask's hidden tokens."""
     import pyarrow as pa
 
-    ends = pa.array(np.append(hidden.start, len(hidden.column)).astype(np.int32))
+    ends = to_arrow(np.append(hidden.start, len(hidden.column)).astype(np.int32))
     entries = {_PLACES: hidden.column, _LOG_PROBS: hidden.log_prob}
-    return {name: pa.ListArray.from_arrays(ends, pa.array(values)) for name, values in entries.items()}
+    return {name: pa.ListArray.from_arrays(ends, to_arrow(values)) for name, values in entries.items()}
 
 
 def _hidden(content: Any, size: Int64[np.ndarray, " n_masks"]) -> HiddenTokens:
     """Read the scores of hidden tokens from those columns."""
-    column, log_prob = (content[n].combine_chunks().flatten().to_numpy() for n in (_PLACES, _LOG_PROBS))
+    column, log_prob = (from_arrow(content[n].combine_chunks().flatten()) for n in (_PLACES, _LOG_PROBS))
     return HiddenTokens(np.cumsum(size) - size, column, log_prob)
 
 

@@ -27,7 +27,7 @@ from maskevidence.core.support.files import (
 from maskevidence.runs.blocks import SCORES, SavedPart, is_of, is_whole, list_parts
 from maskevidence.runs.folder import ResultFolder, seal, seal_of_files, write_sealed
 from maskevidence.runs.manifest import SCHEMA, Manifest
-from maskevidence.runs.observation_files import parquet_of
+from maskevidence.runs.observation_files import from_arrow, parquet_of, to_arrow
 
 TEXTS = "texts.parquet"
 _ROWS_OF_GROUP = 2**16
@@ -95,8 +95,8 @@ def with_texts(tables: Iterable[Rows], texts: Iterator[Any]) -> Iterator[Rows]:
         while more[-1]["id"][-1].as_py() < table["id"][-1]:
             more.append(next(texts))
         here = pa.concat_tables(more)
-        place: Any = np.searchsorted(here["id"].to_numpy(), table["id"])
-        yield {**table, "text": here["text"].take(pa.array(place)).to_pylist()}
+        place: Any = np.searchsorted(from_arrow(here["id"]), table["id"])
+        yield {**table, "text": here["text"].take(to_arrow(place)).to_pylist()}
         here = here.slice(place[-1])
 
 
@@ -111,7 +111,7 @@ def read_closed_form(folder: Path, manifest: Manifest) -> tuple[Ids, Float64[np.
     content = _read(folder / CLOSED_FORM, manifest)
     if content is None:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
-    (ids, values), mean = (column.to_numpy() for column in content), manifest.closed_form
+    (ids, values), mean = map(from_arrow, content), manifest.closed_form
     if mean is None or not math.isclose(values.mean(), mean, rel_tol=1e-9):
         raise InputError(
             f"{str(folder / CLOSED_FORM)!r} does not have the mean that run.json records; {_REMEDY}"

@@ -38,7 +38,7 @@ from maskevidence.runs.directory import (
     with_texts,
 )
 from maskevidence.runs.manifest import Manifest
-from maskevidence.runs.observation_files import csv_in_parts, listed, parquet_of
+from maskevidence.runs.observation_files import csv_in_parts, parquet_of
 from maskevidence.runs.prepared import content_of
 
 MANY = 10**7  # observations, from which on they are written as Parquet
@@ -228,7 +228,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     write_atomic(folder.path / CURVE, curve.to_csv())
     observations = run.observations_in_parts()
     if many:
-        write_atomic(folder.path / MANY_OBSERVATIONS, parquet_of(map(listed, observations)))
+        write_atomic(folder.path / MANY_OBSERVATIONS, parquet_of(observations))
     else:
         write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
     missing = None

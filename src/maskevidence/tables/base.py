@@ -134,9 +134,17 @@ class TableModel(HasPage, nn.Module, ABC):
     def log_conditionals(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p(x_j | x_visible) in nats, shape (B, D); exactly 0 where `masked` is False."""
 
-    @abstractmethod
     def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """log p of each row or the model's best bound, nats, shape (N,); NaN marks a missing value."""
+        """log p of each row, nats, shape (N,); NaN marks a missing value.
+
+        Without a closed form it is a lower bound: the importance bound over 16 random orders.
+        """
+        log_evidence: Any = getattr(self, "log_evidence", None)
+        if log_evidence is None:
+            return self._bound_by_orders(x)
+        with torch.no_grad():
+            values: Float64[np.ndarray, " N"] = log_evidence(self.tokens(x)).cpu().double().numpy()
+        return values
 
     def _bound_by_orders(self, x: object, seed: int = 0) -> Float64[np.ndarray, " N"]:
         """The importance bound over 16 random orders, a lower bound of each row's log evidence."""

@@ -1,8 +1,11 @@
 """Fill the missing values of a table by a model, and write it otherwise unchanged."""
 
+import contextlib
+import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +17,7 @@ from maskevidence.command.options import kind_of_model
 from maskevidence.core.errors import InputError
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import MISSING, plain_number, word_of
-from maskevidence.core.support.files import check_place
+from maskevidence.core.support.files import check_place, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
 from maskevidence.core.table import (
@@ -48,6 +51,7 @@ from maskevidence.tables.possible_values import (
     within,
 )
 from maskevidence.tables.reading.columns import FALSE, TRUE
+from maskevidence.tables.reading.contents import SHEETS
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.numbers import NumberForm, cell_of, decimals_written
 from maskevidence.tables.rows import (
@@ -117,14 +121,16 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     options = replace(options, table=with_decisions(options.table))
     if options.mend == "suggested" and options.wrong is None:
         raise InputError("--mend suggested needs the cells.csv of cells --out; give it by --wrong")
-    check_ending(options.out)
+    as_sheet = options.out.suffix.lower() in SHEETS and Path(data).suffix.lower() in SHEETS
+    if not as_sheet or options.draws is not None:
+        check_ending(options.out)
     check_place(options.out, replaces=options.overwrite)
     build, saved = model_on(model, options.device)
     words, reading = takes_words(model, saved), RowReading(table=options.table)
     if build is None:
         reading, from_model = reading_for(saved, data, reading)
     raw, table = _read(data, reading, options, words)
-    as_text = raw.first_line > 0 and is_text(options.out)
+    as_text = raw.first_line > 0 and (as_sheet or is_text(options.out))
     notes = list(table.notes)
     if build is not None:
         some = table.take(np.flatnonzero(with_values(table.values)))
@@ -155,11 +161,14 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         notes.append(f"filled by the one value that they have: {', '.join(filling.constant)}")
     if not holes.any():
         notes.append("no value is missing: the table is written as it is")
-    written = _written(as_text, raw, table, filling, holes)
-    above = raw.above if as_text and options.draws is None else ""
-    write_table(
-        written, options.out, raw.delimiter, above=above, encoding=raw.encoding if as_text else "utf-8"
-    )
+    bare = replace(raw, head=(), foot=()) if as_sheet else raw  # the sheet has its units and totals
+    written = _written(as_text, bare, table, filling, holes)
+    if as_sheet:
+        write_sheet(options.out, raw, written, (table, filling.values[0], holes))
+    else:
+        above = raw.above if as_text and options.draws is None else ""
+        encoding = raw.encoding if as_text else "utf-8"
+        write_table(written, options.out, raw.delimiter, above=above, encoding=encoding)
     return {"model": model, "data": data} | _result(table, filling, holes, notes, options)
 
 
@@ -447,6 +456,45 @@ def _written(
     numbers = np.repeat(np.arange(1, len(tables) + 1), len(table))
     below = pa.concat_tables([one.replace_schema_metadata(None) for one in tables])
     return below.add_column(0, *added(DRAW, numbers))
+
+
+def write_sheet(
+    target: Path,
+    raw: RawTable,
+    whole: Any,
+    cells: tuple[Table, Float64[np.ndarray, "N D"], Bool[np.ndarray, "N D"]] | None,
+) -> None:
+    """Write the given spreadsheet with the holes of its first sheet filled and everything else unchanged.
+
+    Args:
+        raw: the spreadsheet.
+        whole: its columns, filled, as text; further ones are written behind them.
+        cells: the table, its filled values, and which cells are filled; None for none.
+    """
+    import openpyxl  # type: ignore[import-untyped]
+
+    assert raw.lines is not None
+    book, content = openpyxl.load_workbook(raw.name, keep_vba=target.suffix == ".xlsm"), io.BytesIO()
+    sheet, names, texts = book.worksheets[0], names_of(raw), [each.to_pylist() for each in whole.columns]
+    for j, name in enumerate(() if cells is None else cells[0].columns):
+        assert cells is not None
+        table, values, holes = cells
+        for i in np.flatnonzero(holes[:, j]).tolist():
+            row, place, value = int(table.ids[i]), names.index(name), float(values[i, j])
+            cell: Any = texts[place][row]
+            with contextlib.suppress(ValueError):  # dates and numbers as the sheet has them
+                if isinstance(table.forms.get(name), DateForm):
+                    cell = datetime.fromisoformat(cell)
+                elif name not in table.levels:  # words of digits stay words
+                    cell = (float(cell), value)[1]
+            sheet.cell(raw.lines[row], place + 1).value = cell
+    header = min([raw.first_line, *(line for line, _ in raw.head)]) - 1
+    for place in range(len(names), len(texts)):
+        sheet.cell(header, place + 1).value = whole.column_names[place]
+        for line, cell in zip(raw.lines, texts[place], strict=False):
+            sheet.cell(line, place + 1).value = float(cell.replace(",", "."))
+    book.save(content)
+    write_atomic(target, content.getvalue())
 
 
 def with_rows_apart(whole: Any, raw: RawTable) -> Any:

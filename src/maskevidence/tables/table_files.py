@@ -269,7 +269,19 @@ def described_file(
         read = read_columns({name: cells[name] for name in used}, raw.lines, options, raw.delimiter)
     marks = {column.form.decimal for column in read.values() if isinstance(column.form, NumberForm)}
     file = {"delimiter": raw.delimiter, "decimal": "," if marks == {","} else ".", "encoding": raw.encoding}
-    return described(raw.name, cells, read, raw.lines, raw.findings, **file)
+    found = described(raw.name, cells, read, raw.lines, raw.findings, **file)
+    return replace(found, findings=tuple(each for each in found.findings if not _is_decided(each, options)))
+
+
+def _is_decided(one: Finding, options: FileOptions) -> bool:
+    """Whether an option that a finding names was given for its column."""
+    given = {
+        "--fold-words": options.fold_words,
+        "--categories": one.column in options.categories,
+        "--numbers": one.column in options.numbers,
+        "--id-column": one.column == options.id_column,
+    }
+    return one.column is not None and any(given[flag] and flag in one.option for flag in given)
 
 
 def _line_ranges(text: str) -> list[range]:

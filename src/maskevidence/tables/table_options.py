@@ -125,7 +125,11 @@ class ImputeOptions:
 
     out: Annotated[
         Path,
-        Option("The filled table: a .csv, .csv.gz, .tsv, .parquet or .feather file.", "FILE", writes="file"),
+        Option(
+            "The filled table: a .csv, .csv.gz, .tsv, .parquet or .feather file; of an .xlsx, an .xlsx.",
+            "FILE",
+            writes="file",
+        ),
     ] = Path("filled.csv")
     draws: Annotated[
         int | None,

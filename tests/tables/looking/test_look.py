@@ -21,7 +21,8 @@ from maskevidence.tables.filling import Filling
 from maskevidence.tables.looking.by_folds import Kept, folds_for
 from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import short_page, writer
-from maskevidence.tables.looking.looking import Budget, _first_word, _simplest
+from maskevidence.tables.looking.looking import Budget, _simplest, _words
+from maskevidence.tables.looking.pace import pace_of
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.cell_search import CellJudge
@@ -55,6 +56,41 @@ def test_what_needs_a_person_is_found(seen: me.Look) -> None:
     assert any("'munich'" in words for words in spelt)
 
 
+def test_what_was_decided_is_asked_no_more(flats: Flats, tmp_path: Path) -> None:
+    path = tmp_path / "flats.csv"
+    path.write_bytes(flats.text.encode())
+    options = TableOptions(fold_words=True, categories="key", missing="NA")
+    *_, found, _ = read_for_look(str(path), options)
+    open_ones = {(each.what, each.column) for each in found.findings if each.weight == 3}
+    assert open_ones == {("odd cells", "rent")}
+    assert not any(each.column == "key" for each in found.findings)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        lambda k: ("aa", "bb", str(k))[k % 3],
+        lambda k: ("yes", "no", "Yes", "NO")[k % 4],
+        lambda k: ("yes", "no", "y", "n")[k % 4],
+        lambda k: f"0{k % 9}{k % 4}",
+        lambda k: f"{k % 12 + 1:02}/{k * 5 % 12 + 1:02}/2021",
+        lambda k: "9999" if k % 20 == 0 else str(k % 50 + 1),
+        lambda k: f"K{k}",
+    ],
+    ids=["mixed", "case of yes", "yes and y", "zeros", "dates", "9999", "names"],
+)
+def test_each_option_that_a_finding_names_decides_it(cell: Callable[[int], str], tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("c,b\n" + "".join(f"{cell(k)},{k * 7 % 31}.5\n" for k in range(120)))
+    listed = [each for each in read_for_look(str(path), TableOptions())[2].findings if each.column == "c"]
+    assert len(listed) == 1
+    for each in listed:
+        for flag, value in re.findall(r"--([a-z-]+) ?([^\s,]*)", each.option):
+            options = TableOptions(**{flag.replace("-", "_"): value or True})
+            left = read_for_look(str(path), options)[2].findings
+            assert not any((one.what, one.column, one.weight) == (each.what, "c", 3) for one in left), flag
+
+
 def test_the_wrong_cells_come_first(seen: me.Look) -> None:
     first, second = seen.cells[:2]
     assert (first.column, first.row, first.fault) == ("rent", 40, "not a number")
@@ -63,6 +99,8 @@ def test_the_wrong_cells_come_first(seen: me.Look) -> None:
     rows = next(part.rows for part in groups["Cells to look at"].parts if isinstance(part, Table))
     assert rows[0][:3] == ["line 42", "rent", "1o50,00"]
     assert not any("Brelin" in cell for row in rows for cell in row)  # it is a finding already
+    (spelt,) = (cell for cell in seen.cells if cell.value == "Brelin")
+    assert spelt.likely() == "Berlin"  # as the finding says, whatever the row makes likely
 
 
 def test_filled_values_are_better_than_the_mean_and_look_like_the_column(seen: me.Look, flats: Flats) -> None:
@@ -194,9 +232,9 @@ def test_many_columns_of_few_rows_take_a_model_whose_fits_fit_into_the_time() ->
     names = tuple(f"g{k}" for k in range(1500))
     folds = folds_for(me.data.Table("t", x, names, np.arange(30)), 0, Kept())
     assert folds is not None
-    assert _first_word(folds, Budget("auto", 120.0, 0)) == "factor-analysis:3"
-    assert _first_word(folds, Budget("auto", 1e6, 0)) == "kernel-gaussian"
-    assert _first_word(folds, Budget("gaussian", 120.0, 0)) == "gaussian"
+    assert _words(folds, Budget("auto", 120.0, 0)) == ["factor-analysis:3"]
+    assert _words(folds, Budget("auto", 1e6, 0)) == ["kernel-gaussian"]
+    assert _words(folds, Budget("gaussian", 120.0, 0)) == ["gaussian"]
 
 
 def test_numbers_of_the_page_have_one_format_and_no_exponent() -> None:
@@ -252,6 +290,18 @@ def test_the_time_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--minutes 0.2 --overwrite looks again" in said
 
 
+def test_a_pace_knows_what_is_spent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def work(rows: Any) -> None:
+        now[0] += 0.05 + 0.01 * len(rows)
+
+    monkeypatch.setattr("maskevidence.tables.looking.pace.time.perf_counter", lambda: now[0])
+    pace = pace_of(work, np.zeros((64, 1)))
+    assert pace == pytest.approx((0.05, 0.01))
+    assert (pace.fits(1.051), pace.seconds(100), pace.seconds(0)) == (100, pytest.approx(1.05), 0)
+
+
 def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
     x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(100, seed=0)
     row = np.random.default_rng(0).permutation(100)[60]  # of which 50 are judged again
@@ -259,7 +309,7 @@ def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
     folds = folds_for(me.data.Table("t", x, ("a", "b", "c"), np.arange(100)), 0, Kept())
     assert folds is not None
     folds = replace(folds, word="gaussian")
-    with course("looking", dict.fromkeys(("fit", "suspect", "cells"), (5, 1.0))) as plan:
+    with course("looking", dict.fromkeys(("gaussian", "suspect", "cells"), (5, 1.0))) as plan:
         models = folds.fit_all(x, plan, 1)
         values, *_ = folds.without_suspicious(models, plan, np.inf)
         _, values = folds.search(models, values, plan, (50, Search(n_planted=0)))
@@ -394,6 +444,5 @@ def test_columns_left_empty_have_a_reason() -> None:
     table = pd.DataFrame({"a": rng.normal(size=30)}).assign(b=lambda rows: rows.a + 0.1)
     table.loc[[3, 9], "few"] = [2.5, 3.1]
     seen = me.look(table, model="kernel-gaussian")
-    assert any("left empty" in note and note.endswith("in every fold: few") for note in seen.notes)
     (line,) = (line for line in lines_of_columns(seen)[1] if line[0] == "few")
     assert "its 2 known cells are too few" in str(line[-1])

@@ -41,6 +41,7 @@ def test_it_sorts_filters_and_fits_a_phone(page: Path) -> None:
         shown.goto(page.as_uri())
         assert shown.evaluate("document.documentElement.scrollWidth") == 390
         fits = "each => each.scrollWidth <= each.clientWidth"
+        assert all(table.evaluate(fits) for table in shown.locator(".scroll").all())
         assert shown.locator(".hint").first.is_visible() != shown.locator(".picture").first.evaluate(fits)
         columns = shown.locator("table.sortable").first
         names = columns.locator("tbody th")

@@ -101,6 +101,7 @@ def test_the_page_needs_no_network_and_escapes_names(looked: Path) -> None:
     for words in ("Decisions", "Cells to look at", "How columns are related", "How it was made", "1o50,00"):
         assert words in page
     assert "All numbers are in nats" not in page
+    assert '<td data-head="what was assumed"' in page  # on a phone, above each other
 
 
 def test_the_same_command_shows_it_again_and_another_one_is_refused(
@@ -145,21 +146,34 @@ def test_a_spreadsheet_is_filled_as_it_stands(
     monkeypatch.chdir(tmp_path)
     x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(60, seed=0).round(2)
     frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(day=pd.date_range("2021-01-01", periods=60))
-    frame.loc[5, "a"], frame.loc[9, "day"] = None, None
+    frame["code"] = ["07", "08", "09"] * 20
+    frame.loc[5, "a"], frame.loc[9, "day"], frame.loc[9, "code"] = None, None, None
     with pd.ExcelWriter("t.xlsx") as writer:
         frame.to_excel(writer, sheet_name="data", index=False)
         pd.DataFrame({"k": [1]}).to_excel(writer, sheet_name="other", index=False)
-    done = run("look", "t.xlsx", "--model", "gaussian")
+    done = run("look", "t.xlsx", "--model", "mixture-transition")
     assert done.code == 0, done.err
     book = openpyxl.load_workbook("t-look/filled.xlsx")
     rows = list(book.worksheets[0].iter_rows(values_only=True))
     assert book.sheetnames == ["data", "other"]
     assert isinstance(rows[6][0], float)
     assert isinstance(rows[10][3], dt.datetime)
+    assert rows[10][4] in ("07", "08", "09")
     given = list(openpyxl.load_workbook("t.xlsx").worksheets[0].iter_rows(values_only=True))
     assert [row for k, row in enumerate(rows) if k not in (6, 10)] == [
         row for k, row in enumerate(given) if k not in (6, 10)
     ]
+    done = run("impute", "gaussian", "t.xlsx", "--drop", "code", "--out", "filled.xlsx")
+    assert done.code == 0, done.err
+    book = openpyxl.load_workbook("filled.xlsx")
+    heads, *rows = book.worksheets[0].iter_rows(values_only=True)
+    assert (book.sheetnames, heads) == (["data", "other"], ("a", "b", "c", "day", "code", "a_sd", "day_sd"))
+    assert isinstance(rows[5][0], float)
+    assert isinstance(rows[9][3], dt.datetime)
+    assert rows[5][5] > 0 == rows[6][5]
+    assert (
+        "has to end in .csv" in run("impute", "gaussian", "t.xlsx", "--out", "x.xlsx", "--draws", "2").error
+    )
 
 
 def test_an_interruption_says_what_is_kept_and_the_same_command_goes_on(

@@ -53,6 +53,7 @@ from maskevidence.core.support.files import csv_text
 
 LOW_RATE = 0.2  # roughly the largest share of tokens hidden in the training of most masked language models
 ONE_RATE = 0.15  # the rate that masked models are mostly trained and judged at
+_ROWS_AT_ONCE = 2**16
 CSV_COLUMNS = ("size", "rate", "score", "mask_se", "data_se", "n_masks")
 
 
@@ -342,7 +343,7 @@ class _Pooled:
 
 def _predicted_curve(scores: Scores, design: MaskDesign, curves: SizeCurves, n_tokens: int | None) -> Curve:
     """The curve of random sizes, with a point for every size or bin, even without masks."""
-    lengths, point_of = np.unique(scores.n_tokens), _point_of(n_tokens, scores)
+    lengths, point_of = lengths_of(scores.n_tokens)[0], _point_of(n_tokens, scores)
     n_points = int(point_of(lengths, lengths).max()) + 1
     sums = np.zeros((n_points, 4))  # sums of scores, sizes, rates, and the variance for s² = 1
     n_masks = np.zeros(n_points, dtype=np.int64)
@@ -379,12 +380,14 @@ def _spread(
     table = scores.sample()
     point, prediction = point_of(table.size, table.n_tokens), predicted(table, design, curves)
     n_masks = np.bincount(point, minlength=n_points)
-    square, df = _nearest_squares(point, table.size * prediction.residuals(table) ** 2, n_masks)
+    left = table.size * prediction.residuals(table) ** 2
+    around = table.score - curves.at(table.size, table.n_tokens, prediction.fold)
+    del table, prediction  # as large as the copies that follow
+    square, df = _nearest_squares(point, left, n_masks)
     n_rows = np.zeros(n_points)
-    for length, rows in zip(*np.unique(scores.n_tokens, return_counts=True), strict=True):
+    for length, rows in zip(*lengths_of(scores.n_tokens), strict=True):
         size = np.arange(1, length + 1)
         n_rows[np.unique(point_of(size, np.full(length, length)))] += rows
-    around = table.score - curves.at(table.size, table.n_tokens, prediction.fold)
     apart, _ = _nearest_squares(point, (around - around.mean()) ** 2, n_masks)
     return square, df, np.where(n_rows > 1, apart / np.maximum(n_rows - 1, 1), math.nan)
 
@@ -421,25 +424,31 @@ def _nearest_squares(
     the weights count as n = 3/2 of a window.
     """
     window = min(len(point), max(NEAREST, math.ceil(SHARE * len(point))))
-    order = np.argsort(point, kind="stable")
-    moments = np.column_stack([square, square**2])[order]
+    square = square[np.argsort(point, kind="stable")]
+    moments = np.column_stack([square, square**2])
     last = np.cumsum(n_masks)
     middle = np.clip((2 * last - n_masks) // 2, 0, len(point) - 1)
-    mean, mean_square = _running_mean(_running_mean(moments, window), window)[middle].T
+    mean, mean_square = _running_mean(_running_mean(moments, window), window, middle).T
     n = min(len(point), 1.5 * window)
     variance = np.maximum(mean_square - mean**2, 0.0)
     return mean, np.minimum(n, 2 * mean**2 * n / np.maximum(variance, 1e-300))
 
 
-def _running_mean(values: Float64[np.ndarray, "n k"], window: int) -> Float64[np.ndarray, "n k"]:
-    """Average each row with its neighbours in a window; the window is truncated at the ends.
+def _running_mean(
+    values: Float64[np.ndarray, "n k"], window: int, row: Integer[np.ndarray, " m"] | None = None
+) -> Float64[np.ndarray, "m k"]:
+    """Average each row, or some, with its neighbours in a window; the window is truncated at the ends.
 
     Example:
         >>> _running_mean(np.array([[0.0], [3.0], [6.0], [0.0]]), 3).ravel().tolist()
         [1.5, 3.0, 3.0, 3.0]
     """
-    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    row = np.arange(len(values))
-    low = np.maximum(row - window // 2, 0)
-    high = np.minimum(row + (window + 1) // 2, len(values))
-    return (sums[high] - sums[low]) / (high - low)[:, None]
+    row = np.arange(len(values)) if row is None else row
+    sums, mean = np.zeros((len(values) + 1, values.shape[1])), np.empty((len(row), values.shape[1]))
+    np.cumsum(values, axis=0, out=sums[1:])
+    for first in range(0, len(row), _ROWS_AT_ONCE):  # which bounds the memory of a copy
+        some = slice(first, first + _ROWS_AT_ONCE)
+        low = np.maximum(row[some] - window // 2, 0)
+        high = np.minimum(row[some] + (window + 1) // 2, len(values))
+        mean[some] = (sums[high] - sums[low]) / (high - low)[:, None]
+    return mean

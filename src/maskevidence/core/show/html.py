@@ -63,10 +63,13 @@ def table(part: Table, label: str = "") -> str:
             content = f"<mark>{content}</mark>"
         if (share := part.shades.get((row, column), 0.0)) > 0:
             style += f";background:color-mix(in srgb, #3987c5 {100 * share:.0f}%, transparent)"
-        scope = ' scope="col"' if tag == "th" else ""
-        if label and column == 0 and tag == "td":
-            tag, scope = "th", ' scope="row"'
-        return f'<{tag}{scope} style="{style}">{content}</{tag}>'
+        more = ' scope="col"' if tag == "th" else ""
+        if label and tag == "td":
+            if folds and (head := part.columns[column]):
+                more = f' data-head="{text(head)}"'  # on narrow screens, where cells stand below each other
+            if column == 0:
+                tag, more = "th", ' scope="row"'
+        return f'<{tag}{more} style="{style}">{content}</{tag}>'
 
     def line(tag: str, cells: Sequence[str], row: int) -> str:
         more = ' class="more"' if part.sortable and row >= _PRINTED else ""
@@ -74,6 +77,7 @@ def table(part: Table, label: str = "") -> str:
             f"<tr{more}>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
         )
 
+    folds = part.columns and (part.sortable or part.shades)
     body = "".join(line("td", cells, row) for row, cells in enumerate(part.rows))
     head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
     title = f'<div style="margin-top:0.8em;break-after:avoid">{text(part.title)}</div>' if part.title else ""

@@ -195,9 +195,6 @@ class MixtureTransition(DescribedTableModel):
                     return int(strange.nonzero()[0, 0]), j, known + advice
         return None
 
-    def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        return self._bound_by_orders(x)
-
     # Fit
 
     def fit(self, x: object, *, kinds: Mapping[Any, str] | None = None, seed: int = 0) -> "MixtureTransition":

@@ -328,11 +328,6 @@ class GaussianFamily(TableModel):
     def _log_density_of(self, values: Tensor, present: Tensor) -> Float[Tensor, " B"]:
         return self._log_density(self._centred(values, present), present)
 
-    def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """log p of each row, nats, as scikit-learn names it; NaN is missing. Shape (N,)."""
-        with torch.no_grad():
-            return self.log_evidence(self.tokens(x)).cpu().double().numpy()
-
     def units(
         self, values: Float64[np.ndarray, "N D"]
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:

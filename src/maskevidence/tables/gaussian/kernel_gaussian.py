@@ -302,11 +302,6 @@ class KernelGaussian(TableModel):
             return joint
         return joint - self._log_density(tokens.values, tokens.context)
 
-    def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """log p of each row, nats; NaN is missing. Shape (N,)."""
-        with torch.no_grad():
-            return self.log_evidence(self.tokens(x)).cpu().double().numpy()
-
     def units(
         self, values: Float64[np.ndarray, "N D"]
     ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, " D"]]:

@@ -301,12 +301,6 @@ class MixedKernelGaussian(DescribedTableModel):
         slots, slot, within = self._mixture(mean, k)
         return torch.log(slots.gather(1, slot[code][:, None])[:, 0] * within[code])
 
-    def score_samples(self, x: object) -> Float64[np.ndarray, " N"]:
-        """The importance bound over 16 random orders, a lower bound of each row's log evidence, nats, shape
-        (N,).
-        """
-        return self._bound_by_orders(x)
-
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
         """All values of a column, shape (V,), an unseen category last; None for a number."""
         values = list(self.described[column].values)

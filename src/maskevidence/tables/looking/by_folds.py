@@ -85,7 +85,7 @@ class Folds:
         """Fit a model for each fold to the other rows, with these values."""
         models = []
         for k, part in enumerate(self.parts, 1):
-            with course.step("fit", f"{self.word}, fit {k} of {len(self.parts)}"):
+            with course.step(self.word, f"{self.word}, fit {k} of {len(self.parts)}"):
                 models.append(self.fit(values, f"{self.word}-{number}-{k}", part))
         return tuple(models)
 

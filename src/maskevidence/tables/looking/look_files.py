@@ -1,9 +1,6 @@
 """The files of a look at a table."""
 
-import contextlib
-import io
 from dataclasses import fields, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +10,12 @@ from maskevidence.core.support.checks import join_words
 from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import Table
-from maskevidence.tables.filling import filled_cells, with_rows_apart
+from maskevidence.tables.filling import filled_cells, with_rows_apart, write_sheet
 from maskevidence.tables.looking.look_page import left_empty, page_of_look
 from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.reading.contents import SHEETS
 from maskevidence.tables.reading.dates import DateForm
-from maskevidence.tables.table_files import is_text, names_of, write_table
+from maskevidence.tables.table_files import is_text, write_table
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
 SD, CELLS, COLUMNS, MODEL, TABLE, PAGE = (
@@ -58,7 +55,9 @@ def write_look(look: Looked, folder: Path) -> None:
 
     raw, target = look.raw, folder / name_of_filled(look)
     if target.suffix in SHEETS:
-        _write_sheet(look, target)
+        of = look.modelled
+        cells = None if of is None else (of.table, of.filled, of.holes)
+        write_sheet(target, raw, _filled(look, as_text=True), cells)
     else:
         as_text = raw.first_line > 0 and is_text(target)
         whole, layout = with_rows_apart(_filled(look, as_text=as_text), raw), {}
@@ -76,27 +75,6 @@ def write_look(look: Looked, folder: Path) -> None:
         f"The file was not changed: {target.name} is the filled table, {CELLS} lists the cells to look at."
     )
     write_report(replace(page, parts=[page.parts[0], where, *page.parts[1:]]), folder / PAGE)
-
-
-def _write_sheet(look: Looked, target: Path) -> None:
-    """Write the given spreadsheet with the holes of its first sheet filled and everything else unchanged."""
-    import openpyxl  # type: ignore[import-untyped]
-
-    raw, whole, of, content = look.raw, _filled(look, as_text=True), look.modelled, io.BytesIO()
-    book = openpyxl.load_workbook(raw.name, keep_vba=target.suffix == ".xlsm")
-    sheet, names = book.worksheets[0], names_of(raw)
-    for j, name in enumerate(() if of is None else of.table.columns):
-        assert of is not None
-        place, is_date = names.index(name), isinstance(of.table.forms.get(name), DateForm)
-        for i in np.flatnonzero(of.holes[:, j]).tolist():
-            row, value = int(of.table.ids[i]), float(of.filled[i, j])
-            cell: Any = whole.column(place)[row].as_py()
-            with contextlib.suppress(ValueError):  # dates and numbers as the sheet has them
-                cell = datetime.fromisoformat(cell) if is_date else (float(cell), value)[1]
-            assert raw.lines is not None
-            sheet.cell(raw.lines[row], place + 1).value = cell
-    book.save(content)
-    write_atomic(target, content.getvalue())
 
 
 def _value_text(table: Table, name: str, value: float) -> str:

@@ -19,7 +19,7 @@ from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
 from maskevidence.tables.filling import decimals_written_in
 from maskevidence.tables.looking.looked import Looked, Modelled
-from maskevidence.tables.looking.reading import spelt_otherwise
+from maskevidence.tables.looking.reading import meant_words
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reading.description import DECIDE, LOOK
 from maskevidence.tables.reading.numbers import NumberForm, decimals_of
@@ -32,7 +32,6 @@ _BINS, _MOST_CELLS, _MOST_LINKED = 12, 100, 24
 _SUSPICIOUS, _SLIP = 5.0, 7.0  # nats of a cell to look at, and of one that looks like a typing error
 _MOST_IN_TERMINAL = 10
 _HARDLY = 0.9  # error left, of that of the mean or commonest word
-_SHARE = re.compile(r" ([01]\.?[0-9]*)(?=,|$)")  # of a likelier word
 _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more than six decimals
 
 
@@ -162,11 +161,7 @@ def listed_cells(look: Looked) -> list[WrongCell]:
     if look.modelled is None:
         return []
     table, named = look.modelled.table, {each.name for each in look.description.columns if each.kind == "id"}
-    spelt = {
-        (name, table.levels[name][int(code)])
-        for name in table.levels
-        for code in spelt_otherwise(table, name).tolist()
-    }
+    spelt = {(name, word) for name in table.levels for word in meant_words(table, name)}
     return [
         cell
         for cell in look.cells
@@ -321,13 +316,9 @@ def _cells(look: Looked) -> Group:
 def _table_of_cells(look: Looked) -> Table:
     rows, write, swapped = list[list[str]](), dict[str, Callable[..., str]](), dict[tuple[int, str], int]()
     for cell in few_texts(listed_cells(look))[:_MOST_CELLS]:
-        likely = _SHARE.sub(lambda share: f" {100 * float(share[1]):.0f} %", cell.likelier)
-        if cell.expected is not None and cell.low is not None and cell.high is not None:
-            if cell.column not in write:
-                write[cell.column] = writer(look, cell.column)
-            of_cell = (cell.expected, cell.low, cell.high)
-            ends = [write[cell.column](each, cell.high - cell.low) for each in of_cell]
-            likely = f"{ends[0]} ({ends[1]} to {ends[2]})"
+        if cell.column not in write:
+            write[cell.column] = writer(look, cell.column)
+        likely = cell.likely(write[cell.column])
         line = [cell.label, cell.column, _as_it_stands(look, cell), likely, _why(cell)]
         place = swapped.get((cell.row, f"swap with {cell.column!r}"))
         if place is not None and cell.suggestion == f"swap with {rows[place][1]!r}":

@@ -125,15 +125,6 @@ def look_at(
         if folds is None:
             notes.append("no model: fewer than two columns or four rows that vary")
         else:
-            empty = [
-                name
-                for name, hole in zip(table.columns, np.isnan(table.values).any(axis=0), strict=True)
-                if hole and name not in folds.table.columns
-            ]
-            if empty:
-                notes.append(
-                    f"left empty, since too few values are known to differ in every fold: {some_of(empty)}"
-                )
             spent = time.perf_counter() - start
             modelled = _modelled(folds, budget._replace(seconds=max(0.0, budget.seconds - spent)))
     except (InputError, NumericalError) as error:
@@ -155,17 +146,20 @@ def look_at(
 def _modelled(folds: Folds, budget: Budget) -> Modelled:
     """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
     from maskevidence.tables.filling import fill_holes, possible_filling
+    from maskevidence.tables.looking.reading import with_meant_words
 
     table, n = folds.table, len(folds.parts)
     guess = _LEAST_SECONDS + _PER_CELL * min(table.values.size, MOST_FITTED * len(table.columns))
-    both = 1 + (budget.word == AUTO and bool(table.levels))
-    steps = {"fit": (1 + both) * n, "suspect": 1, "choose": both - 1, "cells": 1, "measure": 1, "links": 1}
-    steps |= {"fit-all": 1, "fill": 1}
+    words = _words(folds, budget)
+    steps = dict.fromkeys(words, n) | {words[0]: 2 * n, "choose": len(words) - 1}
+    steps |= dict.fromkeys(("suspect", "cells", "measure", "links", "fit-all", "fill"), 1)
     with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
         clock = Clock(plan, budget.seconds)
-        folds, models, values, notes = _chosen(folds, clock, budget)
+        folds, models, values, notes = _chosen(folds, words, clock, budget.seed)
+        plan.seconds["fit-all"] = plan.seconds[folds.word]
         size = clock.search(folds, models, values, budget.seed)
         found, values = folds.search(models, values, plan, size)
+        found = replace(found, cells=with_meant_words(found.table, found.cells))
         cleaned = replace(table, values=values)
         most = clock.filled("measure", [models], values)
         with plan.step("measure", "filling hidden cells"):
@@ -212,46 +206,54 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
 
 
 def _chosen(
-    folds: Folds, clock: Clock, budget: Budget
+    folds: Folds, words: Sequence[str], clock: Clock, seed: int
 ) -> tuple[Folds, Models, Float64[np.ndarray, "N D"], list[str]]:
     """The model with its fits by folds, and the values that they were fitted to, without suspicious ones.
 
     Wrong cells would be filled badly by every model, and bend the ones that are fitted to them.
+
+    Args:
+        words: the MODEL words to choose from; the first finds the suspicious values.
     """
-    first, plan = replace(folds, word=_first_word(folds, budget)), clock.course
-    models = first.fit_all(folds.table.values, plan, 1)
-    others = [COUNTS] if budget.word == AUTO and folds.table.levels and first.word != COUNTS else []
-    clock.forecast(first, models, budget.seed, fewer=bool(others))
-    values, suspicious, in_time = first.without_suspicious(models, plan, clock.end("suspect"))
+    each, plan, n = {word: replace(folds, word=word) for word in words}, clock.course, len(folds.parts)
+    first, *others = words
+    models = each[first].fit_all(folds.table.values, plan, 1)
+    clock.forecast(each[first], [models, *(clock.trial(each[word]) for word in others)], seed)
+    values, suspicious, in_time = each[first].without_suspicious(models, plan, clock.end("suspect"))
     if not in_time:
         clock.shortened["fit"] = "suspicious cells of some rows stayed in the fits"
-    if not suspicious and not others:
-        plan.left["fit"] = 0
-        return first, models, values, []
-    words = (first.word, *others)
-    if plan.spent + len(words) * len(folds.parts) * plan.seconds["fit"] > clock.end("refit"):
-        clock.shortened["fit"] = "suspicious cells stayed in the fits"
-        plan.left |= {"fit": 0, "choose": 0}
-        return first, models, folds.table.values, []
-    fitted = {word: replace(folds, word=word).fit_all(values, plan, 2) for word in words}
-    if not others:
-        return first, fitted[first.word], values, []
-    n = clock.filled("choose", list(fitted.values()), values)
+    until, fitted = plan.spent, {first: models}
+    plan.left[first] = n if suspicious else 0
+    for word in words:
+        until += plan.left[word] * plan.seconds[word]
+        if not plan.left[word]:
+            continue
+        if until > clock.end("refit"):
+            plan.left |= {word: 0, "choose": 0}
+            if word == first:
+                values, clock.shortened["fit"] = folds.table.values, "suspicious cells stayed in the fits"
+            else:
+                clock.shortened["choose"] = f"{word} was not tried"
+        else:
+            fitted[word] = each[word].fit_all(values, plan, 2)
+    if len(fitted) == 1:
+        return each[first], fitted[first], values, []
+    most = clock.filled("choose", list(fitted.values()), values)
     with plan.step("choose", "choosing a model"):
         table = replace(folds.table, values=values)
-        of_each = {word: _fills(each, table, folds, budget.seed, n) for word, each in fitted.items()}
-        word, why = best_filler(of_each)
-    return replace(folds, word=word), fitted[word], values, [f"{AUTO}: {word}, {why}"]
+        fills = {word: _fills(models, table, folds, seed, most) for word, models in fitted.items()}
+        word, why = best_filler(fills)
+    return each[word], fitted[word], values, [f"{AUTO}: {word}, {why}"]
 
 
-def _first_word(folds: Folds, budget: Budget) -> str:
-    """The given MODEL word; by default kernel-gaussian, or a faster model if its fits take too long."""
+def _words(folds: Folds, budget: Budget) -> list[str]:
+    """The given MODEL word; by default kernels and, for words, counts; a faster one if kernels take long."""
     if budget.word != AUTO:
-        return budget.word
-    some, n = folds.table.values[:MOST_FITTED], len(folds.parts)
+        return [budget.word]
+    some, n, in_words = folds.table.values[:MOST_FITTED], len(folds.parts), bool(folds.table.levels)
     if (2 * n + 1) * seconds_of_fit(some, chooses=True) <= ENDS["refit"] * budget.seconds:
-        return KERNELS
-    return COUNTS if folds.table.levels else f"factor-analysis:{max(1, min(5, len(some) // 8))}"
+        return [KERNELS, *[COUNTS] * in_words]
+    return [COUNTS if in_words else f"factor-analysis:{max(1, min(5, len(some) // 8))}"]
 
 
 def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> dict[str, Fill]:

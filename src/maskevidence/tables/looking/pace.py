@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.support.progress import Course
-from maskevidence.tables.looking.by_folds import Folds, Models
+from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, planted
 from maskevidence.tables.wrong_cells.wrong_cells import Search
@@ -19,22 +20,43 @@ _MOST_FILLED = {"choose": 300, "measure": 1000}  # values of a column
 _MOST_LINKED, _MOST_LINKED_COLUMNS = 120, 150  # rows of a fold
 _FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 1, 100, 100
 _DRAWS = 100  # of a described cell
-_OF_COUNTS = 4.0  # a choice between two models takes as much longer
 _TRIED, _TRIAL = 64, 0.1  # rows of a trial at most, and seconds at least
+_LEAST_EACH = 0.1  # of a trial's mean per row, the part that grows with the rows
 
 Values = Float64[np.ndarray, "N D"]
 
 
-def seconds_per(work: Callable[[Values], object], rows: Values) -> float:
-    """Seconds that work takes for each of some rows, by a trial with few of them."""
-    n = 1
+class Pace(NamedTuple):
+    """The seconds of some work with n rows: start + each * n."""
+
+    start: float
+    each: float
+
+    def times(self, n: int) -> "Pace":
+        """The pace of the same work done n times."""
+        return Pace(n * self.start, n * self.each)
+
+    def seconds(self, n: int) -> float:
+        """The seconds of n rows; none without rows."""
+        return (self.start + self.each * n) if n else 0.0
+
+    def fits(self, seconds: float) -> int:
+        """How many rows the time is long enough for."""
+        return max(0, int((seconds - self.start) / self.each))
+
+
+def pace_of(work: Callable[[Values], object], rows: Values) -> Pace:
+    """How long some work takes, by trials with few of its rows."""
+    n, before = 1, (0, 0.0)
     while True:
         start = time.perf_counter()
         work(rows[:n])
-        took = time.perf_counter() - start
+        took = max(time.perf_counter() - start, 1e-9)
         if (took > _TRIAL and n > 1) or took > 10 * _TRIAL or n >= len(rows):
-            return max(took, 1e-9) / max(1, len(rows[:n]))
-        n *= 4
+            n = max(1, len(rows[:n]))
+            each = max((took - before[1]) / max(1, n - before[0]), _LEAST_EACH * took / n)
+            return Pace(max(0.0, took - n * each), each)
+        n, before = 4 * n, (n, took)
 
 
 class Clock:
@@ -67,21 +89,33 @@ class Clock:
         least = 0.1 * (self.end(step) - self.seconds * max(before, default=0.0))
         return max(self.end(step) - self.course.spent, least)
 
-    def _some(self, step: str, wanted: int, fewest: int, seconds: tuple[float, float]) -> int:
-        """How many fit into the step's room, with seconds of one and a share of the room; 0 below fewest."""
-        each, share = seconds
-        n = min(wanted, int(share * self.room(step) / each))
+    def _some(self, step: str, wanted: int, fewest: int, pace: Pace, share: float = 1.0) -> int:
+        """How many rows fit into a share of the step's room; 0 below fewest."""
+        n = min(wanted, pace.fits(share * self.room(step)))
         return n if n >= min(wanted, fewest) else 0
 
-    def forecast(self, folds: Folds, models: Models, seed: int, *, fewer: bool) -> None:
-        """Forecast all later steps by trials; half of it if a model that may be faster is tried, too."""
-        values, seconds = folds.table.values, self.course.seconds
-        self.search(folds, models, values, seed)
-        self.filled("measure", [models], values)
-        seconds["choose"] = _OF_COUNTS * seconds["measure"]
-        self.linked(models, folds)
-        for step in ("cells", "measure", "links") if fewer else ():
-            seconds[step] /= 2
+    def trial(self, folds: Folds) -> Models:
+        """A model fitted to some rows, which forecasts the pace of the fits by folds."""
+        some = folds.table.values[:MOST_FITTED]
+        start = time.perf_counter()
+        model = replace(folds, kept=Kept()).fit(some, "", np.arange(0))
+        took, n = time.perf_counter() - start, len(folds.table) - len(folds.parts[0])
+        self.course.seconds[folds.word] = took * max(1.0, n / len(some))
+        return (model,)
+
+    def forecast(self, folds: Folds, tried: Sequence[Models], seed: int) -> None:
+        """Forecast all later steps by trials: those of the chosen model by the mean of the tried ones."""
+        values, seconds, each = folds.table.values, self.course.seconds, list[dict[str, float]]()
+        for models in tried:
+            self.search(folds, models, values, seed)
+            self.filled("measure", [models], values)
+            self.linked(models, folds)
+            each.append(dict(seconds))
+        for step in ("cells", "measure", "links", "fill"):
+            seconds[step] = float(np.mean([of[step] for of in each]))
+        share = min(1.0, _MOST_FILLED["choose"] / min(_MOST_FILLED["measure"], len(values)))
+        seconds["choose"] = min(share * sum(of["measure"] for of in each), self.room("choose"))
+        seconds["suspect"] = each[0]["suspect"]
         self.shortened.clear()
 
     def search(self, folds: Folds, models: Models, values: Values, seed: int) -> tuple[int, Search]:
@@ -91,32 +125,33 @@ class Clock:
         spoilt, _ = planted(rng, rows[:_TRIED], rows, judge.facts)
         blank = rows[:1].repeat(_DRAWS, axis=0)
         blank[:, 0] = np.nan
-        of_judging = seconds_per(judge.search, rows[:_TRIED])
-        of_planting = seconds_per(judge.search, spoilt)
-        model = models[0]
-        of_describing = _DRAWS * seconds_per(lambda some: model.draw_missing(some, 1, seed), blank)
-        n = max(self._some("cells", len(values), 1, (of_judging, 0.7)), min(len(values), _FEWEST_JUDGED))
-        left = max(0.0, 0.8 - n * of_judging / self.room("cells"))  # of the room, which rows come before
-        n_planted = self._some("cells", N_PLANTED, _FEWEST_PLANTED, (of_planting, left))
-        most = max(_FEWEST_DESCRIBED, int(0.2 * self.room("cells") / of_describing))
+        judging, planting = (pace_of(judge.search, some) for some in (rows[:_TRIED], spoilt))
+        model, room = models[0], self.room("cells")
+        describing = _DRAWS * pace_of(lambda some: model.draw_missing(some, 1, seed), blank).each
+        n = max(self._some("cells", len(values), 1, judging, 0.7), min(len(values), _FEWEST_JUDGED))
+        left = max(0.0, 0.8 - judging.seconds(n) / room)  # of the room, which rows come before
+        n_planted = self._some("cells", N_PLANTED, _FEWEST_PLANTED, planting, left)
+        most = max(_FEWEST_DESCRIBED, int(0.2 * room / describing))
         if n < len(values):
             self.shortened["judge"] = f"cells of {n:,} of {len(values):,} rows were judged"
         if not n_planted:
             self.shortened["plant"] = "no cell is called at a rate"
-        expected = n_planted * of_planting + 0.02 * n * of_describing + n * of_judging
-        self.course.seconds["cells"] = min(expected, self.room("cells"))
-        self.course.seconds["suspect"] = min(len(values) * of_judging, self.room("suspect"))
+        expected = planting.seconds(n_planted) + 0.02 * n * describing + judging.seconds(n)
+        self.course.seconds["cells"] = min(expected, room)
+        self.course.seconds["suspect"] = min(judging.seconds(len(values)), self.room("suspect"))
         return n, Search(seed=seed, n_planted=n_planted, most=most)
 
     def filled(self, step: str, each: Sequence[Models], values: Values) -> int:
         """How many values of each column to hide, and to fill by each of some models."""
-        hidden, wanted = values[:_TRIED].copy(), _MOST_FILLED[step]
+        hidden, wanted = values[:_TRIED].copy(), min(_MOST_FILLED[step], len(values))
         hidden[:, 0] = np.nan
-        seconds = values.shape[1] * sum(seconds_per(models[0].impute, hidden) for models in each)
-        n = max(self._some(step, min(wanted, len(values)), 1, (seconds, 1.0)), _FEWEST_FILLED)
-        if step == "measure" and n < min(wanted, len(values)):
+        paces = [pace_of(models[0].impute, hidden) for models in each]
+        pace = Pace(*(sum(each) for each in zip(*paces, strict=True))).times(values.shape[1])
+        n = max(self._some(step, wanted, 1, pace), _FEWEST_FILLED)
+        if step == "measure" and n < wanted:
             self.shortened[step] = f"errors are those of {n:,} hidden values of a column"
-        self.course.seconds[step] = min(n, len(values)) * seconds
+        self.course.seconds[step] = pace.seconds(min(n, len(values)))
+        self.course.seconds["fill"] = paces[0].seconds(int(np.isnan(values).any(axis=1).sum()))
         return n
 
     def linked(self, models: Models, folds: Folds) -> int:
@@ -128,9 +163,9 @@ class Clock:
 
         n, values = 0, folds.table.values
         if values.shape[1] <= _MOST_LINKED_COLUMNS:
-            each = seconds_per(work, values[folds.parts[0]][:_TRIED])
-            n = self._some("links", _MOST_LINKED, _FEWEST_LINKED, (len(models) * each, 1.0))
-            self.course.seconds["links"] = len(models) * min(n, len(folds.parts[0])) * each
+            pace = pace_of(work, values[folds.parts[0]][:_TRIED]).times(len(folds.parts))
+            n = self._some("links", _MOST_LINKED, _FEWEST_LINKED, pace)
+            self.course.seconds["links"] = pace.seconds(min(n, len(folds.parts[0])))
         if not n:
             self.shortened["links"] = "how columns are related was not measured"
         return n

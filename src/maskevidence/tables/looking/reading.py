@@ -6,16 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.table import Table
+from maskevidence.tables.reading.describing import folded_word
 from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
 from maskevidence.tables.rows import read_described, selection_of
 from maskevidence.tables.table_files import RawTable, described_file, names_of, raw_of
 from maskevidence.tables.table_options import TableOptions
+from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
+_CODE = r"--missing=(\S+)"  # the option of a finding on numbers
 _TIMES = 10  # as often as a rare word is the word that it may stand for
 _FEWEST = 5  # cells of that word
 _MOST_WORDS = 400  # different words of a column in which neighbours are looked for
@@ -38,6 +41,12 @@ def read_for_look(data: object, options: TableOptions) -> Read:
             for each in again.findings
         ]
         found = replace(again, findings=_sorted([*_assumed(found, raw), *others]))
+    elif options.missing is not None:  # numbers that are not in the given list are no open question
+        kept = [
+            replace(each, weight=LOOK) if re.fullmatch(_CODE, each.option) else each
+            for each in found.findings
+        ]
+        found = replace(found, findings=tuple(kept))
     spelt = [each for name in table.levels if (each := near_words(table, name)) is not None]
     return raw, table, replace(found, findings=_sorted([*found.findings, *spelt])), options
 
@@ -62,7 +71,7 @@ _LEFT_OUT = ("id", "text", "empty")
 
 def _codes(found: TableDescription) -> list[str]:
     """The numbers that findings call likely codes for missing values, as typed."""
-    given = (re.fullmatch(r"--missing=(\S+)", each.option) for each in found.findings if each.what == "codes")
+    given = (re.fullmatch(_CODE, each.option) for each in found.findings if each.what == "codes")
     return list(dict.fromkeys(each[1] for each in given if each is not None))
 
 
@@ -70,7 +79,7 @@ def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
     """The findings on codes that are now read as missing values, with their cells."""
     changed = []
     for each in found.findings:
-        code = re.fullmatch(r"--missing=(\S+)", each.option)
+        code = re.fullmatch(_CODE, each.option)
         if each.what != "codes" or code is None or each.column is None:
             continue
         column = dict(zip(names_of(raw), raw.columns.columns, strict=True)).get(each.column)
@@ -124,13 +133,25 @@ def near_words(table: Table, name: str) -> Finding | None:
     return Finding("spellings", name, len(rows), tuple(first), note, "mend them in the file", LOOK)
 
 
-def spelt_otherwise(table: Table, name: str) -> Float64[np.ndarray, " k"]:
-    """The codes of the words of a column that a finding on spellings names."""
+def meant_words(table: Table, name: str) -> dict[str, str]:
+    """The words of a column that findings on spellings name, each with the word that it may stand for."""
     words, n = table.levels[name], _counts(table, name)
-    folded = [" ".join(word.split()).casefold() for word in words]
-    most = {key: max((n[k], -k) for k, other in enumerate(folded) if other == key) for key in {*folded}}
-    found = [k for k, key in enumerate(folded) if (n[k], -k) != most[key]]
-    return np.array(sorted({*found, *_meant(table, name)}), dtype=np.float64)
+    groups: dict[str, list[int]] = {}
+    for k in np.argsort(-n, kind="stable").tolist():
+        groups.setdefault(folded_word(words[k]), []).append(k)
+    meant = {k: group[0] for group in groups.values() for k in group[1:]} | _meant(table, name)
+    return {words[k]: words[other] for k, other in meant.items()}
+
+
+def with_meant_words(table: Table, cells: Sequence[WrongCell]) -> tuple[WrongCell, ...]:
+    """The cells, of which misspelt words are suggested to be the words that findings name."""
+    meant = {(name, word): other for name in table.levels for word, other in meant_words(table, name).items()}
+    return tuple(
+        replace(cell, likelier="", suggested=other, probability=None)
+        if (other := meant.get((cell.column, str(cell.value)))) is not None
+        else cell
+        for cell in cells
+    )
 
 
 def _counts(table: Table, name: str) -> Int64[np.ndarray, " V"]:

@@ -647,11 +647,9 @@ def _of_words(
     unique = names_rows(n_different, n_full, base.n_cells)
     if folded <= _YES | _NO and folded & _YES and folded & _NO:
         kind, why = "yes/no", "yes and no"
-        if n_different > 2:
-            note = f"yes and no in {n_different} spellings"
-            found.append(
-                finding("spellings", name, _at(cells, range(n_different)), note, "--fold-words", LOOK)
-            )
+        if len(folded) > 2:  # that --fold-words does not bring together
+            note, at = f"yes and no in {len(folded)} spellings", _at(cells, range(n_different))
+            found.append(finding("spellings", name, at, note, "mend them in the file", LOOK))
     elif unique or (_NAMED_ID.search(name) and _share(cells, r"^\S*[0-9]\S*$") >= _NUMBERS):
         one_token = min(_share(cells, r"^\S*$"), _share(cells, "[0-9]")) >= _NUMBERS
         named = _NAMED_ID.search(name) or (NAMED_CODE.search(name) and n_different >= _NUMBERS * n_full)
@@ -663,7 +661,7 @@ def _of_words(
         fewer = 2 * n_numbers < n_full
         rarer = [k for k, number in enumerate(numbers) if number == fewer]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
-        hint = f"--numbers {typed([name])}"
+        hint = "" if fewer else f"--numbers {typed([name])}"
         found.append(finding("mixed", name, _at(cells, rarer), note, hint, DECIDE))
     described = replace(
         base, kind=kind, why=why, used_as=None if unique else base.used_as, n_numbers=n_numbers

@@ -1,7 +1,7 @@
 """The suspicious cells of a table, as a result."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -29,8 +29,8 @@ class WrongCell:
         row: its row's position in the source.
         label: the name of the row, or its position.
         column: its column.
-        value: a number, or a word.
-        expected: of a number, the median of what the model expects given the rest of the row.
+        value: a number, a word, or a date as the column writes it.
+        expected: of a number or date, the median of what the model expects given the rest of the row.
         low, high: the ends of the 90 % interval.
         likelier: of other cells, the likelier values and their probabilities, by 100 draws.
         suspicion: log q(value) - log p(value | the rest of the row), nats; of a word that other rows lack,
@@ -49,9 +49,9 @@ class WrongCell:
     label: str
     column: str
     value: float | str
-    expected: float | None = None
-    low: float | None = None
-    high: float | None = None
+    expected: float | str | None = None
+    low: float | str | None = None
+    high: float | str | None = None
     likelier: str = ""
     suspicion: float
     p_value: float
@@ -61,6 +61,21 @@ class WrongCell:
     suggestion: str = ""
     suggested: float | str | None = None
     probability: float | None = None
+
+    def likely(self, write: Callable[[float, float], str] = lambda number, _: figures(number)) -> str:
+        """The value that is likely: with its 90 % interval, or of a word with its probability.
+
+        Args:
+            write: a function of a number and of the width of the interval.
+        """
+        if self.expected is None or self.low is None or self.high is None:
+            share = "" if self.probability is None else f" {100 * self.probability:.0f} %"
+            return self.likelier if self.suggested is None else cell_text(self.suggested) + share
+        ends, width = (self.expected, self.low, self.high), 0.0
+        if not isinstance(self.low, str) and not isinstance(self.high, str):
+            width = self.high - self.low
+        texts = [each if isinstance(each, str) else write(each, width) for each in ends]
+        return f"{texts[0]} ({texts[1]} to {texts[2]})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,16 +136,13 @@ class WrongCells(Shown):
         shown, rows = few_texts(self.cells)[:_MOST_CELLS], []
         n_texts = Counter(cell.column for cell in self.cells if cell.fault in UNREAD)
         for cell in shown:
-            expected = cell.likelier
-            if cell.expected is not None and cell.low is not None and cell.high is not None:
-                expected = f"{figures(cell.expected)} ({figures(cell.low)} to {figures(cell.high)})"
             said = "wrong" if cell.called else cell.one_of and f"one of {cell.one_of} is wrong"
             fault = cell.fault
             if fault in UNREAD and n_texts[cell.column] > _MOST_TEXTS:
                 fault += f", as {n_texts[cell.column] - 1:,} others of the column"
             remarks = "; ".join(filter(None, [said, fault, cell.suggestion]))
             value = cell_text(cell.value)
-            rows.append([cell.label, cell.column, value, expected, remarks, p_text(cell.p_value)])
+            rows.append([cell.label, cell.column, value, cell.likely(), remarks, p_text(cell.p_value)])
         title = f"The {count(len(rows), 'most suspicious cell')}"
         bold = {(k, 2) for k, cell in enumerate(shown) if cell.called or cell.one_of}
         headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
@@ -239,5 +251,8 @@ def name_of_row(table: Data, row: int) -> str:
 
 
 def value_of(table: Data, column: int, value: float) -> float | str:
-    """A value of a column as a number or a word."""
-    return cell_value(value, table.levels.get(table.columns[column]))
+    """A value of a column as a number, a word or a date."""
+    name = table.columns[column]
+    if isinstance(form := table.forms.get(name), DateForm) and not np.isnan(value):
+        return form.write(value)
+    return cell_value(value, table.levels.get(name))

