@@ -263,7 +263,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         "is not text in utf-8: byte 0xff at offset 4; give another",
     ),
     ("t.csv", b"a,b\n1,2\n", {"encoding": "utf-9"}, "--encoding 'utf-9' is not known"),
-    ("t.csv", b"\xff\xfea", {}, "is not UTF-8 text: byte 0xff"),
+    ("t.csv", b"\xff\xfea", {}, "is not text in utf-16: byte 0x61"),
     ("t.csv", "a,b\n1,2\n", {"header": 9}, "--header 9: "),
     ("t.csv", "a,b\n1,2\n", {"skip_rows": "5-3"}, "--skip-rows '5-3' has '5-3'; give lines, from 1"),
     ("t.csv", "a,b\n1,2\n", {"dates": "month"}, "month"),

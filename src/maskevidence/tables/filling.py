@@ -68,10 +68,10 @@ from maskevidence.tables.rows import (
 from maskevidence.tables.table_files import (
     RawTable,
     check_ending,
+    converted,
     is_text,
     names_of,
     read_raw,
-    to_table,
     with_new_types,
     write_table,
 )
@@ -192,7 +192,7 @@ def _read(data: str, reading: RowReading, options: ImputeOptions, words: bool) -
     if is_table_file(data):
         selection = selection_of(reading.table, words=words)
         raw = read_raw(data, selection)
-        table = to_table(raw, selection, empty_rows=True)
+        table, _ = converted(raw, selection, empty_rows=True)
     else:
         import pyarrow as pa
 

@@ -20,7 +20,7 @@ from maskevidence.core.table import Table, with_columns_of
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.reading.columns import FileOptions
-from maskevidence.tables.table_files import RawTable, kind_of_file, to_table
+from maskevidence.tables.table_files import RawTable, converted, kind_of_file
 
 if TYPE_CHECKING:
     from maskevidence.runs.prepared import Prepared
@@ -85,7 +85,8 @@ class RowGroups:
     def _table(self, columns: Any, first: int) -> Table:
         """A piece that begins at a position of the file."""
         try:
-            table = to_table(RawTable(self.name, columns), self.selection, empty_rows=True, notes=False)
+            raw = RawTable(self.name, columns)
+            table, _ = converted(raw, self.selection, empty_rows=True, notes=False)
             _refuse_empty_rows(table)
         except InputError as error:
             raise InputError(f"{error} (rows counted from row {first:,} of the file)") from error

@@ -41,9 +41,12 @@ from maskevidence.core.support.sources import (
 from maskevidence.core.table import Table, column_of, place_of
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
+    FIRST_COMPACT,
     MAX_CATEGORIES,
+    Cells,
     FileOptions,
     ReadColumn,
+    are_compact_dates,
     arrow_texts,
     floats,
     left_out,
@@ -55,7 +58,6 @@ from maskevidence.tables.reading.describing import described, folded_word
 from maskevidence.tables.reading.description import (
     LOOK,
     RECORD,
-    CellAt,
     Finding,
     TableDescription,
     finding,
@@ -70,7 +72,7 @@ from maskevidence.tables.reading.layout import (
     mended,
     numbered_rows,
 )
-from maskevidence.tables.reading.numbers import Choice, NumberForm, cell_of, signs_of
+from maskevidence.tables.reading.numbers import Choice, NumberForm, signs_of
 from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".xlsx", ".parquet", ".feather", ".npy")
@@ -139,8 +141,8 @@ def read_table(
 
     A column of which nine tenths are numbers is one of numbers, however they are written: with a decimal
     comma, separators of thousands, a unit. Its other cells are neither words nor holes: `odd`. A limit such
-    as <0.5 is an interval: `limits`. Dates are days since the first. Columns without a value, names of rows
-    and near-unique text are left out, and rows without a value; `describe` says what was found.
+    as <0.5 is an interval: `limits`. Dates are days since the first, durations days. Columns without a value,
+    names of rows and near-unique text are left out, and rows without a value; `describe` says what was found.
 
     Args:
         path: a .csv, .tsv, .txt, .xlsx, .parquet or .feather file, or a .npy file with a two-dimensional
@@ -199,13 +201,16 @@ def said(
     markers = tuple(map(str, [missing] if isinstance(missing, str | int | float) else missing))
     days = {name: _iso_date(name, day) for name, day in (day_0 or {}).items()}
     skip = _line_ranges(skip_rows or "")
-    return FileOptions(missing=markers, dates=_date_order(dates), day_0=days, skip=skip, **options)
+    orders: dict[str | None, Order | None] = {None: None, "day-first": "dmy", "month-first": "mdy"}
+    if dates not in orders:
+        raise unknown_name("order of dates", str(dates), [order for order in orders if order])
+    return FileOptions(missing=markers, dates=orders[dates], day_0=days, skip=skip, **options)
 
 
 def read_file(path: str | Path, options: FileOptions) -> Table:
     """Read the table of a file; a long text of plain numbers at once, unless an option needs its cells."""
     of_text = (options.id_column, options.one_hot, options.categories, options.decimal, options.thousands)
-    return to_table(read_raw(path, options, as_numbers=not any(of_text)), options)
+    return converted(read_raw(path, options, as_numbers=not any(of_text)), options)[0]
 
 
 def raw_of(table: Any, choices: FileOptions = _ALL) -> RawTable:
@@ -269,7 +274,7 @@ def described_file(
         read = read_columns({name: cells[name] for name in used}, raw.lines, options, raw.delimiter)
     marks = {column.form.decimal for column in read.values() if isinstance(column.form, NumberForm)}
     file = {"delimiter": raw.delimiter, "decimal": "," if marks == {","} else ".", "encoding": raw.encoding}
-    found = described(raw.name, cells, read, raw.lines, raw.findings, **file)
+    found = described(raw.name, cells, read, raw.findings, **file)
     return replace(found, findings=tuple(each for each in found.findings if not _is_decided(each, options)))
 
 
@@ -308,19 +313,6 @@ def _iso_date(column: str, day: str) -> str:
         raise InputError(f"--day-0 {column}={day}: {day!r} is no date; write it as in 2024-01-31") from error
 
 
-def _date_order(word: str | None) -> Order | None:
-    """The order of days and months, as typed.
-
-    Example:
-        >>> _date_order("month-first"), _date_order(None)
-        ('mdy', None)
-    """
-    orders: dict[str, Order] = {"day-first": "dmy", "month-first": "mdy"}
-    if word is not None and word not in orders:
-        raise unknown_name("order of dates", word, list(orders))
-    return None if word is None else orders[word]
-
-
 def digits() -> Table:
     """The 1,797 handwritten digits that scikit-learn bundles: 8×8 pixels of 0..16, as 64 columns.
 
@@ -348,11 +340,7 @@ def kind_of_file(name: str) -> str:
     path = PurePosixPath(name.lower())
     path = PurePosixPath(path.stem) if path.suffix == ".zip" else path
     inner = PurePosixPath(path.stem).suffix
-    return (
-        inner
-        if path.suffix in _COMPRESSIONS and inner in _TEXTS
-        else path.suffix or PurePosixPath(name).suffix
-    )
+    return inner if path.suffix in _COMPRESSIONS and inner in _TEXTS else path.suffix or Path(name).suffix
 
 
 def check_file(name: str) -> None:
@@ -485,22 +473,22 @@ def _read_csv(name: str, content: bytes, choices: FileOptions, as_numbers: bool 
     def guess(text: str) -> str:
         return choices.delimiter or _guessed_delimiter(text)
 
-    layout = lay_out(name, text, guess, choices.header, choices.comment, choices.skip)
-    delimiter, notes, findings = guess(layout.text), list[str](), list(layout.findings)
+    text, line_of, above, findings = lay_out(name, text, guess, choices.header, choices.comment, choices.skip)
+    delimiter, notes, joined = guess(text), list[str](), any(each.what == "header" for each in findings)
     if encoding not in ("utf-8", "utf-16") and choices.encoding is None:
         note = f"the text is no UTF-8: read as {'Windows-1252' if encoding == 'cp1252' else encoding}"
         findings.append(finding("encoding", None, [], note, "--encoding latin-1", RECORD))
         notes.append(f"{note} (--encoding)")
-    cells, rows, blank, mends, foot = _cells(name, layout.text, delimiter)
+    cells, rows, blank, mends, foot = _cells(name, text, delimiter)
     if choices.delimiter is None and cells.num_columns > 1:
-        notes += notes_on_delimiter(delimiter)
+        notes += _notes_on_delimiter(delimiter)
     elif cells.num_columns == 1:
         _refuse_blanks(name, cells.column(0))
-    lines = rows if isinstance(layout.lines, range) else [layout.lines[line - 1] for line in rows]
+    lines = rows if isinstance(line_of, range) else [line_of[line - 1] for line in rows]
     findings += [finding("separator", None, [], mend, "", LOOK) for mend in mends]
     if blank:
         left_out = count(len(blank), "blank line") + (" is" if len(blank) == 1 else " are")
-        first_blank = layout.lines[blank[0] - 1]
+        first_blank = line_of[blank[0] - 1]
         notes.append(f"{left_out} no row of the table (first: line {first_blank})")
     first = [column[0].as_py() for column in cells.columns]
     decimal = "." if delimiter == "," else ","
@@ -513,12 +501,12 @@ def _read_csv(name: str, content: bytes, choices: FileOptions, as_numbers: bool 
         some = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
         notes.append(f"the first line was taken for the names of the columns, though {some} are numbers")
     names = [f"c{j}" for j in range(len(first))] if headless else first
-    if any(each.what == "header" for each in layout.findings):
+    if joined:
         names = _distinct(names)
     start = 0 if headless else 1
     table, lines = cells.slice(start).rename_columns(names), lines[start:]
-    foot = tuple((layout.lines[line - 1], row) for line, row in foot)
-    raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, layout.above)
+    foot = tuple((line_of[line - 1], row) for line, row in foot)
+    raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, above)
     return _without_rows_apart(replace(raw, foot=foot, findings=tuple(findings)), headless)
 
 
@@ -532,13 +520,10 @@ def _refuse_blanks(name: str, column: Any) -> None:
         )
 
 
-def notes_on_delimiter(delimiter: str) -> list[str]:
+def _notes_on_delimiter(delimiter: str) -> list[str]:
     """A note on a guessed delimiter other than the comma."""
-    return (
-        []
-        if delimiter == ","
-        else [f"cells are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}"]
-    )
+    said = {",": [], "\t": ["cells are separated by tabs"]}
+    return said.get(delimiter, [f"cells are separated by {delimiter!r}"])
 
 
 def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable | None:
@@ -549,14 +534,8 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
     text = content[: content.find(b"\n", _HEAD) + 1 or None].decode(errors="replace")
     mark = delimiter or _guessed_delimiter(text)
     names, *rows = csv.reader(re.findall(LINE, text), delimiter=mark)
-    alike = b'"' not in content and b"\r" not in content and not content.startswith((codecs.BOM_UTF8, b"#"))
-    if (
-        not alike
-        or not all(names)
-        or any(map(is_number, names))
-        or len({*names}) < len(names)
-        or "\ufffd" in text
-    ):
+    special = b'"' in content or b"\r" in content or content.startswith((codecs.BOM_UTF8, b"#"))
+    if special or "\ufffd" in text or len({*names} - {""}) < len(names) or any(map(is_number, names)):
         return None
     convert = arrow_csv.ConvertOptions(
         check_utf8=False, column_types=dict.fromkeys(names, pa.float64()), null_values=list(MISSING)
@@ -578,27 +557,16 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
         most = max(-known.min(), known.max()) if len(known) else np.nan
         if not most < MAX_WHOLE:
             return None
+        if most >= FIRST_COMPACT and are_compact_dates(known):
+            return None
         whole = (np.floor(known) == known).all()
         cells = [row[j].strip().lstrip("+-") for row in rows if j < len(row) and "." in row[j]]
         if not whole and not signs_of(Counter(cells)).point and most < 1000:
             return None  # 1.417 beside 907
-    if _has_leading_zeros(content, mark):
-        return None
-    notes = notes_on_delimiter(mark) if delimiter is None else []
+    if any(re.search(re.escape(before) + b"0[0-9]", content) for before in (mark.encode(), b"\n")):
+        return None  # codes such as 02208, perhaps
+    notes = _notes_on_delimiter(mark) if delimiter is None else []
     return RawTable(name, table, 2, tuple(notes), mark, lines=range(2, table.num_rows + 2))
-
-
-def _has_leading_zeros(content: bytes, delimiter: str) -> bool:
-    """Whether a cell of a text begins with 0 and another digit."""
-    every, before = np.frombuffer(content, np.uint8), (ord(delimiter), ord("\n"))
-    for start in range(0, len(every), 2**20):
-        part = every[start : start + 2**20 + 2]
-        found = part[1:-1] == ord("0")
-        found &= (part[:-2] == before[0]) | (part[:-2] == before[1])
-        found &= part[2:] - np.uint8(ord("0")) < 10
-        if found.any():
-            return True
-    return False
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -615,26 +583,18 @@ def _without_rows_apart(raw: RawTable, headless: bool) -> RawTable:
     import pyarrow as pa
 
     assert raw.lines is not None
-    columns, lines, n = raw.columns, raw.lines, raw.columns.num_rows
-    searched = [] if headless else columns.columns
-    n_head, n_foot, again, found = apart(searched, columns.column_names, lines)
-    findings = [*raw.findings, *found]
-    if raw.foot:
-        at = [CellAt(-1, line, row[0]) for line, row in raw.foot]
-        note = f"{count(len(at), 'line')} below the table {'is' if len(at) == 1 else 'are'} no row of data"
-        findings.append(finding("totals", None, at, note, "", LOOK))
+    columns, lines = raw.columns, raw.lines
+    head, data, foot, found = apart(columns, lines, raw.foot, headless)
 
     def rows(places: range) -> tuple[SheetRow, ...]:
         return tuple((lines[k], tuple(column[k].as_py() for column in columns.columns)) for k in places)
 
-    foot = (*rows(range(n - n_foot, n)), *raw.foot)
-    raw = replace(raw, head=rows(range(n_head)), foot=foot, findings=tuple(findings))
-    if not (n_head or n_foot or again):
+    below, findings = (*rows(foot), *raw.foot), (*raw.findings, *found)
+    raw = replace(raw, head=rows(head), foot=below, findings=findings)
+    if len(data) == len(columns):
         return raw
-    repeated = set(again)
-    kept = [k for k in range(n_head, n - n_foot) if k not in repeated]
-    table = columns.take(pa.array(kept)) if again else columns.slice(n_head, len(kept))
-    return replace(raw, columns=table, lines=[lines[k] for k in kept])
+    table = columns.slice(data[0], len(data)) if isinstance(data, range) else columns.take(pa.array(data))
+    return replace(raw, columns=table, lines=[lines[k] for k in data])
 
 
 def _cells(
@@ -713,22 +673,15 @@ def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequ
     return found, [each for each in blank if found[0] < each < found[-1]]
 
 
-def to_table(
+def converted(
     raw: RawTable, selection: FileOptions = _ALL, *, empty_rows: bool = False, notes: bool = True
-) -> Table:
-    """Convert the selected columns of a file to float64; rows without a value are left out.
+) -> tuple[Table, dict[str, ReadColumn]]:
+    """The selected columns of a file as float64, and how each was read; rows without a value are left out.
 
     Args:
         empty_rows: whether to keep rows without a value.
         notes: whether to note what was found, which takes longer.
     """
-    return converted(raw, selection, empty_rows=empty_rows, notes=notes)[0]
-
-
-def converted(
-    raw: RawTable, selection: FileOptions = _ALL, *, empty_rows: bool = False, notes: bool = True
-) -> tuple[Table, dict[str, ReadColumn]]:
-    """The table of a file, and how each of its columns was read."""
     if not raw.columns.num_columns or not raw.columns.num_rows:
         raise InputError(f"{raw.name!r} has no rows; give a table with at least one")
     id_column = raw.index if selection.id_column is None else selection.id_column
@@ -835,35 +788,27 @@ class _Converted:
 
     def add(self, name: str, cells: Any, read: ReadColumn) -> None:
         """Add a column, or the reason why it is left out or refused."""
-        selection, kind = self.selection, read.described.kind
+        selection, one, parts = self.selection, read.described, dict[str, Float64[np.ndarray, " N"]]()
         if name in selection.one_hot:
-            self.categories[name], parts = _encode(self.raw.name, name, cells, selection.missing)
-        elif name in selection.categories:
-            self.levels[name], values = _coded(cells, selection)
-            parts = {name: values}
-        elif read.refusal and read.described.used_as is None and kind == "number":
-            self.refused.append(
-                f"column {name!r} has {read.refusal}"
-                if "may be" not in read.refusal
-                else f"column {name!r}: {read.refusal}"
-            )
-            return
+            assert read.cells is not None
+            self.categories[name], parts = _encode(self.raw.name, name, read.cells)
+        elif read.refusal and one.used_as is None and one.kind == "number":
+            has = ":" if "may be" in read.refusal else " has"
+            self.refused.append(f"column {name!r}{has} {read.refusal}")
         elif self._is_unused(name, read):
-            self.findings.append(left_out(read.described))
-            return
+            self.findings.append(left_out(one))
         elif read.values is not None:
             _check_exact(name, read.values, cells, self.raw)
             parts = {name: read.values}
             self.findings += read.findings
-        elif selection.words and name not in selection.numbers and not read.refusal:
-            self.levels[name], values = _coded(cells, selection)
-            parts = {name: values}
-            self.findings += read.findings
-            if read.described.used_as is None and not selection.near_unique:
+        elif read.cells is not None and selection.words and name not in selection.numbers:
+            self.levels[name], parts[name] = _coded(read.cells, selection.fold_words)
+            asked = name in selection.categories or selection.near_unique
+            self.findings += [] if name in selection.categories else read.findings
+            if one.used_as is None and not asked:
                 self.crowded[name] = len(self.levels[name])
         else:
             self.words.append(read)
-            return
         for twice in self.columns.keys() & parts.keys():
             raise InputError(f"{self.raw.name!r} would have two columns named {twice!r}; rename one")
         self.columns |= parts
@@ -871,6 +816,8 @@ class _Converted:
     def _is_unused(self, name: str, read: ReadColumn) -> bool:
         """Whether a column that says nothing of others is left out: nobody asks for it."""
         selection, one = self.selection, read.described
+        if name in selection.categories:
+            return False
         if one.kind == "empty":
             return name not in (selection.columns or ())
         if read.values is not None or selection.near_unique:
@@ -887,12 +834,15 @@ class _Converted:
             if not self.columns:
                 raise InputError(f"no column of {self.raw.name!r} has numbers or words to use; give one")
             return
-        refused = [_refusal(self.raw.name, self.words, self.selection, self.raw)] if self.words else []
+        refused = [_refusal(self.raw.name, self.words, self.selection)] if self.words else []
         if self.refused:
             refused.append(f"{self.raw.name!r}: {'; '.join(self.refused)}")
         if self.crowded:
             refused.append(_too_many_words(self.raw.name, self.crowded, self.raw.columns.num_rows))
-        raise InputError("; ".join([*refused, *_codes_of(self.columns)]))
+        codes = (
+            note_on_codes(np.column_stack([*self.columns.values()]), [*self.columns]) if self.columns else []
+        )
+        raise InputError("; ".join([*refused, *codes]))
 
 
 def _used_columns(raw: RawTable, options: FileOptions) -> list[str]:
@@ -922,24 +872,22 @@ def _used_columns(raw: RawTable, options: FileOptions) -> list[str]:
     return used
 
 
-def _coded(column: Any, selection: FileOptions) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
-    """A column's distinct words in order, and its cells as positions among them."""
-    absent = {*MISSING, *selection.missing}
-    cells = [word_of(cell) for cell in column.to_pylist()]
-    if selection.fold_words:
-        cells = _folded(cells)
-    levels = tuple(sorted({cell for cell in cells if cell not in absent}))
+def _coded(cells: Cells, fold: bool) -> tuple[tuple[str, ...], Float64[np.ndarray, " N"]]:
+    """A column's distinct words in order, and its cells as positions among them.
+
+    Args:
+        fold: whether the commonest of words that differ by case, blanks or composition stands for all.
+    """
+    words, n_of, best = list(map(word_of, cells.texts)), Counter[str](), dict[str, str]()
+    if fold:
+        for word, n in zip(words, cells.counts, strict=True):
+            n_of[word] += n
+        for word, _ in n_of.most_common():
+            best.setdefault(folded_word(word), word)
+        words = [best[folded_word(word)] for word in words]
+    levels = tuple(sorted({*words}))
     position = {word: float(code) for code, word in enumerate(levels)}
-    return levels, np.array([position.get(cell, np.nan) for cell in cells])
-
-
-def _folded(cells: list[str]) -> list[str]:
-    """Replace words that differ only by case, blanks or Unicode composition by the most frequent form."""
-    spelling = {word: folded_word(word) for word in {*cells}}
-    best: dict[str, str] = {}
-    for word, _ in Counter(cells).most_common():
-        best.setdefault(spelling[word], word)
-    return [best[spelling[cell]] for cell in cells]
+    return levels, np.array([*(position[word] for word in words), np.nan])[cells.codes]
 
 
 def _check_words(file: str, name: str, kind: Any) -> None:
@@ -953,11 +901,6 @@ def _check_words(file: str, name: str, kind: Any) -> None:
             f"{file!r} has values of type {kind} in column {name!r}, which are not words; write them as "
             f"text, or leave the column out (--drop {typed([name])})"
         )
-
-
-def _codes_of(columns: dict[str, Float64[np.ndarray, " N"]]) -> list[str]:
-    """Notes on likely codes for missing values, to be added to a refusal."""
-    return note_on_codes(np.column_stack(list(columns.values())), list(columns)) if columns else []
 
 
 def _too_many_words(file: str, n_words: dict[str, int], n_rows: int) -> str:
@@ -993,10 +936,10 @@ def names_of(raw: RawTable) -> list[str]:
     return [name or f"c{j}" for j, name in enumerate(names)]
 
 
-def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions, raw: RawTable) -> str:
+def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions) -> str:
     """The refusal of columns that are not numbers, each with its first bad cell, and the remedies."""
     names = [column.described.name for column in columns]
-    each = [f"{one.described.name!r}, {_first_word(raw, one.described.name, one)}" for one in columns]
+    each = [f"{one.described.name!r}, {one.refusal or one.word}" for one in columns]
     several = f"text in {len(each)} columns ({some_of(each, between='; ')})"
     cause = f"text in column {each[0]}" if len(each) == 1 else several
     if {*names} <= {*selection.numbers}:
@@ -1013,20 +956,6 @@ def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions, raw: 
     words = f"--categories {listed} calls {them} {category}"
     remedies.append(words if selection.words else "the model auto takes words as they are")
     return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
-
-
-def _first_word(raw: RawTable, name: str, read: ReadColumn) -> str:
-    """The position of a column's first word, the mix of words and numbers, or its type."""
-    if read.refusal:
-        return read.refusal
-    column = raw.columns.column(names_of(raw).index(name))
-    for row, cell in enumerate(column):
-        text = cell.as_py()
-        if text is not None and cell_of(text.strip()) is None and not is_number(text):
-            where = f"{place_of(row, raw.lines)}: {quoted(text)}"
-            mixed = [each for each in read.findings if each.what == "mixed"]
-            return f"{where} ({mixed[0].assumed})" if mixed else where
-    return f"{place_of(0, raw.lines)}: {quoted(str(column[0].as_py()))}"
 
 
 def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
@@ -1113,26 +1042,18 @@ def refuse_empty_columns(table: Table) -> None:
 
 
 def _encode(
-    file: str, name: str, column: Any, missing: Sequence[str]
+    file: str, name: str, cells: Cells
 ) -> tuple[tuple[str, ...], dict[str, Float64[np.ndarray, " N"]]]:
     """A column's categories in order, and 0/1 columns (NaN where missing) for all but the first."""
-    absent = {*MISSING, *missing}
-    cells = [
-        None if cell is None or str(cell).strip() in absent else str(cell) for cell in column.to_pylist()
-    ]
-    categories = tuple(sorted({cell for cell in cells if cell is not None}))
+    categories = tuple(sorted(cells.texts))
     if not 2 <= len(categories) <= MAX_CATEGORIES:
-        count = "more than 50" if len(categories) > MAX_CATEGORIES else f"only {len(categories)}"
+        n = "more than 50" if len(categories) > MAX_CATEGORIES else f"only {len(categories)}"
         raise InputError(
-            f"column {name!r} of {file!r} has {count} different values; --one-hot is for 2 to "
+            f"column {name!r} of {file!r} has {n} different values; --one-hot is for 2 to "
             f"{MAX_CATEGORIES} categories, so leave it out (--drop {name})"
         )
-    present = np.array([cell is not None for cell in cells])
-    columns = {
-        column_of(name, category): np.where(present, [float(cell == category) for cell in cells], np.nan)
-        for category in categories[1:]
-    }
-    return categories, columns
+    each = {text: np.array([*(float(text == other) for other in cells.texts), np.nan]) for text in categories}
+    return categories, {column_of(name, text): each[text][cells.codes] for text in categories[1:]}
 
 
 def check_ending(path: Path) -> None:

@@ -51,6 +51,11 @@ COLUMNS = [
         "date",
         [3723 / 86400, 10 / 24, 26.25 / 24],
     ),
+    ("spans", ["13h 3min", "0h 30min", "2h 45min"] * 4, "date", [783 / 1440, 30 / 1440, 165 / 1440]),
+    ("days and hours", ["2 d 4 h", "1 d", "5 h"] * 4, "date", [52 / 24, 1, 5 / 24]),
+    ("half past", ["12h30", "9h05"] * 5, "date", [12.5 / 24, 545 / 1440]),
+    ("timedeltas", ["0 days 01:30:00", "12 days 23:05:10"] * 5, "date", [1.5 / 24, 12 + 83110 / 86400]),
+    ("mixed units", ["45 min", "1 h", "90 sec"] * 4, "date", [45 / 1440, 1 / 24, 90 / 86400]),
     ("truth", ["TRUE", "FALSE", "TRUE"] * 4, "yes/no", [1, 0, 1]),
     ("errors", ["5,1 ± 0,2", "6,3 ± 0,4", "7,0±0,1 mm"] * 4, "number", [5.1, 6.3, 7]),
     ("sizes", ["n=5", "n=12", "n = 8"] * 4, "number", [5, 12, 8]),
@@ -59,6 +64,10 @@ COLUMNS = [
     ("arabic", ["١٢", "٣", "٧٠"] * 4, "number", [12, 3, 70]),
     ("footnotes", ["1,234[a]", "567[2]", "12,890.5"] * 4, "number", [1234, 567, 12890.5]),
     ("powers", ["1,5 × 10^3", "2,25x10-2", "1·10^1"] * 4, "number", [1500, 0.0225, 10]),
+    ("raised powers", ["1,2·10³", "7·10²", "2,5 × 10⁻¹"] * 4, "number", [1200, 700, 0.25]),
+    ("brackets before %", ["(1,1) %", "12,5 %", "0,5 %"] * 4, "number", [-1.1, 12.5, 0.5]),
+    ("francs", ["5.-", "12.--", "7.50", "3.–"] * 4, "number", [5, 12, 7.5, 3]),
+    ("longitudes", ["3.5° W", "0.5° E", "2.5° W"] * 4, "number", [3.5, np.nan, 2.5]),
     ("shares", ["12 (34%)", "5 (14%)", "18 (52%)"] * 4, "number", [12, 5, 18]),
     ("significance", ["0,123*", "-1,5***", "2,25"] * 4, "number", [0.123, -1.5, 2.25]),
     ("lakhs", ["₹1,23,456.50", "₹12,34,567.00", "₹999.50"] * 4, "number", [123456.5, 1234567, 999.5]),
@@ -69,6 +78,8 @@ COLUMNS = [
     ("short names", days("{:02}-JAN-24"), "date", [0, 1, 2]),
     ("german months", days("{}. Januar 2024"), "date", [0, 1, 2]),
     ("french months", days("{} février 2024"), "date", [0, 1, 2]),
+    ("first of a month", ["1er janvier 2024", *days("{} janvier 2024")], "date", [0, 2, 3]),
+    ("compact", days("202401{:02}"), "date", [0, 1, 2]),
     ("japanese", days("2024年1月{}日"), "date", [0, 1, 2]),
     ("months of years", [f"{m}-{y}" for y in (22, 23) for m in ("Jan", "Feb", "Mar")], "date", [0, 31, 59]),
     ("weekdays", days("Mo, {:02}.01.2024"), "date", [0, 1, 2]),
@@ -76,7 +87,10 @@ COLUMNS = [
     ("comma seconds", days("2024-01-{:02} 12:00:00,250"), "date", [0.5 + 0.25 / 86400]),
     ("midnight", days("1/{}/2024 0:00"), "date", [0, 1, 2]),
 ]
-UNEQUAL = {"noon", "UTC", "iso among german", "weekdays", "long weekdays", "comma seconds", "midnight"}
+UNEQUAL = {
+    *("mixed units", "first of a month", "noon", "UTC", "iso among german"),
+    *("weekdays", "long weekdays", "comma seconds", "midnight"),
+}
 WORDS = [
     ("ranges", ["10-20", "20-30", "30-40"]),
     ("ages", ["18-24", "25-34", "65+"]),
@@ -94,7 +108,6 @@ WORDS = [
     ("parts", ["1(a)", "1(b)", "2(a)"]),
     ("truths", ["WAHR", "FALSCH"]),
     ("feet", ["5'11\"", "6'2\""]),
-    ("hours", ["1h 20min", "2h 5min"]),
     ("roman", ["I", "II", "IV"]),
     ("samples", ["sample 2024-01-05", "sample 2024-01-06"]),
 ]
@@ -110,6 +123,7 @@ FILES = [
     ("mark", "\ufeffa,b\n" + ROWS),
     ("last separator", "a,b,\n" + ROWS.replace("\n", ",\n")),
     ("totals", "a,b\n" + ROWS + "Total,99\n"),
+    ("merged names", "Q1,,Q2,,\na,b,c,d,e\n" + ROWS.replace("\n", ",1,2,3\n")),
     ("title", "Report of 2023,,\n,,\na,b,c\n" + ROWS.replace("\n", ",u\n") + "Grand total,9,\n"),
     ("questions", "a,b,c\nHow old are you?,How many?,Do you smoke?\n" + ROWS.replace("\n", ",No\n")),
     ("one question", "a,b\nWhich of these?,How many?\n" + "x,1\ny,2\nx,3\n" * 4),
@@ -237,3 +251,40 @@ def test_a_filled_cell_is_written_as_the_column_or_a_note_says_how(tmp_path: Pat
         assert filled.read_text().splitlines()[1].startswith("₹12,67,963.80;0;")
     else:
         assert any("filled cells" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["48°51'N", "45°46'N"], 'cells such as "48°51\'N" begin with a number and are read as words'),
+        (["3.9", "3.10", "3.11"], "'3.10' among numbers with fewer digits: versions are words"),
+        (
+            ["x", ""],
+            "one value, 'x': says nothing of other columns, unless empty cells mean another",
+        ),
+    ],
+)
+def test_no_kind_is_told_in_silence(tmp_path: Path, cells: list[str], said: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(table(cells * 6))
+    assert [each.assumed for each in describe(path).findings if each.column == "p"][-1] == said
+
+
+def test_compact_dates_of_a_long_file_and_of_a_saved_model(tmp_path: Path) -> None:
+    """Where plain numbers are read at once, and where the model's columns are called numbers."""
+    path, days = tmp_path / "t.csv", np.arange("2000-01-01", "2020-01-01", dtype="datetime64[D]")
+    cells = [str(day).replace("-", "") for day in days] * 12
+    path.write_text("p;x\n" + "".join(f"{cell};{k % 7}\n" for k, cell in enumerate(cells)))
+    assert path.stat().st_size > 2**19
+    assert read_table(path, delimiter=";").values[: len(days), 0].tolist() == list(range(len(days)))
+    read = read_table(path, numbers=["p", "x"], day_0={"p": "2000-01-02"})
+    assert read.values[:2, 0].tolist() == [-1, 0]
+    assert read_table(path, numbers=["p"]).values[0, 0] == 20000101
+
+
+def test_compact_dates_that_are_typed_as_numbers_are_told() -> None:
+    days = [
+        int(str(day).replace("-", "")) for day in np.arange("2024-01-05", "2024-03-05", dtype="datetime64[D]")
+    ]
+    found = describe(pd.DataFrame({"day": days, "n": range(60)})).findings
+    assert found[0].sentence() == "column 'day': whole numbers that may be dates (20240105): read as numbers"

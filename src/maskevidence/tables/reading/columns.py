@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import MISSING, NUMBER, is_number, typed
-from maskevidence.tables.reading.dates import DateForm, Order, days_since_first, read_dates
+from maskevidence.tables.reading.dates import COMPACT, DateForm, Order, days_since_first, read_dates
 from maskevidence.tables.reading.description import (
     DECIDE,
     LOOK,
@@ -42,6 +42,7 @@ from maskevidence.tables.reading.numbers import (
 TRUE, FALSE = ["1", "true", "TRUE", "True"], ["0", "false", "FALSE", "False"]
 MAX_CATEGORIES = 50
 ENOUGH_ROWS = 5  # fewest rows to call a column an index
+FIRST_COMPACT = 19000101  # the first of the whole numbers that may be days
 _NUMBERS = 0.9  # share of numbers that makes a column one of numbers
 _MOST_CODES = 3  # repeated words among numbers
 _OFTEN = 3  # fewest cells of a repeated word among numbers
@@ -52,7 +53,7 @@ _TRUTHS = (
 )
 _YES, _NO = ({*words.split(" ")} for words in _TRUTHS)
 NAMED_CODE = re.compile(
-    r"(?i)(^|[\s_.-])(id|no|nr|num|number|code|key|index|zip|plz|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
+    r"(?i)(^|[\s_.-])(id|no|nr|num|number|\w*code|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
 
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
@@ -90,6 +91,45 @@ class FileOptions:
         return {*self.categories, *self.one_hot}
 
 
+class Cells(NamedTuple):
+    """The distinct cells of a column of text."""
+
+    texts: list[str]
+    counts: list[int]
+    parsed: list[Cell | None]  # as numbers
+    codes: Int64[np.ndarray, " N"]  # each row's place among them; -1 for holes
+    given: Any  # the column as it stands
+    lines: Sequence[int] | None  # of the rows
+
+    def rows_of(self, places: Collection[int]) -> list[int]:
+        """The rows with the given distinct texts."""
+        return np.flatnonzero(np.isin(self.codes, list(places))).tolist() if places else []
+
+    def at_rows(self, rows: Iterable[int]) -> list[CellAt]:
+        """Cells with their lines, as they are written."""
+        return [CellAt(k, None if self.lines is None else self.lines[k], self.given[k].as_py()) for k in rows]
+
+    def at(self, places: Collection[int]) -> list[CellAt]:
+        """The cells with the given distinct texts."""
+        return self.at_rows(self.rows_of(places))
+
+    def where(self, test: Callable[[Cell], object]) -> list[CellAt]:
+        """The cells that are numbers in some format and pass a test."""
+        return self.at([k for k, cell in enumerate(self.parsed) if cell is not None and test(cell)])
+
+    def number(self, fits: Iterable[object]) -> int:
+        """The number of cells whose distinct text fits."""
+        return sum(n for n, fit in zip(self.counts, fits, strict=True) if fit)
+
+    def signs(self) -> Signs:
+        """The evidence of the column's separators."""
+        bodies = Counter[str]()
+        for cell, n in zip(self.parsed, self.counts, strict=True):
+            if cell is not None:
+                bodies[cell.body] += n
+        return signs_of(bodies)
+
+
 @dataclass(frozen=True)
 class ReadColumn:
     """A column as it was read.
@@ -103,6 +143,8 @@ class ReadColumn:
         limits: ends of the interval of a limit such as <0.5, by its row.
         findings: what may be decided otherwise.
         refusal: why no number can be read where there should be some; "" if they can.
+        cells: of a column of words, or one that is refused.
+        word: where the first word stands, and the mix with numbers.
     """
 
     described: ColumnDescription
@@ -113,24 +155,8 @@ class ReadColumn:
     limits: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     refusal: str = ""
-
-
-class _Cells(NamedTuple):
-    """The distinct cells of a column of text."""
-
-    texts: list[str]
-    counts: list[int]
-    codes: Int64[np.ndarray, " N"]  # each row's place among them; -1 for holes
-    given: Any  # the column as it stands
-    lines: Sequence[int] | None  # of the rows
-
-    def at(self, row: int) -> CellAt:
-        """A cell with its line."""
-        return CellAt(row, None if self.lines is None else self.lines[row], self.given[row].as_py())
-
-    def rows_of(self, places: Collection[int]) -> list[int]:
-        """The rows with the given distinct texts."""
-        return np.flatnonzero(np.isin(self.codes, list(places))).tolist() if places else []
+    cells: Cells | None = None
+    word: str = ""
 
 
 def read_columns(
@@ -138,7 +164,6 @@ def read_columns(
     lines: Sequence[int] | None,
     choices: FileOptions,
     delimiter: str = ",",
-    decimal: str = "",
 ) -> dict[str, ReadColumn]:
     """Read the columns of a file in two passes: unambiguous marks settle the ambiguous ones.
 
@@ -147,29 +172,31 @@ def read_columns(
         lines: the line of each row, if the source has lines.
     """
     import pyarrow as pa
+    from pyarrow import types
 
-    read, later, signs = dict[str, ReadColumn](), dict[str, _Cells](), Signs()
+    read, later, points, commas = dict[str, ReadColumn](), dict[str, Cells](), 0, 0
     for name, column in columns.items():
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(kind)
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if name in choices.of_words:
+            cells_of = ["" if cell is None else str(cell) for cell in column.to_pylist()]
+            later[name] = _different(
+                pa.chunked_array([arrow_texts(cells_of, pa.large_string())]), lines, choices
+            )
+            continue
+        if not (types.is_string(column.type) or types.is_large_string(column.type)):
             read[name] = _typed(name, column, choices)
             continue
-        fast, point = _plain(name, column, choices)
-        of_commas = fast is not None and isinstance(fast.form, NumberForm)
-        signs = Signs(signs.point + point, signs.comma + of_commas)
+        fast, signs = _plain(name, column, choices)
         if fast is not None:
             read[name] = fast
-            continue
-        cells = _different(column, lines, choices)
-        later[name] = cells
-        found = _signs(cells, [cell_of(text) for text in cells.texts])
-        if name not in choices.of_words:
-            signs = Signs(signs.point + found.point, signs.comma + found.comma)
+        else:
+            cells = later[name] = _different(column, lines, choices)
+            signs = cells.signs()
+        points, commas = points + signs.point, commas + signs.comma
     file: Choice | None = choices.decimal
-    if file is None and (signs.point == 0) != (signs.comma == 0):
-        file = "." if signs.point else ","
+    if file is None and (points == 0) != (commas == 0):
+        file = "." if points else ","
     for name, cells in later.items():
         read[name] = _decided(name, cells, choices, file, delimiter)
     return {name: _since(read[name], choices.day_0.get(name)) for name in columns}
@@ -195,8 +222,7 @@ def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
     if types.is_date(kind) or types.is_timestamp(kind):
         seconds = floats(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())) / 1e6
         values, origin = days_since_first(seconds)
-        described = _numbers_described(name, "date", values, writing="")
-        return ReadColumn(described, values, DateForm("ymd", origin=origin, time="H:M:S"))
+        return _clean(name, "date", values, DateForm("ymd", origin=origin, time="H:M:S"))
     if not (
         types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)
     ):
@@ -204,7 +230,7 @@ def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
         return ReadColumn(described, refusal=f"values of type {kind}")
     values = floats(column.cast(pa.float64(), safe=False), own=bool(choices.missing))
     _mark_missing(values, choices.missing)
-    return ReadColumn(_numbers_described(name, "number", values), values)
+    return _clean(name, "number", values)
 
 
 def _empty(name: str, n: int) -> ReadColumn:
@@ -212,89 +238,96 @@ def _empty(name: str, n: int) -> ReadColumn:
     return ReadColumn(described, np.full(n, np.nan))
 
 
-def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | None, int]:
-    """Fast path for numbers in Python's format; also count the cells that prove a decimal point."""
+def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | None, Signs]:
+    """Fast path for numbers without anything beside them, and what they prove of the decimal sign."""
     import pyarrow as pa
     from pyarrow import compute
 
     cells = compute.utf8_trim_whitespace(column)
     absent = compute.is_in(cells, arrow_texts(sorted({*MISSING, *choices.missing}), column.type))
     cells = compute.if_else(absent, pa.nulls(1, column.type)[0], cells)
-    if name in choices.of_words:
-        return None, 0
     if cells.null_count == len(cells):
-        return _empty(name, len(cells)), 0
-    if name in choices.numbers or choices.decimal != ",":
-        read, points = _as_points(name, cells, choices)
-        if read is not None:
-            return read, points
+        return _empty(name, len(cells)), Signs()
+    marks: tuple[Choice, ...] = (".", ",") if choices.decimal is None else (choices.decimal,)
+    for mark in marks:
+        values, signs = _with_mark(name, cells, choices, mark)
+        if values is None:
+            continue
+        _mark_missing(values, choices.missing)
+        if mark == ".":
+            return _clean(name, "number", values), signs
+        found = Finding("decimal", name, len(values), (), "numbers are read with a decimal comma", "", RECORD)
+        return _clean(name, "number", values, NumberForm(","), found), signs
     truth = arrow_texts(TRUE + FALSE, column.type)
-    if compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
-        true = compute.is_in(cells, arrow_texts(TRUE, column.type)).cast(pa.float64())
-        values = floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
-        return ReadColumn(_numbers_described(name, "yes/no", values), values), 0
-    if choices.decimal != ".":
-        return _as_commas(name, cells, choices), 0
-    return None, 0
+    if not compute.all(compute.is_in(compute.drop_null(cells), truth)).as_py():
+        return None, Signs()
+    true = compute.is_in(cells, arrow_texts(TRUE, column.type)).cast(pa.float64())
+    values = floats(compute.if_else(compute.is_null(cells), pa.nulls(1, pa.float64())[0], true))
+    return _clean(name, "yes/no", values), Signs()
 
 
-def _as_points(name: str, cells: Any, choices: FileOptions) -> tuple[ReadColumn | None, int]:
-    """Read a column if all cells have a decimal point at most; count the first cells that prove it."""
+def _with_mark(
+    name: str, cells: Any, choices: FileOptions, mark: Choice
+) -> tuple[Float64[np.ndarray, " N"] | None, Signs]:
+    """Numbers whose only mark is one decimal sign, which commas have to prove; None for a general reading."""
     import pyarrow as pa
     from pyarrow import compute
 
+    def proofs(texts: Any) -> Signs:
+        return signs_of(Counter(text.lstrip("+-") for text in texts.to_pylist()))
+
+    def some(pattern: str) -> bool:
+        return compute.any(compute.match_substring_regex(cells, pattern)).as_py()
+
+    signs = proofs(compute.drop_null(cells.slice(0, _SAMPLE)))
+    if mark == ",":
+        if not signs.comma or some("[.]"):
+            return None, signs
+        cells = compute.replace_substring(cells, ",", ".", max_replacements=1)
     try:
         numbers = cells.cast(pa.float64())
+        words = compute.any(compute.is_nan(numbers)).as_py()  # such as nan(x)
     except pa.ArrowInvalid:
-        if not compute.all(compute.match_substring_regex(cells, NUMBER)).as_py():
-            return None, 0
-        numbers = compute.utf8_ltrim(cells, "+").cast(pa.float64())
-    words = compute.any(compute.is_nan(numbers)).as_py()  # such as nan(x)
+        numbers, words = None, True
     if words and not compute.all(compute.match_substring_regex(cells, NUMBER)).as_py():
-        return None, 0
-    values = floats(numbers)
+        return None, signs
+    values = floats(compute.utf8_ltrim(cells, "+").cast(pa.float64()) if numbers is None else numbers)
+    if (name not in choices.numbers or name in choices.day_0) and are_compact_dates(values):
+        return None, signs
+    if name in choices.numbers:
+        return values, signs
     whole = not np.isinf(values).any() and bool((np.isnan(values) | (np.floor(values) == values)).all())
-    first = compute.drop_null(cells.slice(0, _SAMPLE)).to_pylist()
-    signs = signs_of(Counter(text.lstrip("+-") for text in first if set(text) <= set("+-.0123456789")))
-    if name not in choices.numbers:
-        if whole and compute.any(compute.match_substring_regex(cells, "^0[0-9]")).as_py():
-            return None, 0  # codes such as 02208, perhaps
-        if not signs.point and compute.any(compute.match_substring(cells, ".")).as_py():
-            every = [text.lstrip("+-") for text in compute.unique(compute.drop_null(cells)).to_pylist()]
-            signs = signs_of(Counter(every))
-            if not signs.point:
-                return None, 0  # 1.417 beside 907
-    _mark_missing(values, choices.missing)
-    return ReadColumn(_numbers_described(name, "number", values), values), signs.point
+    if whole and some("^0[0-9]"):
+        return None, signs  # codes such as 02208, perhaps
+    if mark == "." and not signs.point and some("[.]"):
+        signs = proofs(compute.unique(compute.drop_null(cells)))
+        if not signs.point:
+            return None, signs  # 1.417 beside 907
+    return values, signs
 
 
-def _as_commas(name: str, cells: Any, choices: FileOptions) -> ReadColumn | None:
-    """Read a column of decimal commas, if one of its first cells proves that they are decimal."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    first = compute.drop_null(cells.slice(0, _SAMPLE)).to_pylist()
-    signs = signs_of(Counter(text.lstrip("+-") for text in first if set(text) <= set("+-,0123456789")))
-    if not signs.comma or compute.any(compute.match_substring(cells, ".")).as_py():
-        return None
-    try:
-        values = floats(compute.replace_substring(cells, ",", ".", max_replacements=1).cast(pa.float64()))
-    except pa.ArrowInvalid:
-        return None
-    _mark_missing(values, choices.missing)
-    form = NumberForm(",")
-    found = Finding("decimal", name, len(values), (), "numbers are read with a decimal comma", "", RECORD)
-    described = _numbers_described(name, "number", values, form.said())
-    return ReadColumn(described, values, form, findings=(found,))
-
-
-def _numbers_described(
-    name: str, kind: ColumnKind, values: Float64[np.ndarray, " N"], writing: str = "", why: str = ""
-) -> ColumnDescription:
-    """Describe a column of clean numbers; `describe` adds the slow parts."""
+def _clean(
+    name: str,
+    kind: ColumnKind,
+    values: Float64[np.ndarray, " N"],
+    form: NumberForm | DateForm | None = None,
+    *findings: Finding,
+) -> ReadColumn:
+    """A column whose cells all fit; `describe` adds the slow parts."""
     n_missing = int(np.count_nonzero(np.isnan(values)))
+    writing = form.said() if isinstance(form, NumberForm) else ""
     n = len(values) - n_missing
-    return ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing, why=why)
+    described = ColumnDescription(name, kind, "number", len(values), n_missing, n, writing=writing)
+    return ReadColumn(described, values, form, findings=findings)
+
+
+def are_compact_dates(values: Float64[np.ndarray, " N"]) -> bool:
+    """Whether all whole numbers are days such as 20240131."""
+    if not (np.fmin.reduce(values) >= FIRST_COMPACT and np.fmax.reduce(values) <= 20991231):
+        return False
+    known = values[~np.isnan(values)]
+    month, day = known // 100 % 100, known % 100
+    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (known % 1 == 0)).all())
 
 
 def _mark_missing(values: Float64[np.ndarray, " N"], missing: Sequence[str]) -> None:
@@ -330,7 +363,7 @@ def arrow_texts(words: Sequence[str], kind: Any) -> Any:
     return pa.Array.from_buffers(pa.large_string(), len(words), buffers).cast(kind)
 
 
-def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -> _Cells:
+def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -> Cells:
     """The distinct non-empty cells of a column of text, trimmed."""
     from pyarrow import compute
 
@@ -342,9 +375,9 @@ def _different(column: Any, lines: Sequence[int] | None, choices: FileOptions) -
     place = np.full(len(every) + 1, -1)
     kept = np.flatnonzero(~missing[:-1])
     place[kept] = np.arange(len(kept))
-    codes = place[codes]
-    counts = np.bincount(codes[codes >= 0], minlength=len(kept))
-    return _Cells([every[k] for k in kept], counts.tolist(), codes, column, lines)
+    codes, texts = place[codes], [every[k] for k in kept]
+    counts = np.bincount(codes[codes >= 0], minlength=len(kept)).tolist()
+    return Cells(texts, counts, list(map(cell_of, texts)), codes, column, lines)
 
 
 def _is_marked(text: str, missing: Sequence[str]) -> bool:
@@ -352,176 +385,132 @@ def _is_marked(text: str, missing: Sequence[str]) -> bool:
     return is_plain(text) and any(is_plain(mark) and float(mark) == float(text) for mark in missing)
 
 
-def _signs(cells: _Cells, taken: Sequence[Cell | None]) -> Signs:
-    """The evidence of a column's separators; `taken` holds the parsed cells."""
-    bodies = Counter[str]()
-    for cell, n in zip(taken, cells.counts, strict=True):
-        if cell is not None:
-            bodies[cell.body] += n
-    return signs_of(bodies)
-
-
 def _decided(
-    name: str, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
+    name: str, cells: Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn:
     """Read a column of text as numbers, dates or words."""
-    n_cells = len(cells.codes)
+    n_cells, said = len(cells.codes), name in choices.numbers
+    if not cells.texts:
+        empty = _empty(name, n_cells)
+        return ReadColumn(empty.described, cells=cells) if name in choices.of_words else empty
     n_missing = int((cells.codes < 0).sum())
     base = ColumnDescription(name, "words", "words", n_cells, n_missing, n_different=len(cells.texts))
-    if not cells.texts:
-        return _empty(name, n_cells)
-    if name not in choices.of_words:
-        said = name in choices.numbers
-        codes = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
-        if codes and not said and all(re.fullmatch("[0-9]+", text) for text in cells.texts):
-            at = _at(cells, codes)
-            note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
-            found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
-            return _of_words(replace(base, why=note), cells, choices, [found])
-        for reader in (_as_numbers, _as_dates):
-            read = reader(base, cells, choices, file, delimiter)
-            if read is not None:
-                return read
-    return _of_words(base, cells, choices, [])
-
-
-def _at(cells: _Cells, places: Collection[int]) -> list[CellAt]:
-    """The cells of a column with the given distinct texts, as they are written."""
-    return [cells.at(row) for row in cells.rows_of(places)]
+    if name in choices.of_words:
+        return _of_words(base, cells, choices)
+    codes = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
+    if codes and not said and all(re.fullmatch("[0-9]+", text) for text in cells.texts):
+        at = cells.at(codes)
+        note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
+        found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
+        return _of_words(replace(base, why=note), cells, choices, found)
+    n_compact = cells.number(map(COMPACT.fullmatch, cells.texts))
+    of_dates = n_compact >= _NUMBERS * (n_cells - n_missing) and (not said or name in choices.day_0)
+    read = None if of_dates else _as_numbers(base, cells, choices, file, delimiter)
+    read = read or _as_dates(base, cells, choices)
+    return _of_words(base, cells, choices) if read is None else read
 
 
 class _Others(NamedTuple):
     """The distinct cells of a column that are neither numbers nor dates."""
 
-    holes: list[int]  # words for "missing"
+    odd: list[int]
     codes: list[int]  # repeated words among numbers
-    odd: list[int]  # all others
+    holes: list[int]  # words for "missing"
 
 
 def _others(
-    cells: _Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
+    cells: Cells, fits: Sequence[bool], said: bool, other_writing: Collection[int] = ()
 ) -> _Others | None:
     """Classify the cells that are no numbers; None if they are too many for a column of numbers."""
     strange = [k for k, fit in enumerate(fits) if not fit]
     holes = [k for k in strange if cells.texts[k].casefold() in CODES]
     rest = [k for k in strange if k not in {*holes} and k not in other_writing]
-    n_fit = sum(n for n, fit in zip(cells.counts, fits, strict=True) if fit)
-    n_all = sum(cells.counts) - sum(cells.counts[k] for k in holes)
     words = [k for k in rest if cells.counts[k] >= _OFTEN and not re.search("[0-9]", cells.texts[k])]
     often = sorted(words, key=lambda k: -cells.counts[k])[:_MOST_CODES]
-    n_others = sum(cells.counts[k] for k in rest)
-    repeated = sum(cells.counts[k] for k in often)
+    n_holes, n_others, repeated = (sum(cells.counts[k] for k in each) for each in (holes, rest, often))
+    n_fit, n_all = cells.number(fits), sum(cells.counts) - n_holes
     if not n_fit or 2 * n_fit < n_all:
         return None
     if n_others and not said and n_others - repeated > (1 - _NUMBERS) * (n_all - repeated):
         return None
     if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
         often = []  # typing errors that repeat
-    odd = [k for k in rest if k not in often] + list(other_writing)
-    return _Others(holes, often, odd)
+    return _Others([*(k for k in rest if k not in often), *other_writing], often, holes)
 
 
 def _as_numbers(
-    base: ColumnDescription, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
+    base: ColumnDescription, cells: Cells, choices: FileOptions, file: Choice | None, delimiter: str
 ) -> ReadColumn | None:
     """Read a column of numbers in any format; None if it is not a column of numbers."""
-    said = base.name in choices.numbers
-    taken = [cell_of(text) for text in cells.texts]
-    may_be = [cell is not None or is_plain(text) for cell, text in zip(taken, cells.texts, strict=True)]
+    said, signs = base.name in choices.numbers, cells.signs()
+    may_be = [
+        cell is not None or is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
+    ]
     if _others(cells, may_be, said) is None:
         return None
-    signs = _signs(cells, taken)
-    decimal = choices.decimal or _without(choices.thousands) or decimal_of(signs, file, delimiter)
+    left: dict[str, Choice] = {".": ",", ",": "."}  # the decimal sign, if the other one separates thousands
+    decimal = choices.decimal or left.get(choices.thousands) or decimal_of(signs, file, delimiter)
     if decimal is None:
-        return replace(_refused(base), refusal=_two_readings(cells, taken, signs))
+        refused = replace(base, kind="number", used_as=None, why="its numbers can be read in two ways")
+        return ReadColumn(refused, refusal=_two_readings(cells, signs), cells=cells)
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
-    values = np.array(read.values)
-    others = _others(cells, (~np.isnan(values)).tolist(), said, read.other_writing)
+    values = np.append(read.values, np.nan)
+    others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
     if others is None:
         return None
-    limits, by_cell = _limits(cells, read, values)
-    column = by_cell[cells.codes]
+    below_0, limits = bool((np.delete(values, [*read.limits]) < 0).any()), dict[int, tuple[float, float]]()
+    for k, side in read.limits.items():
+        end, values[k] = float(values[k]), np.nan
+        least = -np.inf if below_0 else min(0.0, end)  # of a column that is never below 0
+        limits |= dict.fromkeys(cells.rows_of([k]), (least, end) if side < 0 else (end, np.inf))
+    column = values[cells.codes]
     _mark_missing(column, choices.missing)
     as_read = _finished(base, column, cells, others, read.form, limits)
     may_be_fraction = not signs.point and not signs.comma and choices.decimal is None and file is None
-    on_writing = _on_writing(as_read.described, cells, taken, read, may_be_fraction)
+    on_writing = _on_writing(as_read.described, cells, read, may_be_fraction)
     return replace(as_read, findings=(*as_read.findings, *on_writing))
 
 
-def _limits(
-    cells: _Cells, read: Numbers, values: Float64[np.ndarray, " K"]
-) -> tuple[dict[int, tuple[float, float]], Float64[np.ndarray, " K+1"]]:
-    """Intervals of limits such as <0.5 by row, and the values with NaN in their place."""
-    by_cell, limits = np.append(values, np.nan), dict[int, tuple[float, float]]()
-    least = (
-        -np.inf if (np.delete(values, [*read.limits]) < 0).any() else 0.0
-    )  # a column that is never below 0
-    for k, side in read.limits.items():
-        end = float(values[k])
-        by_cell[k] = np.nan
-        ends = (min(least, end), end) if side < 0 else (end, np.inf)
-        limits |= dict.fromkeys(cells.rows_of([k]), ends)
-    return limits, by_cell
-
-
 def _on_writing(
-    described: ColumnDescription,
-    cells: _Cells,
-    taken: Sequence[Cell | None],
-    read: Numbers,
-    may_be_fraction: bool,
+    described: ColumnDescription, cells: Cells, read: Numbers, may_be_fraction: bool
 ) -> list[Finding]:
     """Findings on limits, units, separators of thousands and decimal commas."""
     found, name, form = list[Finding](), described.name, read.form
 
-    def having(test: Callable[[Cell], object]) -> list[CellAt]:
-        return _at(cells, [k for k, cell in enumerate(taken) if cell is not None and test(cell)])
+    def add(what: str, at: list[CellAt], note: str, option: str = "", weight: int = LOOK, n: int = 0) -> None:
+        found.append(replace(finding(what, name, at, note, option, weight), n_cells=n or len(at)))
 
-    if read.limits:
-        at = _at(cells, [*read.limits])
+    if at := cells.at([*read.limits]):
         verb = "is a limit, an interval" if len(at) == 1 else "are limits, intervals"
-        note = f"{count(len(at), 'cell')} {verb}: filled within, hidden from fits"
-        found.append(finding("limits", name, at, note, "", LOOK))
+        add("limits", at, f"{count(len(at), 'cell')} {verb}: filled within, hidden from fits")
     if read.n_units:
-        units = Counter((cell.prefix or cell.suffix).strip() for cell in taken if cell is not None)
+        units = Counter((cell.prefix or cell.suffix).strip() for cell in cells.parsed if cell is not None)
         unit = (form.prefix or form.suffix).strip() or next(each for each, _ in units.most_common() if each)
         what = "percent" if unit in "%‰" else "currency" if form.prefix else "unit"
         n, few = described.n_numbers + described.n_limits, read.n_units < described.n_numbers
         note = f"{read.n_units:,} of {n:,} numbers have the unit {unit}, which is taken off"
-        at, weight = (having(lambda cell: cell.prefix or cell.suffix), LOOK) if few else ([], RECORD)
-        found.append(Finding(what, name, read.n_units, tuple(at), note, "", weight))
-    if at := having(lambda cell: cell.mark):
-        said = (
-            "have something else beside the number, which" if len(at) > 1 else "has more than a number, which"
-        )
-        note = f"{count(len(at), 'cell')} {said} is not read: filled cells are numbers alone"
-        found.append(finding("marks", name, at, note, f"--categories {typed([name])}", LOOK))
-    if at := _at(cells, [k for k, text in enumerate(cells.texts) if re.search(r"(?![0-9])\d", text)]):
+        at = cells.where(lambda cell: cell.prefix or cell.suffix) if few else []
+        add(what, at, note, weight=LOOK if few else RECORD, n=read.n_units)
+    if at := cells.where(lambda cell: cell.mark):
+        has = "has more than a number" if len(at) == 1 else "have something else beside the number"
+        note = f"{count(len(at), 'cell')} {has}, which is not read: filled cells are numbers alone"
+        add("marks", at, note, f"--categories {typed([name])}")
+    if at := cells.at([k for k, text in enumerate(cells.texts) if re.search(r"(?![0-9])\d", text)]):
         note = f"{count(len(at), 'cell')} in digits of another script: filled cells have the digits 0 to 9"
-        found.append(finding("digits", name, at, note, "", LOOK))
+        add("digits", at, note)
     if form.thousands:
-        at = having(lambda cell: form.thousands in cell.body)
+        at = cells.where(lambda cell: form.thousands in cell.body)
         hint = f"--decimal '{form.thousands}'" if form.thousands in ".," and may_be_fraction else ""
-        note = f"{form.thousands!r} is taken for the separator of thousands"
-        found.append(finding("thousands", name, at, note, hint, LOOK))
-    if form.decimal == "." and may_be_fraction:
-        at = having(lambda cell: "." in cell.body)
+        add("thousands", at, f"{form.thousands!r} is taken for the separator of thousands", hint)
+    if form.decimal == "." and may_be_fraction and (at := cells.where(lambda cell: "." in cell.body)):
         note = "the point is taken for the decimal sign, though three digits follow each"
-        found += [finding("thousands", name, at, note, "--thousands .", LOOK)] if at else []
+        add("thousands", at, note, "--thousands .")
     if form.decimal == ",":
-        note = "numbers are read with a decimal comma"
-        found.append(Finding("decimal", name, described.n_numbers, (), note, "", RECORD))
+        add("decimal", [], "numbers are read with a decimal comma", weight=RECORD, n=described.n_numbers)
     return found
 
 
-def _without(thousands: str) -> Choice | None:
-    """The decimal sign that is left once the thousands separator is known."""
-    return {".": ",", ",": "."}.get(thousands)  # type: ignore[return-value]
-
-
-def _as_dates(
-    base: ColumnDescription, cells: _Cells, choices: FileOptions, file: Choice | None, delimiter: str
-) -> ReadColumn | None:
+def _as_dates(base: ColumnDescription, cells: Cells, choices: FileOptions) -> ReadColumn | None:
     """Read a column of dates or times; None if it is not one."""
     sample = cells.texts[:: max(1, len(cells.texts) // 50)]
     if read_dates(sample, [1] * len(sample)) is None:
@@ -529,14 +518,15 @@ def _as_dates(
     read = read_dates(cells.texts, cells.counts, choices.dates, said=choices.dates is not None)
     if read is None:
         return None
-    others = _others(cells, [value == value for value in read.values], base.name in choices.numbers)
+    exist = [value == value for value in read.values]
+    others = _others(cells, exist, base.name in choices.numbers)
     if others is None:
         return None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
     as_read = _finished(base, column, cells, others, read.form, {})
     if not read.n_either:
         return as_read
-    at = _at(cells, [k for k, value in enumerate(read.values) if value == value][:3])
+    at = cells.at(np.flatnonzero(exist)[:3].tolist())
     note = f"{quoted(at[0].text)} may have the day or the month first; the day was assumed"
     found = Finding("date order", base.name, read.n_either, tuple(at), note, "--dates month-first", DECIDE)
     return replace(as_read, findings=(*as_read.findings, found))
@@ -545,113 +535,91 @@ def _as_dates(
 def _finished(
     base: ColumnDescription,
     column: Float64[np.ndarray, " N"],
-    cells: _Cells,
+    cells: Cells,
     others: _Others,
     form: NumberForm | DateForm,
     limits: Mapping[int, Any],
 ) -> ReadColumn:
     """A column of numbers or dates with its counts, and findings on its other cells."""
-    odd, n_codes = _at(cells, others.odd), sum(cells.counts[k] for k in others.codes)
+    odd, codes, holes = map(cells.at, others)
+    name, found = base.name, list[Finding]()
+    noun: ColumnKind = "number" if isinstance(form, NumberForm) else "date"
     n_numbers = int((~np.isnan(column)).sum())
-    at = tuple(map(cells.at, limits))
-    n_missing = len(column) - n_numbers - len(odd) - len(limits) - n_codes
-    n_full = len(column) - n_missing
-    kind: ColumnKind = "number" if isinstance(form, NumberForm) else "date"
-    why = f"{n_numbers + len(limits):,} of {n_full:,} cells are {kind}s"
+    n_full = n_numbers + len(limits) + len(odd) + len(codes)
     described = replace(
         base,
-        kind=kind,
+        kind=noun,
         used_as="number",
         writing=form.said(),
-        n_missing=n_missing,
+        n_missing=len(column) - n_full,
         n_numbers=n_numbers,
         n_limits=len(limits),
-        n_odd=len(odd) + n_codes,
-        why=why,
+        n_odd=len(odd) + len(codes),
+        why=f"{n_numbers + len(limits):,} of {n_full:,} cells are {noun}s",
         odd=tuple(odd),
-        limits=at,
+        limits=tuple(cells.at_rows(limits)),
     )
-    of_codes = {each.row: each.text for each in _at(cells, others.codes)}
-    found = tuple(_findings(described, cells, others))
-    return ReadColumn(described, column, form, {each.row: each.text for each in odd}, of_codes, limits, found)
+    if odd:
+        is_none = f"is not a {noun}" if len(odd) == 1 else f"are not {noun}s"
+        if all(cell_of(cell.text.strip()) for cell in odd):
+            is_none = f"{'has' if len(odd) == 1 else 'have'} another unit or sign than the others"
+        they = "it is" if len(odd) == 1 else "they are"
+        note = f"{count(len(odd), 'cell')} {is_none}: kept as {they}, hidden from the model"
+        first, *more = dict.fromkeys(cell.text.strip() for cell in odd)
+        hint = f"--categories {typed([name])}" if more else f"--missing {_as_typed([first])}"
+        found.append(finding("odd cells", name, odd, note, hint, DECIDE))
+    if codes:
+        note = (
+            f"{some_texts(codes)} among {noun}s, in {count(len(codes), 'cell')}: kept, hidden from the model"
+        )
+        hint = f"--missing {_as_typed([cells.texts[k] for k in others.codes])} if that means missing"
+        found.append(finding("codes", name, codes, note, hint, DECIDE))
+    if holes:
+        note = f"{some_texts(holes)} in {count(len(holes), 'cell')} is read as missing"
+        found.append(finding("missing words", name, holes, note, f"--categories {typed([name])}", LOOK))
+    of_odd, of_codes = ({cell.row: cell.text for cell in each} for each in (odd, codes))
+    return ReadColumn(described, column, form, of_odd, of_codes, limits, tuple(found))
 
 
-def _findings(described: ColumnDescription, cells: _Cells, others: _Others) -> list[Finding]:
-    """Findings on cells that are no numbers or dates in a column of them."""
-    name, found = described.name, []
-    noun = "number" if described.kind == "number" else "date"
-    if others.odd:
-        at = list(described.odd)
-        is_none = f"is not a {noun}" if len(at) == 1 else f"are not {noun}s"
-        if all(cell_of(cell.text.strip()) for cell in at):
-            is_none = f"{'has' if len(at) == 1 else 'have'} another unit or sign than the others"
-        they = "it is" if len(at) == 1 else "they are"
-        note = f"{count(len(at), 'cell')} {is_none}: kept as {they}, hidden from the model"
-        first = list(dict.fromkeys(cell.text.strip() for cell in at))
-        hint = f"--missing {_as_typed(first[:1])}" if len(first) == 1 else f"--categories {typed([name])}"
-        found.append(finding("odd cells", name, at, note, hint, DECIDE))
-    if others.codes:
-        at = _at(cells, others.codes)
-        note = f"{some_texts(at)} among {noun}s, in {count(len(at), 'cell')}: kept, hidden from the model"
-        words = [cells.texts[k] for k in others.codes]
-        hint = f"--missing {_as_typed(words)} if that means missing"
-        found.append(finding("codes", name, at, note, hint, DECIDE))
-    if others.holes:
-        at = _at(cells, others.holes)
-        note = f"{some_texts(at)} in {count(len(at), 'cell')} is read as missing"
-        found.append(finding("missing words", name, at, note, f"--categories {typed([name])}", LOOK))
-    return found
-
-
-def _refused(base: ColumnDescription) -> ReadColumn:
-    """An ambiguous column of numbers: two readings are possible."""
-    return ReadColumn(replace(base, kind="number", used_as=None, why="its numbers can be read in two ways"))
-
-
-def _two_readings(cells: _Cells, taken: Sequence[Any], signs: Signs) -> str:
+def _two_readings(cells: Cells, signs: Signs) -> str:
     """Explain the two possible readings of a column, and the options that decide."""
-
-    def first(mark: str) -> int | None:
-        """The first cell that proves the decimal sign; without any proof the first that may have it."""
-        for k, cell in enumerate(taken):
-            if cell is not None and mark in cell.body:
-                one = signs_of({cell.body: 1})
-                if (one.comma if mark == "," else one.point) or not (signs.point or signs.comma):
-                    return k
-        return None
-
-    comma, point = first(","), first(".")
-    if comma is not None and point is not None:
-        with_comma, with_point = _at(cells, [comma])[0], _at(cells, [point])[0]
-        both = f"numbers with a decimal comma ({with_comma}) and others with a decimal point ({with_point})"
+    proving = dict[str, int]()  # for each mark, the first cell that proves it; without any proof that has it
+    for k, cell in enumerate(cells.parsed):
+        one = signs_of({} if cell is None else {cell.body: 1})
+        for mark, proof in ((",", one.comma), (".", one.point)):
+            if cell is not None and mark in cell.body and (proof or not (signs.point or signs.comma)):
+                proving.setdefault(mark, k)
+    first = {mark: cells.at([k])[0] for mark, k in proving.items()}
+    if len(first) == 2:
+        both = f"numbers with a decimal comma ({first[',']}) and others with a decimal point ({first['.']})"
         return f"{both}; write all in one way"
-    k, mark = (point, ".") if comma is None else (comma, ",")
-    assert k is not None
-    cell, body = _at(cells, [k])[0], taken[k].body
-    fraction, whole = body.replace(mark, "."), body.replace(mark, "")
-    line = f"row {cell.row} (from 0)" if cell.line is None else f"line {cell.line}"
-    options = f"--decimal '{mark}' or --thousands '{mark}'"
-    return f"{quoted(cell.text)} in {line} may be {fraction} or {whole}: give {options}"
+    ((mark, at),) = first.items()
+    cell = cells.parsed[proving[mark]]
+    assert cell is not None
+    line = f"row {at.row} (from 0)" if at.line is None else f"line {at.line}"
+    readings = f"{cell.body.replace(mark, '.')} or {cell.body.replace(mark, '')}"
+    return f"{quoted(at.text)} in {line} may be {readings}: give --decimal '{mark}' or --thousands '{mark}'"
 
 
-def _of_words(
-    base: ColumnDescription, cells: _Cells, choices: FileOptions, found: list[Finding]
-) -> ReadColumn:
+def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *found: Finding) -> ReadColumn:
     """A column of words: a category, text, names of rows, or yes and no."""
     name, n_full, n_different = base.name, base.n_cells - base.n_missing, len(cells.texts)
     folded = {text.casefold() for text in cells.texts}
     kind: ColumnKind = "words"
     why = base.why or count(n_different, "different word")
-    numbers = [cell is not None and not cell.suffix for cell in map(cell_of, cells.texts)]
-    n_numbers = sum(n for number, n in zip(numbers, cells.counts, strict=True) if number)
-    unique = names_rows(n_different, n_full, base.n_cells)
+    numbers = [cell is not None and not cell.suffix for cell in cells.parsed]
+    n_numbers, unique = cells.number(numbers), _names_rows(n_different, n_full, base.n_cells)
+
+    def share(pattern: str) -> float:
+        return cells.number(re.search(pattern, text) for text in cells.texts) / n_full
+
     if folded <= _YES | _NO and folded & _YES and folded & _NO:
         kind, why = "yes/no", "yes and no"
         if len(folded) > 2:  # that --fold-words does not bring together
-            note, at = f"yes and no in {len(folded)} spellings", _at(cells, range(n_different))
-            found.append(finding("spellings", name, at, note, "mend them in the file", LOOK))
-    elif unique or (_NAMED_ID.search(name) and _share(cells, r"^\S*[0-9]\S*$") >= _NUMBERS):
-        one_token = min(_share(cells, r"^\S*$"), _share(cells, "[0-9]")) >= _NUMBERS
+            note, at = f"yes and no in {len(folded)} spellings", cells.at(range(n_different))
+            found += (finding("spellings", name, at, note, "mend them in the file", LOOK),)
+    elif unique or (_NAMED_ID.search(name) and share(r"^\S*[0-9]\S*$") >= _NUMBERS):
+        one_token = min(share(r"^\S*$"), share("[0-9]")) >= _NUMBERS
         named = _NAMED_ID.search(name) or (NAMED_CODE.search(name) and n_different >= _NUMBERS * n_full)
         kind = "id" if one_token and (n_different == n_full or named) else "text"
         why = f"{n_different:,} different words in {n_full:,} cells"
@@ -662,17 +630,21 @@ def _of_words(
         rarer = [k for k, number in enumerate(numbers) if number == fewer]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         hint = "" if fewer else f"--numbers {typed([name])}"
-        found.append(finding("mixed", name, _at(cells, rarer), note, hint, DECIDE))
-    described = replace(
-        base, kind=kind, why=why, used_as=None if unique else base.used_as, n_numbers=n_numbers
-    )
-    return ReadColumn(described, findings=tuple(found))
-
-
-def _share(cells: _Cells, pattern: str) -> float:
-    """The share of cells in which a pattern is found."""
-    found = sum(n for text, n in zip(cells.texts, cells.counts, strict=True) if re.search(pattern, text))
-    return found / sum(cells.counts)
+        found += (finding("mixed", name, cells.at(rarer), note, hint, DECIDE),)
+    near = [text for text in cells.texts if re.match(r"\W*[0-9]", text)]
+    if kind == "words" and not found and name not in choices.of_words and share(r"^\W*[0-9]") >= _NUMBERS:
+        several = cells.number(cells.parsed) >= _NUMBERS * n_full
+        note = f"cells such as {quoted(near[0])} begin with a number and are read as words"
+        option, weight = (f"--numbers {typed([name])}", LOOK) if several else ("", RECORD)  # in several units
+        found += (Finding("near numbers", name, n_full, (), note, option, weight),)
+    no_number = [
+        cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
+    ]
+    (first,) = cells.at_rows([int(np.argmax(cells.codes == int(np.argmax(no_number))))])
+    word = "".join([str(first), *(f" ({each.assumed})" for each in found if each.what == "mixed")])
+    used = None if unique else base.used_as
+    described = replace(base, kind=kind, why=why, used_as=used, n_numbers=n_numbers)
+    return ReadColumn(described, findings=found, cells=cells, word=word)
 
 
 def left_out(one: ColumnDescription) -> Finding:
@@ -687,7 +659,7 @@ def left_out(one: ColumnDescription) -> Finding:
     return Finding(one.kind, one.name, one.n_cells, (), note, option, LOOK)
 
 
-def names_rows(n_different: int, n_full: int, n_cells: int) -> bool:
+def _names_rows(n_different: int, n_full: int, n_cells: int) -> bool:
     """Whether a column has too many different words for categories, as names of rows have."""
     all_differ = n_different == n_full >= max(ENOUGH_ROWS, n_cells / 2)
     return all_differ or n_different > max(MAX_CATEGORIES, n_cells / 2)

@@ -44,36 +44,29 @@ def text_of(name: str, content: bytes, encoding: str | None = None) -> tuple[str
         >>> text_of("a.csv", "größe".encode("latin-1")), text_of("a.csv", "a".encode("utf-16"))
         (('größe', 'cp1252'), ('a', 'utf-16'))
     """
-    if encoding is not None:
-        try:
-            return content.decode(encoding).removeprefix("\ufeff"), codecs.lookup(encoding).name
-        except LookupError as error:
-            raise InputError(
-                f"--encoding {encoding!r} is not known; give utf-8, cp1252 or latin-1, for example"
-            ) from error
-        except UnicodeDecodeError as error:
-            where = f"byte 0x{content[error.start]:02x} at offset {error.start:,}"
-            raise InputError(
-                f"{name!r} is not text in {encoding}: {where}; give another --encoding"
-            ) from error
     marked = next((found for mark, found in _MARKS if content.startswith(mark)), None)
-    tried = [marked] if marked else ["utf-8", "cp1252", "latin-1"]
+    tried, failure = ["utf-8", "cp1252", "latin-1"], None
+    if encoding is not None or marked is not None:
+        tried = [encoding or marked or ""]
     for each in tried:
         try:
             text = content.decode(each)
-        except UnicodeDecodeError:
+        except LookupError as error:
+            known = "utf-8, cp1252 or latin-1, for example"
+            raise InputError(f"--encoding {encoding!r} is not known; give {known}") from error
+        except UnicodeDecodeError as error:
+            failure = failure or error
             continue
-        if each in ("cp1252", "latin-1") and not _CONTROLS.isdisjoint(content[: 2**20]):
+        if failure is not None and not _CONTROLS.isdisjoint(content[: 2**20]):
             break  # no text at all
-        return text, "utf-8" if each == "utf-8-sig" else each
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = f"byte 0x{content[error.start]:02x} at offset {error.start:,}"
-        raise InputError(
-            f"{name!r} is not UTF-8 text: {where}; save it as UTF-8, or give --encoding"
-        ) from error
-    raise InputError(f"{name!r} is not text in the encoding of its byte order mark; save it as UTF-8")
+        name_of = codecs.lookup(each).name if encoding else each
+        return text.removeprefix("\ufeff"), "utf-8" if name_of == "utf-8-sig" and not encoding else name_of
+    assert failure is not None
+    where, of = f"byte 0x{content[failure.start]:02x} at offset {failure.start:,}", encoding or marked
+    what, remedy = f"text in {of}", "give another --encoding"
+    if of in (None, "utf-8-sig"):
+        what, remedy = "UTF-8 text", "save it as UTF-8, or give --encoding"
+    raise InputError(f"{name!r} is not {what}: {where}; {remedy}") from failure
 
 
 def sheet_text(name: str, content: bytes) -> tuple[str, list[str]]:

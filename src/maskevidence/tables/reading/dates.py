@@ -4,7 +4,7 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -39,13 +39,26 @@ _TIME = (
 )
 _NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./年])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
-    rf"(?:(?P<month_first>{_NAME})\.?\s+)?(?P<a>[0-9]{{1,2}})(?:st|nd|rd|th)?,?"
+    rf"(?:(?P<month_first>{_NAME})\.?\s+)?(?P<a>[0-9]{{1,2}})(?:st|nd|rd|th|er|º)?,?"
     rf"(?:(?P<sep>-|\.? )\s*(?P<month>{_NAME})\.?)?(?P<sep2>[ ,-])\s*(?P<c>[0-9]{{4}}|(?<=-)[0-9]{{2}})"
 )
 _MONTH = re.compile(  # of a year
     r"(?P<year>[12][0-9]{3})-(?P<number>0[1-9]|1[0-2])"
     rf"|(?P<name>{_NAME})\.?(?P<sep>[ -])(?P<of>[0-9]{{4}}|(?<=-)[0-9]{{2}})"
 )
+COMPACT = re.compile("((?:19|20)[0-9]{2})(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")  # 20240131
+_SPANS = {  # seconds of a unit
+    word: seconds
+    for seconds, words in (
+        (7 * DAY, "w wk wks week weeks woche wochen"),
+        (DAY, "d day days tag tage j jour jours"),
+        (3600, "h hr hrs hour hours std stunde stunden heure heures"),
+        (60, "m min mins minute minutes minuten mn"),
+        (1, "s sec secs second seconds sek sekunde sekunden"),
+    )
+    for word in words.split(" ")
+}
+_SPAN = re.compile(r"([0-9]+(?:[.,][0-9]+)?)(\s*([^\W\d_]*)\.?[,:]?\s*)")
 _CELL = re.compile(rf"{_WEEKDAY}(?:{_NUMBERS})?(?:{_TIME})?", re.I)
 _NAMED_CELL = re.compile(rf"{_WEEKDAY}(?:{_NAMED})(?:{_TIME})?", re.I)
 
@@ -62,6 +75,7 @@ class _Date(NamedTuple):
     between: str = ""
     zone: str = ""  # such as Z or +02:00
     month: str = ""  # its name
+    spans: tuple[tuple[int, str, int], ...] = ()  # of a duration: seconds, mark, digits
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,8 @@ class DateForm:
     Example:
         >>> DateForm("dmy", ".", origin="2019-01-01").write(31.2)
         '01.02.2019'
+        >>> DateForm(None, spans=((3600, "h ", 1), (60, "min", 1))).write(0.0625)
+        '1h 30min'
     """
 
     order: Order | None  # None for a time of the day alone
@@ -83,12 +99,19 @@ class DateForm:
     between: str = " "
     zone: str = ""  # such as Z or +02:00; days are then those of UTC
     long: bool = False  # whether times alone are durations, of more than a day
+    spans: tuple[tuple[int, str, int], ...] = ()  # of durations with units, such as 2 h 5 min; in days
     decimals: int | None = None
 
     def write(self, value: float) -> str:
         """Write days since `origin` as the column does, rounded to a day, minute or second."""
-        unit = {"": DAY, "H:M": 60, "H:M:S": 1}[self.time]
+        unit = self.spans[-1][0] if self.spans else {"": DAY, "H:M": 60, "H:M:S": 1}[self.time]
         seconds = int(np.floor(value * DAY / unit + 0.5)) * unit
+        if self.spans:
+            text, rest = "", max(0, seconds)
+            for unit, behind, width in self.spans:
+                number, rest = divmod(rest, unit)
+                text += f"{number:0{width}}{behind}" if number or self.padded else ""
+            return text.strip() or f"0{self.spans[-1][1]}".rstrip()
         if self.long:
             minute, second = divmod(max(0, seconds), 60)
             text = f"{minute // 60}:{minute % 60:02}"
@@ -118,15 +141,14 @@ class DateForm:
     def said(self) -> str:
         """The format in words."""
         if self.order is None:
-            return "duration" if self.long else "time of the day"
+            return "duration" if self.long or self.spans else "time of the day"
         words = {"y": "year", "m": "month", "d": "day"}
         return self.separator.join(words[letter] for letter in self.order) + (
             f" and time{', days of UTC' * bool(self.zone)}" if self.time else ""
         )
 
 
-@dataclass(frozen=True)
-class Dates:
+class Dates(NamedTuple):
     """The distinct cells of a column as days since the first date; NaN for other cells."""
 
     values: tuple[float, ...]
@@ -166,6 +188,10 @@ def read_dates(
     if alone:
         seconds = np.array([np.nan if cell is None else cell.seconds for cell in chosen])
         form = DateForm(None, time=_commonest(pairs, "time"), long=bool(np.nanmax(seconds) > DAY))
+        if form.time == "spans":
+            written = [cell.spans for cell, _ in pairs if cell.spans]
+            alike = len({tuple(unit for unit, *_ in spans) for spans in written}) == 1
+            form = replace(form, spans=_spans(written), padded=alike)
         return Dates(tuple((seconds / DAY).tolist()), form)
     known: Order | None = name or _order(pairs)  # type: ignore[assignment]
     n_either = sum(n for _, n in pairs) if known is None and order is None and not said else 0
@@ -202,8 +228,38 @@ def _form(pairs: Sequence[tuple[_Date, int]], order: Order, origin: str) -> Date
     )
 
 
+def _spans(written: Sequence[tuple[tuple[int, str, int], ...]]) -> tuple[tuple[int, str, int], ...]:
+    """The parts of a column's durations, the longest unit first, each as it is written before another one."""
+    behind, width = dict[int, str](), Counter[int]()
+    for spans in sorted(written, key=len, reverse=True):
+        for k, (unit, mark, least) in enumerate(spans):
+            behind.setdefault(unit, f"{mark} " if k == len(spans) - 1 else mark)
+            width[unit] = max(width[unit], least)
+    return tuple((unit, behind[unit], width[unit]) for unit in sorted(behind, reverse=True))
+
+
+def _duration(text: str) -> _Date | None:
+    """Parse a duration with units, such as 13h 3min, 12h30, 2 d 4 h or 1 day, 3:04:05."""
+    spans, seconds, before = list[tuple[int, str, int]](), 0.0, 0
+    if not re.fullmatch(rf"(?:{_SPAN.pattern})+", text):
+        return None
+    for digits, behind, word in _SPAN.findall(text):
+        follows = {3600: 60, 60: 1} | ({DAY: 3600} if ":" in text else {})
+        unit = _SPANS.get(word.lower(), 0) if word else follows.get(before, 0)
+        if not unit or (spans and unit >= before):
+            return None
+        spans.append((unit, behind, 2 if re.match("0[0-9]", digits) else 1))
+        seconds, before = seconds + unit * float(digits.replace(",", ".")), unit
+    if len(spans) == 1 and text[-1:] in "mM":
+        return None  # metres
+    return _Date(None, (0, 0, 0), "", "", seconds, "spans", spans=tuple(spans))
+
+
 def _parts(text: str) -> _Date | None:
-    """Parse a date or time; return None for other text."""
+    """Parse a date, a time or a duration; return None for other text."""
+    if (compact := COMPACT.fullmatch(text)) is not None:
+        first, second, third = map(int, compact.groups())
+        return _Date((first, second, third), (4, 2, 2), "", "", 0.0)
     if text.endswith("日"):
         text = text[:-1].replace("月", "年")
     month = _MONTH.fullmatch(text)
@@ -215,7 +271,7 @@ def _parts(text: str) -> _Date | None:
         return date if number else None
     found = _CELL.fullmatch(text) or _NAMED_CELL.fullmatch(text)
     if found is None or not text:
-        return None
+        return _duration(text)
     of = found.groupdict()
     seconds, time = 0.0, ""
     if of["hour"] is not None:

@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,13 +9,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from maskevidence.core.support.checks import MISSING, some_of, typed, word_of
-from maskevidence.tables.reading.columns import ENOUGH_ROWS, NAMED_CODE, ReadColumn, left_out
+from maskevidence.core.support.checks import some_of, typed
+from maskevidence.tables.reading.columns import (
+    ENOUGH_ROWS,
+    MAX_CATEGORIES,
+    NAMED_CODE,
+    Cells,
+    ReadColumn,
+    are_compact_dates,
+    left_out,
+)
 from maskevidence.tables.reading.description import (
     DECIDE,
     LOOK,
     RECORD,
-    CellAt,
     ColumnDescription,
     Finding,
     TableDescription,
@@ -35,7 +41,6 @@ def described(
     name: str,
     columns: Mapping[str, Any],
     read: Mapping[str, ReadColumn],
-    lines: Sequence[int] | None,
     findings: Sequence[Finding] = (),
     **file: str,
 ) -> TableDescription:
@@ -49,18 +54,16 @@ def described(
     """
     found, all_columns, seen = list(findings), list[ColumnDescription](), dict[Any, str]()
     for key, column in read.items():
-        one, more = _column(column, columns[key], lines, first=not all_columns)
-        copy_of = seen.setdefault(_content(columns[key]), key)
+        one, more = _column(column, columns[key], first=not all_columns)
+        copy_of = seen.setdefault(_content(column) or key, key)
         if copy_of != key and one.kind not in ("empty", "constant"):
             one = replace(one, copy_of=copy_of)
             note = f"has the same cells as {copy_of!r}"
             more.append(Finding("copy", key, one.n_cells, (), note, f"--drop {typed([key])}", LOOK))
         all_columns.append(one)
         found += [*column.findings, *more]
-    numbers = {
-        key: _codes(columns[key]) if column.values is None else column.values for key, column in read.items()
-    }
-    full = {key: values for key, values in numbers.items() if not np.isnan(values).all()}
+    full = {key: _numbers(column) for key, column in read.items()}
+    full = {key: values for key, values in full.items() if not np.isnan(values).all()}
     of_numbers = [key for key in full if read[key].values is not None]
     if of_numbers and of_numbers[0] == next(iter(read)) and all_columns[0].kind == "number":
         first, *others = (
@@ -99,50 +102,52 @@ def _names_rows(column: Float64[np.ndarray, " N"], others: Sequence[Float64[np.n
     return len(others) > 0
 
 
-def _content(column: Any) -> Any:
-    """A key that equal columns share."""
-    import pyarrow as pa
-
+def _content(read: ReadColumn) -> str:
+    """A key that equal columns share; "" for columns that are not read."""
     from maskevidence.core.support.provenance import digest
 
-    cells = column.combine_chunks()
-    if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-        encoded = cells.dictionary_encode()
-        codes = np.asarray(encoded.indices.fill_null(-1))
-        return digest(str(cells.type), codes, map(str, encoded.dictionary.to_pylist()))
-    return digest(str(cells.type), map(str, cells.to_pylist()))
+    if read.values is None:
+        return "" if read.cells is None else digest(read.cells.codes, map(repr, read.cells.texts))
+    return digest(repr((read.form, read.odd, read.codes, read.limits)), read.values)
 
 
-def _column(
-    read: ReadColumn, cells: Any, lines: Sequence[int] | None, first: bool
-) -> tuple[ColumnDescription, list[Finding]]:
+def _numbers(read: ReadColumn) -> Float64[np.ndarray, " N"]:
+    """Numbers as they are read, words by their places among the distinct ones."""
+    if read.values is not None or read.cells is None:
+        return np.full(1, np.nan) if read.values is None else read.values
+    return np.where(read.cells.codes < 0, np.nan, read.cells.codes)
+
+
+def _column(read: ReadColumn, cells: Any, first: bool) -> tuple[ColumnDescription, list[Finding]]:
     """Complete a column's description with its slow parts, and its findings."""
     one, found = read.described, list[Finding]()
-    if read.values is None:
-        if one.used_as is None and read.refusal:
-            what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
-            return one, [Finding(what, one.name, one.n_cells, (), note, "", DECIDE)]
+    if read.values is not None:
+        values = read.values[~np.isnan(read.values)]
+        different = np.unique(values)
+        one = replace(one, n_different=len(different) or one.n_different, decimals=decimals_of(different))
+        if not len(different):
+            return one, [] if one.n_limits else [left_out(one)]
+        if len(different) == 1 and one.kind != "date":
+            one = replace(one, kind="constant", why=f"one value, {different[0]:.15g}")
+        elif one.kind == "number":
+            one, found = _whole_numbers(one, read.values, values, different)
+            found += (
+                _versions(one.name, cells) if one.decimals == 2 and len(different) <= MAX_CATEGORIES else []
+            )
+    elif one.used_as is None and read.refusal:
+        what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
+        return one, [Finding(what, one.name, one.n_cells, (), note, "", DECIDE)]
+    else:
         if first and one.kind == "text" and one.n_different == one.n_cells - one.n_missing:
             one = replace(one, kind="id", why=f"{one.why}, in the first column")
         if one.used_as is None:
             found.append(left_out(one))
-        if one.kind in ("words", "yes/no"):
-            found += _spellings(one.name, cells, lines)
-        return one, found
-    values = read.values[~np.isnan(read.values)]
-    different = np.unique(values)
-    one = replace(one, n_different=len(different) or one.n_different, decimals=decimals_of(different))
-    if not len(different):
-        return one, [] if one.n_limits else [left_out(one)]
-    if len(different) == 1 and one.kind != "date":
-        one = replace(one, kind="constant", why=f"one value, {different[0]:.15g}")
-    elif one.kind == "number":
-        one, found = _whole_numbers(one, read.values, values, different)
+        if one.kind in ("words", "yes/no") and read.cells is not None:
+            found += _spellings(one.name, read.cells)
     if one.kind == "constant":
-        note = f"{one.why}: says nothing of other columns"
-        found.append(
-            Finding("constant", one.name, one.n_cells, (), note, f"--drop {typed([one.name])}", RECORD)
-        )
+        unless = ", unless empty cells mean another" if one.n_missing else ""
+        note, option = f"{one.why}: says nothing of other columns{unless}", f"--drop {typed([one.name])}"
+        found.append(Finding("constant", one.name, one.n_cells, (), note, option, RECORD))
     return one, found
 
 
@@ -168,6 +173,10 @@ def _whole_numbers(
         note = "counts the rows" if counts_rows else "names something by a number"
         found.append(Finding("id", name, len(values), (), f"{note}: read as numbers", options, LOOK))
         return replace(one, kind="id", why=note), found
+    if are_compact_dates(different):
+        note = f"whole numbers that may be dates ({different[0]:.0f}): read as numbers"
+        found.append(Finding("codes", name, len(values), (), note, "", LOOK))
+        return one, found
     few = len(different) <= _FEW_CODES and len(values) > 10 * len(different)
     if named or few:
         listed = some_of([f"{value:.0f}" for value in different])
@@ -177,38 +186,33 @@ def _whole_numbers(
     return one, found
 
 
-def _spellings(name: str, cells: Any, lines: Sequence[int] | None) -> list[Finding]:
-    """A finding on words that differ only by case, blanks or Unicode composition."""
-    words = Counter(text for text in map(word_of, cells.to_pylist()) if text not in MISSING)
-    groups: dict[str, list[str]] = {}
-    for word, _ in words.most_common():
-        groups.setdefault(folded_word(word), []).append(word)
-    rare = [word for group in groups.values() for word in group[1:]]
-    if not rare:
+def _versions(name: str, cells: Any) -> list[Finding]:
+    """A finding on numbers that may be versions, of which 3.10 follows 3.9."""
+    ends = {text: len(text.partition(".")[2]) for text in map(str, cells.unique().to_pylist())}
+    longer = [text for text, n in ends.items() if n == 2 and text.endswith("0")]
+    if not longer or min(ends.values()) == 0 or {*ends.values()} == {2}:
         return []
-    kept = {*rare}
-    at = [
-        CellAt(row, None if lines is None else lines[row], str(cell))
-        for row, cell in enumerate(cells.to_pylist())
-        if word_of(cell) in kept
-    ]
-    pairs = [f"{quoted(group[0])} and {quoted(group[1])}" for group in groups.values() if len(group) > 1]
+    note = f"{longer[0]!r} among numbers with fewer digits: versions are words"
+    return [Finding("codes", name, len(longer), (), note, f"--categories {typed([name])}", LOOK)]
+
+
+def _spellings(name: str, cells: Cells) -> list[Finding]:
+    """A finding on words that differ only by case, blanks or Unicode composition."""
+    groups: dict[str, list[int]] = {}
+    for k in sorted(range(len(cells.texts)), key=lambda k: -cells.counts[k]):
+        groups.setdefault(folded_word(cells.texts[k]), []).append(k)
+    several = [group for group in groups.values() if len(group) > 1]
+    if not several:
+        return []
+    pairs = [" and ".join(quoted(cells.texts[k]) for k in group[:2]) for group in several]
     note = f"{some_of(pairs, 2)} differ by capitals, blanks or composition alone: kept apart"
+    at = cells.at([k for group in several for k in group[1:]])
     return [finding("spellings", name, at, note, "--fold-words", DECIDE)]
 
 
 def folded_word(word: str) -> str:
     """A word with case, blanks and Unicode composition normalised."""
     return unicodedata.normalize("NFC", " ".join(word.split())).casefold()
-
-
-def _codes(column: Any) -> Float64[np.ndarray, " N"]:
-    """The cells of a column as indices of its distinct texts; NaN for empty cells."""
-    place: dict[str, float] = {}
-    words = [word_of(cell) for cell in column.to_pylist()]
-    return np.array(
-        [np.nan if word in MISSING else place.setdefault(word, float(len(place))) for word in words]
-    )
 
 
 def _of_codes(values: Float64[np.ndarray, "N D"], names: Sequence[str]) -> list[Finding]:

@@ -5,7 +5,6 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -31,23 +30,6 @@ _TOTAL = re.compile(
 SheetRow = tuple[int, tuple[str, ...]]  # a row's line, and its cells
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The text of a table from its header on, and the lines above.
-
-    Attributes:
-        text: without the lines that are left out.
-        lines: the line in the file of each line of the text.
-        above: the lines above, as they stand.
-        findings: what was left out.
-    """
-
-    text: str
-    lines: Sequence[int]
-    above: str = ""
-    findings: tuple[Finding, ...] = ()
-
-
 def lay_out(
     name: str,
     text: str,
@@ -55,14 +37,18 @@ def lay_out(
     header: int | None = None,
     comment: str | None = None,
     skip: Sequence[range] = (),
-) -> Layout:
+) -> tuple[str, Sequence[int], str, list[Finding]]:
     """Find the header.
 
     Args:
         guess: finds the delimiter of a text.
-        header: the line that has them; None to find it.
+        header: the line that has the names; None to find it.
         comment: the mark of lines to leave out.
         skip: lines to leave out.
+
+    Returns:
+        The text from the header on, without lines that are left out; the number of each line in the file; the
+        text above; and findings.
     """
     of_rulers = _RULER.search(text, 0, _HEAD_CHARACTERS) is not None
     special = header is not None or comment or skip or of_rulers or text.lstrip().startswith("#")
@@ -70,28 +56,28 @@ def lay_out(
     every = _split(text[:_HEAD_CHARACTERS])[:-1] if long else _split(text)
     if header is not None and not 1 <= header <= len(every):
         raise InputError(f"--header {header}: {name!r} has {count(len(every), 'line')}; give one of them")
-    rulers = {k for k, line in enumerate(every[:_HEAD_LINES], 1) if _RULER.fullmatch(line)}
-    left_out = {k for part in skip for k in part} | rulers
-    marked = [k for k, line in enumerate(every, 1) if comment and line.startswith(comment)]
-    kept = [k for k in range(1, len(every) + 1) if k not in left_out and k not in {*marked}]
+    numbers = range(1, len(every) + 1)
+    gone = {k for k in numbers[:_HEAD_LINES] if _RULER.fullmatch(every[k - 1])}
+    gone |= {k for part in skip for k in part if k in numbers}
+    marked = [k for k in numbers if comment and every[k - 1].startswith(comment)]
+    kept = [k for k in numbers if k not in gone and k not in {*marked}]
     start, findings = (header, []) if header is not None else _header_of(every, kept, guess)
     if not special and not findings:
-        return Layout(text, range(1, len(text) + 2))
+        return text, range(1, len(text) + 2), "", []
     if long:
         every = _split(text)
         kept = list(range(1, len(every) + 1))
-    above = "".join(every[: start - 1])
-    lines = [k for k in kept if k >= start]
-    first = every[start - 1]
+    lines = [start, *(k for k in kept if k > start)]
+    names = every[start - 1]
     body = [
-        first.lstrip("#").lstrip() if first.startswith("#") else first,
-        *(every[k - 1] for k in lines if k > start),
+        names.lstrip("#").lstrip() if names.startswith("#") else names,
+        *(every[k - 1] for k in lines[1:]),
     ]
-    for what, gone in (("comments", marked), ("skipped", sorted(left_out & {*range(1, len(every) + 1)}))):
-        if gone:
-            at = [CellAt(-1, k, every[k - 1].rstrip("\r\n")) for k in gone]
-            findings.append(finding(what, None, at, f"{count(len(gone), 'line')} left out", "", RECORD))
-    return Layout("".join(body), [start, *(k for k in lines if k > start)], above, tuple(findings))
+    for what, places in (("comments", marked), ("skipped", sorted(gone))):
+        if places:
+            note = f"{count(len(places), 'line')} left out"
+            findings.append(finding(what, None, _lines_at(every, places), note, "", RECORD))
+    return "".join(body), lines, "".join(every[: start - 1]), findings
 
 
 def numbered_rows(
@@ -125,6 +111,11 @@ def _split(text: str) -> list[str]:
     return [line[0] for line in re.finditer(LINE, text)]
 
 
+def _lines_at(every: Sequence[str], places: Sequence[int]) -> list[CellAt]:
+    """Lines of a text, by their numbers from 1."""
+    return [CellAt(-1, k, every[k - 1].rstrip("\r\n")) for k in places]
+
+
 def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
     """The index of the header among the first rows that are not blank."""
     width = Counter(len(row) for row in rows).most_common(1)[0][0] if rows else 0
@@ -141,7 +132,8 @@ def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
     if len(rows) < place + 1 + _ENOUGH:
         return 0 if len(rows) < 1 + _ENOUGH else place
     first, second, below = rows[place], rows[place + 1], rows[place + 2 :]
-    if all(is_number(cell) for cell in first) and len(first) == len(second):
+    merged = 2 * sum(bool(cell.strip()) for cell in first) <= width and all(cell.strip() for cell in second)
+    if (merged or all(is_number(cell) for cell in first)) and len(first) == len(second):
         of_numbers = _columns_of_numbers(below, len(first))
         words = [j for j in of_numbers if second[j].strip() and cell_of(second[j].strip()) is None]
         if of_numbers and 2 * len(words) > len(of_numbers):
@@ -185,9 +177,9 @@ def _header_of(
         if len(names) == len(rows[0][1]) > 1 and all(is_number(cell) for cell in rows[0][1]):
             start = last
     gone = [k for k in full if k < start]
-    at = [CellAt(-1, k, every[k - 1].rstrip("\r\n")) for k in gone]
-    if not at:
+    if not gone:
         return start, []
+    at = _lines_at(every, gone)
     marked = all(every[k - 1].startswith("#") for k in gone)
     n_lines, are = count(len(at), "line"), "is" if len(at) == 1 else "are"
     note = f"{n_lines} above the names of the columns (line {start}) {are} left out"
@@ -195,52 +187,52 @@ def _header_of(
 
 
 def apart(
-    columns: Sequence[Any], names: Sequence[str], lines: Sequence[int]
-) -> tuple[int, int, tuple[int, ...], list[Finding]]:
-    """Find rows that hold no data.
+    columns: Any, lines: Sequence[int], below: Sequence[SheetRow], headless: bool
+) -> tuple[range, Sequence[int], range, list[Finding]]:
+    """Find rows that hold no data: of units, of totals and footnotes, and those that repeat the header.
 
     Args:
-        columns: chunked arrays of text, without the names.
-        names: of the columns.
+        columns: a `pyarrow.Table` of text.
         lines: the line of each row.
+        below: short lines below the table, which were found before.
+        headless: whether no row names the columns.
 
     Returns:
-        How many rows below the names hold units or other names, how many at the end are totals or footnotes,
-        where rows repeat the names of the columns, and the findings.
+        The rows of units or second names below the names, those of data, those of totals, and the findings.
     """
-    if len(columns) < 2 or len(columns[0]) <= _ENOUGH:
-        return 0, 0, (), []
-    n = len(columns[0])
+    n, names, n_head, n_foot, again = columns.num_rows, columns.column_names, 0, 0, list[int]()
 
     def rows(start: int, stop: int) -> list[tuple[str, ...]]:
-        return list(zip(*(column.slice(start, stop - start).to_pylist() for column in columns), strict=True))
+        part = columns.slice(start, stop - start)
+        return list(zip(*(column.to_pylist() for column in part.columns), strict=True))
 
-    top = rows(0, min(n, _HEAD_LINES))
-    n_head = 0
-    while n_head < 2 and _is_of_units(top[n_head], top[n_head + 1 :]):
-        n_head += 1
-    end = rows(max(n_head, n - _HEAD_LINES), n)
-    n_foot = 0
-    while n_foot < min(5, len(end) - _ENOUGH) and _foot(end, n_foot):
-        n_foot += 1
-    while n_foot and not any(cell.strip() for cell in end[len(end) - n_foot]):
-        n_foot -= 1
-    again = _repeated(columns, names)
+    if len(names) > 1 and n > _ENOUGH and not headless:
+        top = rows(0, min(n, _HEAD_LINES))
+        while n_head < 2 and _is_of_units(top[n_head], top[n_head + 1 :]):
+            n_head += 1
+        end = rows(max(n_head, n - _HEAD_LINES), n)
+        while n_foot < min(5, len(end) - _ENOUGH) and _foot(end, n_foot):
+            n_foot += 1
+        while n_foot and not any(cell.strip() for cell in end[len(end) - n_foot]):
+            n_foot -= 1
+        again = _repeated(columns.columns, names)
+    head, foot = range(n_head), range(n - n_foot, n)
+    at = [CellAt(-1, lines[k], _shown(rows(k, k + 1)[0])) for k in (*head, *foot, *again)]
+    at += [CellAt(-1, line, row[0]) for line, row in below]
     findings = []
-    for what, places, found, noun in (
-        ("units row", range(n_head), top[:n_head], "of units or names"),
-        ("totals", range(n - n_foot, n), end[len(end) - n_foot :], "of totals or footnotes"),
+    for what, n_rows, noun, rest in (
+        ("units row", n_head, "row", " of units or names {} no row of data"),
+        ("totals", n_foot, "row", " of totals or footnotes {} no row of data"),
+        ("header", len(again), "row", " {} the names of the columns: left out"),
+        ("totals", len(below), "line", " below the table {} no row of data"),
     ):
-        if found:
-            at = [CellAt(-1, lines[k], _shown(row)) for k, row in zip(places, found, strict=True)]
-            note = f"{count(len(at), 'row')} {noun} {'is' if len(at) == 1 else 'are'} no row of data"
-            findings.append(finding(what, None, at, note, "", LOOK))
-    if again:
-        at = [CellAt(-1, lines[k], _shown(names)) for k in again]
-        verb = "repeats" if len(at) == 1 else "repeat"
-        note = f"{count(len(at), 'row')} {verb} the names of the columns: left out"
-        findings.append(finding("header", None, at, note, "", LOOK))
-    return n_head, n_foot, again, findings
+        verb = ("repeats", "repeat") if what == "header" else ("is", "are")
+        if n_rows:
+            note = count(n_rows, noun) + rest.format(verb[n_rows > 1])
+            findings.append(finding(what, None, at[:n_rows], note, "", LOOK))
+        at = at[n_rows:]
+    data = range(n_head, n - n_foot)
+    return head, [k for k in data if k not in {*again}] if again else data, foot, findings
 
 
 def _shown(cells: Sequence[str]) -> str:
@@ -293,7 +285,7 @@ def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
     )
 
 
-def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
+def _repeated(columns: Sequence[Any], names: Sequence[str]) -> list[int]:
     """Indices of rows that repeat the header."""
     from pyarrow import compute
 
@@ -301,12 +293,9 @@ def _repeated(columns: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
 
     column, name = next(((c, n) for c, n in zip(columns, names, strict=True) if n), (None, ""))
     if column is None or is_number(name):
-        return ()
-    equal = compute.is_in(column, arrow_texts([name], column.type))
-    if not compute.any(equal).as_py():
-        return ()
-    places = compute.indices_nonzero(equal).to_pylist()
-    return tuple(k for k in places if [c[k].as_py() for c in columns] == list(names))
+        return []
+    places = compute.indices_nonzero(compute.is_in(column, arrow_texts([name], column.type))).to_pylist()
+    return [k for k in places if [c[k].as_py() for c in columns] == list(names)]
 
 
 def mended(

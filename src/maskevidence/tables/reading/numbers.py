@@ -18,6 +18,7 @@ _GROUPS = {"'": "'", "\u2019": "'"} | dict.fromkeys(_SPACES, " ")  # marks that 
 _CURRENCY = (
     r"[A-Z]{0,2}\$|[€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|SEK|NOK|DKK|PLN|INR|CNY)\b|(?:Fr|Rs|kr)\.?(?=\s|\d)"
 )
+_RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 _LETTER = r"[^\W\d_]"
 # what may stand before and behind a number, and says something else: about, an error, a footnote
 _BEFORE = r"(?:[A-Za-z]{1,3}\s*=|[~≈∼]|(?:ca|approx)\b\.?)\s*"
@@ -26,9 +27,9 @@ _CELL = re.compile(
     rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*"
     rf"(?P<prefix>{_CURRENCY})?\s*(?P<after>[{_MINUS}]|\((?=.*\)$))?"
     rf"(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
-    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}])\^?)[+{_MINUS}]?[0-9]+)?(?P<behind>{_BEHIND})?"
+    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}{_RAISED}])\^?)[+{_MINUS}⁻]?[0-9{_RAISED}]+)?(?P<behind>{_BEHIND})?"
     rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
-    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
+    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>(?<=[.,])(?:--|[–—])|-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
 )
 # digits and marks of other scripts
 _NARROW = {
@@ -73,9 +74,9 @@ class Cell(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The first word of the unit, however it is spelled; "" for none."""
+        """The first word of the unit, however it is spelled, and where degrees point to; "" for none."""
         word = (self.prefix or self.suffix).split()
-        return word[0].rstrip(".-").casefold() if word else ""
+        return "".join(word[: 1 + (word[:1] == ["°"])]).rstrip(".-").casefold()
 
 
 @dataclass(frozen=True)
@@ -136,22 +137,14 @@ class Signs(NamedTuple):
     above: int = 0  # larger ones without a mark
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """The distinct cells of a column, read as numbers.
+class Numbers(NamedTuple):
+    """The distinct cells of a column, read as numbers."""
 
-    Attributes:
-        values: the number of each different cell; NaN for others.
-        limits: below (-1) or above (1) of a limit such as <0.5, for some cells.
-        form: how the column writes its numbers.
-        other_writing: cells that are numbers in another writing (unit, sign) than the column's.
-    """
-
-    values: tuple[float, ...]
-    limits: Mapping[int, int]
+    values: list[float]  # NaN for other cells
+    limits: Mapping[int, int]  # below (-1) or above (1) of a limit such as <0.5, for some cells
     form: NumberForm
-    n_units: int = 0  # cells with the unit
-    other_writing: frozenset[int] = frozenset()
+    n_units: int  # cells with the unit
+    other_writing: set[int]  # cells that are numbers in another writing (unit, sign) than the column's
 
 
 def cell_of(text: str) -> Cell | None:
@@ -162,13 +155,15 @@ def cell_of(text: str) -> Cell | None:
         (Cell(body='1.417,5', exponent='', negative='−', ..., suffix=' kg', limit='<', mark=''), None, None)
     """
     text = text if text.isascii() else text.translate(_NARROW)
-    found = _CELL.fullmatch(text)
+    found = _CELL.fullmatch(re.sub(r"^(\([^()]*)\)(\s*[%‰€£¥₹$])$", r"\1\2)", text))
     if found is None or ("(" in (found["bracket"], found["after"])) != bool(found["close"]):
         return None
     if _NO_GROUPS.search(found["body"]):
         return None  # a version such as 1.10.1
     sign, suffix = found["sign"] or found["after"] or "", found["suffix"] or ""
     trailing = found["minus"] or ("-" if suffix.endswith("-") else "")
+    of_francs = found["body"][-1] in ".," and bool(found["minus"])  # 5.- is 5
+    trailing = "" if of_francs else trailing
     n_signs = bool(found["sign"]) + bool(found["after"]) + bool(trailing) + bool(found["bracket"])
     if n_signs > 1 or len(suffix) > _MOST_UNIT or (found["prefix"] and suffix):
         return None
@@ -183,13 +178,14 @@ def cell_of(text: str) -> Cell | None:
     start, end = found.span("body")
     prefix = found["prefix"] or ""
     if prefix and not found["after"]:
-        prefix = text[found.start("prefix") : start]  # with the blank behind it
+        prefix = found.string[found.start("prefix") : start]  # with the blank behind it
     exponent = re.sub(r"\s*[x×·]\s*10\^?", "e", found["exponent"] or "")
-    exponent = exponent.replace("\u2212", "-").replace("\u2013", "-")
+    exponent = exponent.translate(str.maketrans(f"\u2212\u2013{_RAISED}", "---0123456789"))
     end = max(end, found.end("exponent"), found.end("behind"))
-    behind = text[end : found.end("suffix")] if suffix else ""  # with the blank before it
+    behind = found.string[end : found.end("suffix")] if suffix else ""  # with the blank before it
     limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
-    mark = "".join((found[part] or "").strip() for part in ("before", "behind", "mark"))
+    parts = ("before", "behind", "mark", *(["minus"] * of_francs))
+    mark = "".join((found[part] or "").strip() for part in parts)
     suffix = behind.removesuffix("-") if trailing else behind
     return Cell(body, exponent, negative, prefix, suffix, limit, mark)
 
@@ -291,8 +287,8 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
 
     Example:
         >>> read = read_numbers(["142,10 m²", "7", "x", "<0,5", "3 kg"], [25, 20, 1, 2, 1], ",")
-        >>> read.values[:3], read.limits, read.form.suffix, read.other_writing
-        ((142.1, 7.0, nan), {3: -1}, ' m²', frozenset({4}))
+        >>> read.values, read.limits, read.form.suffix, read.other_writing
+        ([142.1, 7.0, nan, 0.5, nan], {3: -1}, ' m²', {4})
     """
     cells = [cell_of(text) for text in texts]
     taken = [(each, n) for each, n in zip(cells, counts, strict=True) if each is not None]
@@ -304,19 +300,23 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
         unit = ""  # 334793870x is not a number of x
     with_others = _may_stand_beside_none(unit)
-    values, limits, others, form_of = [], {}, set(), Counter[tuple[str, str, str, str]]()
+    values, limits, others, form_of = (
+        list[float](),
+        dict[int, int](),
+        set[int](),
+        Counter[tuple[str, str, str, str]](),
+    )
     most_common = with_others or units[unit] >= units[""]
+    fitting = ({unit, ""} if with_others else {unit}) if most_common else {""}
     trailing = sum(n for cell, n in taken if cell.negative == "trailing")
     for place, (cell, n) in enumerate(zip(cells, counts, strict=True)):
-        value = None if cell is None else number_of(cell, decimal, thousands)
-        if cell is None or (cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()):
+        lone = cell is not None and cell.negative == "trailing" and trailing < 2 and cell.body.isdigit()  # 5-
+        fits = cell is not None and cell.unit in fitting and not lone
+        value = number_of(cell, decimal, thousands) if cell is not None and fits else None
+        if cell is None or value is None:
+            others |= set() if cell is None or lone else {place}
             infinite = cell is None and is_plain(texts[place])
             values.append(float(texts[place]) if infinite else math.nan)
-            continue
-        fits = cell.unit in (({unit, ""} if with_others else {unit}) if most_common else {""})
-        if value is None or not fits:
-            others.add(place)
-            values.append(math.nan)
             continue
         values.append(value)
         if cell.limit:
@@ -327,7 +327,7 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     lakhs = any(re.search(r"\D\d\d\D", cell.body.partition(decimal)[0]) for cell in fit)
     form = replace(_form(form_of, decimal), decimals=decimals_written(fit, decimal), lakhs=lakhs)
     n_units = units[unit] if unit and most_common else 0
-    return Numbers(tuple(values), limits, form, n_units, frozenset(others))
+    return Numbers(values, limits, form, n_units, others)
 
 
 def decimals_written(cells: Iterable[Cell], decimal: str) -> int | None:
