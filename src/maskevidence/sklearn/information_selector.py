@@ -62,7 +62,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
 
     Args:
         model: a MODEL word, such as "gaussian" or "auto".
-        alpha: the level of each step.
+        alpha: the level of each step, 0 to 1 (which takes all).
         max_features: the most features to choose; by default all.
         folds: parts of the rows, 3 or more.
         random_state: of the folds and the fits.
@@ -104,15 +104,17 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         if rows is not None and rows.levels:
             _validation.validate_data(self, with_names(X), skip_check_array=True)
         else:
-            X = checked_table(self, X, reset=True)
+            table = checked_table(self, X, reset=True)
+            X = table if rows is None else rows
         _utils.check_consistent_length(X, y)
+        _utils.check_scalar(self.alpha, "alpha", Real, min_val=0, max_val=1)
         fit = _fitted(X, y, self.model, (self.folds, seed_from(self.random_state)))
         width = self.n_features_in_
         self.chosen_, self.gains_, self.gain_errors_ = list[int](), list[float](), list[float]()
         while len(self.chosen_) < (width if self.max_features is None else min(width, self.max_features)):
             nats, error, p = of_next(fit, width, self.chosen_)
             best = int(np.nanargmax(nats))
-            if p[best] * (width - len(self.chosen_)) > self.alpha:
+            if min(1.0, p[best] * (width - len(self.chosen_))) > self.alpha:
                 break
             self.chosen_.append(best)
             self.gains_.append(float(nats[best]))

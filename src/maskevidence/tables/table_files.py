@@ -855,7 +855,8 @@ def _used_columns(raw: RawTable, options: FileOptions) -> list[str]:
     check_distinct(file, names)
     for name in [*chosen, *options.drop, *of_kinds, *([] if id_column is None else [id_column])]:
         if name not in names:
-            raise InputError(f"{file!r} has no column {name!r}; it has {', '.join(names)}")
+            known = ", ".join(f'"{each}"' if "," in each else each for each in names)  # as options take them
+            raise InputError(f"{file!r} has no column {name!r}; it has {known}")
     used = [name for name in chosen if name not in (*options.drop, id_column)]
     if not used:
         raise InputError(f"no column of {file!r} is left; name one or more that are data")

@@ -155,3 +155,12 @@ def test_features_are_chosen_by_what_they_tell() -> None:
     assert selector.chosen_ == [0, 1]  # c tells nothing that a has not told, d nothing
     assert selector.transform(features).shape == (400, 2)
     assert InformationSelector("gaussian", max_features=1, random_state=0).fit(features, y).chosen_ == [0]
+
+
+def test_a_selector_names_columns_of_a_data_frame_and_refuses_levels_beyond_1() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["age", "girth"])
+    with pytest.raises(me.InputError, match="column 'the target' is 'girth'"):
+        InformationSelector("gaussian").fit(frame, 2 * frame["girth"])
+    for alpha in (2.0, -1.0):
+        with pytest.raises(ValueError, match="alpha =="):
+            InformationSelector("gaussian", alpha=alpha).fit(frame, frame["age"])
