@@ -241,13 +241,8 @@ def _chosen(
     most = clock.filled("choose", list(fitted.values()), values)
     with plan.step("choose", "choosing a model"):
         table = replace(folds.table, values=values)
-<<<<<<< HEAD
-        fills = {word: _fills(models, table, folds, seed, most) for word, models in fitted.items()}
-        word, why = best_filler(fills)
-=======
         of_each = {word: _fills(models, table, folds, seed, most) for word, models in fitted.items()}
         word, why = best_filler(of_each)
->>>>>>> main
     return each[word], fitted[word], values, [f"{AUTO}: {word}, {why}"]
 
 
