@@ -206,8 +206,8 @@ def read_texts(
         notes.append(f"small letters were made capital ones ({n_small:,})")
     labels = _labels(source, read, id_column or read.labels, row)
     notes += [] if labels is None else _equal(labels)
-    if labels is None and kept.n_empty:
-        labels = tuple(place_of(row, read.lines) for row in kept.row)
+    if labels is None and n_empty:
+        labels = tuple(place_of(row, read.lines) for row in row)
     lines = read.lines
     if lines is not None:
         lines = lines[: len(row)] if not n_empty else [lines[k] for k in row]
