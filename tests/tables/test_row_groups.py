@@ -180,13 +180,13 @@ def test_a_piece_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.Mo
     blocks, model = array("q"), me.models.PPCA(n_features=4, n_components=2).fit(x)
     model.columns = NAMES
     groups = row_groups.RowGroups(model, "t.parquet", FileOptions())
-    whole = row_groups.to_table
+    whole = row_groups.converted
 
-    def counted(*args: Any, **options: Any) -> me.data.Table:
+    def counted(*args: Any, **options: Any) -> Any:
         blocks.append(sys.getallocatedblocks())
         return whole(*args, **options)
 
-    monkeypatch.setattr(row_groups, "to_table", counted)
+    monkeypatch.setattr(row_groups, "converted", counted)
     _, counts = groups.checked()
     assert counts.tolist() == [4] * 400
     assert blocks[-1] - blocks[50] < 49  # one for each piece
