@@ -182,8 +182,8 @@ def fitted(
     table = table.select([table.columns[j] for group in places for j in group])
     table = _once(table.take(np.flatnonzero(with_values(table.values))))
     if len(table) < (few := folds * _FEWEST):
-        given = count(len(table), "different row")
-        raise InputError(f"{given} for {folds} folds; give {few} or more, or fewer folds")
+        n = count(len(table), "different row")
+        raise InputError(f"{n} for {folds} folds; give {few} or more, or fewer folds")
     given, rng = table.values, np.random.default_rng(seed)
     parts = [np.sort(part) for part in folds_of(given, folds, rng, _alike(given))]
     table, ranked = _usable(model, table, parts, name, each=groups is None)
