@@ -259,7 +259,7 @@ def methods_of(options: Any) -> dict[str, Callable[[MixedTable, np.ndarray, int]
             if kinds[name] == "category"
         }
         rows = Table("rows", holed, names, np.arange(len(holed)), levels=levels, kinds=kinds)
-        word, notes = auto_word(rows, seed=seed)
+        word, notes = auto_word(rows, fills=True, seed=seed)
         print(f"{table.name}: {notes[0]}", file=sys.stderr)
         build, _ = parse_model(word)
         model = declared(build(holed.shape[1]), rows, names)

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from _timing import Target, arguments, finish, interleaved, machine, resident, show, times_faster
+from _timing import Target, arguments, finish, interleaved, machine, show, times_faster
 
 # isort: split
 import numpy as np
@@ -178,7 +178,7 @@ def measured(contestants: dict[str, Callable[[], Any]], rounds: int, ours: str) 
 
 
 def large(*, quick: bool) -> tuple[dict[str, float], list[Target]]:
-    """CPU seconds of kernels on large tables, each once, and the memory of calls in a wide one."""
+    """CPU seconds of kernels on large tables, each once."""
     found, n, targets = dict[str, float](), 2000 if quick else 10**6, list[Target]()
 
     def timed(name: str, most: float, call: Callable[[], Any]) -> Any:
@@ -188,19 +188,6 @@ def large(*, quick: bool) -> tuple[dict[str, float], list[Target]]:
         targets.append(Target(f"{name}, CPU s", found[name], high=most))
         return answer
 
-    x, _ = rows_of(1000, 20 if quick else 300, 0.0)
-    model, wrong, rows = (
-        me.models.Gaussian(n_features=x.shape[1]).fit(x[:600]),
-        x[800:].copy(),
-        np.arange(200),
-    )
-    for k in range(3):
-        wrong[rows, (7 * rows + 5 * k) % x.shape[1]] += 12.0
-    before = resident("VmHWM")
-    calls = timed(
-        "cells of 200 wide rows", np.inf, lambda: me.wrong_cells(model, wrong, trusted=x[600:800])
-    ).called.sum()
-    found["calls there"], found["more MB there"] = int(calls), resident("VmHWM") - before
     x, holes = rows_of(n, 20, 0.1)
     kernels = me.models.KernelGaussian(n_features=20).fit(x[:1000])
     timed(f"impute {n:,} x 20", 10.0, lambda: kernels.impute(holes))

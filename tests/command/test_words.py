@@ -54,10 +54,12 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 def test_a_folder_around_a_model_names_it(tmp_path: Path) -> None:
     me.models.PPCA(n_features=3, n_components=1).save(tmp_path / "model")
-    with pytest.raises(
-        me.InputError, match=re.escape(f"its model is in {str(tmp_path / 'model')!r}: give that")
-    ):
-        parse_model(str(tmp_path))
+    (tmp_path / "run.json").touch()
+    for given in (tmp_path, tmp_path / "run.json", tmp_path / "model" / "config.json"):
+        with pytest.raises(
+            me.InputError, match=re.escape(f"its model is in {str(tmp_path / 'model')!r}: give that")
+        ):
+            parse_model(str(given))
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "glue/qnli"])

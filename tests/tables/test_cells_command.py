@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -216,7 +217,8 @@ def test_dates_are_written_as_the_column_does_and_found_again(tmp_path: Path) ->
 
 
 def test_what_is_likely_is_said_by_one_rule() -> None:
-    cell = WrongCell(0, "0", "a", 9.0, 2.0, 1.5, 2.5, "", 8.0, 0.0, True, "", "", "")
+    seen: Any = {"row": 0, "label": "0", "column": "a", "value": 9.0, "suspicion": 8.0, "p_value": 0.0}
+    cell = WrongCell(**seen, expected=2.0, low=1.5, high=2.5, called=True, fault="")
     assert cell.likely() == "2 (1.5 to 2.5)"
     assert cell.likely(lambda number, width: f"{number:.0f}/{width:.0f}") == "2/1 (2/1 to 2/1)"
     dated = replace(cell, expected="03.02.2019", low="01.02.2019", high="09.02.2019")

@@ -278,6 +278,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("t.csv", NAMES, {"columns": ["a", "z"]}, "has no column 'z'; it has name, a, b, c"),
     ("t.csv", NAMES, {"drop": ["z"]}, "has no column 'z'"),
     ("t.csv", NAMES, {"id_column": "z"}, "has no column 'z'"),
+    ("t.csv", '"a,b",c\n1,2\n3,5\n', {"drop": ["a"]}, """has no column 'a'; it has "a,b", c"""),
     ("t.csv", NAMES, {"one_hot": ["z"]}, "has no column 'z'"),
     ("t.csv", NAMES, {"drop": ["name", "a", "b", "c"]}, "is left; name one or more that are data"),
     ("t.csv", NAMES, {"one_hot": ["name"], "drop": ["name"]}, "--one-hot 'name' is not among the columns"),

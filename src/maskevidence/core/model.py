@@ -189,7 +189,9 @@ def how_to_wrap(model: object) -> str:
     if isinstance(model, nn.Module) and {"encoder", "decoder"} <= dict(model.named_children()).keys():
         return "me.models.VAE(model.encoder, model.decoder)"
     if callable(getattr(model, "get_params", None)):
-        return "maskevidence.sklearn has densities for scikit-learn's estimators"
+        return (
+            "maskevidence.sklearn has densities for scikit-learn's estimators: fit one, and give its model_"
+        )
     return "in a class with `conditionals` and `log_conditionals(tokens, masked)`, see docs/own_model.md"
 
 

@@ -333,7 +333,7 @@ def as_table(data: Any, words: Collection[str] = ()) -> Table:
     if names is not None and hasattr(data, "iloc"):
         columns = {name: data.iloc[:, place] for place, name in enumerate(names)}
         for name, column in columns.items():
-            _check_cells(name, column)
+            check_cells(name, column)
             if name in words or is_words(column):
                 levels[name] = tuple(sorted({*_words(column)} - {""}))
         if not np.array_equal(data.index, np.arange(len(data))):
@@ -392,7 +392,7 @@ def _as_numbers(column: Any, levels: Sequence[str] | None) -> Float64[np.ndarray
     return np.array([position.get(word, np.nan) for word in _words(column)])
 
 
-def _check_cells(name: str, column: Any) -> None:
+def check_cells(name: str, column: Any) -> None:
     """Raise an InputError for a column with a cell that is neither number nor word, such as a date."""
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biuf" or str(column.dtype) == "category":
@@ -403,7 +403,7 @@ def _check_cells(name: str, column: Any) -> None:
     if strange is not None or kind in "mM":
         raise InputError(
             f"column {name!r} of the data holds {str(strange)!r:.60}, which is neither a number nor a word; "
-            "leave it out, or make it numbers or words"
+            "leave it out, or make it numbers, such as days since a date, or words"
         )
 
 

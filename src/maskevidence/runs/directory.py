@@ -196,7 +196,12 @@ class RunDirectory(ResultFolder):
         """
         manifest = self.manifest()
         if manifest is None:
-            raise InputError(f"there is no run in {str(self.path)!r}; give a folder that --out wrote")
+            near = sorted(
+                file.parent for file in (*self.path.glob(f"*/{MANIFEST}"), self.path.parent / MANIFEST)
+            )
+            runs = [repr(str(folder)) for folder in near if (folder / MANIFEST).is_file()]
+            such = f", such as {', '.join(runs[:3])}" if runs else ""
+            raise InputError(f"there is no run in {str(self.path)!r}; give a folder that --out wrote{such}")
         return manifest
 
     def parts(self, manifest: Manifest) -> list[SavedPart]:

@@ -130,7 +130,7 @@ def read_run(*folders: str | Path) -> Run:
         _check_complete(directory, manifest, own)
         manifests.append(manifest)
         parts += own
-    manifest = manifests[0] if len(manifests) == 1 else _whole(list(map(str, folders)), manifests)
+    manifest = manifests[0] if len(manifests) == 1 else _whole(list(map(str, folders)), manifests, exact)
     record, n_calls = scores_of(parts)
     how = HowScored(manifest.mask_design(), manifest.key, manifest.conditionals, manifest.base_measure)
     estimate = summarize_scores(record, how, n_calls, labels)
@@ -173,7 +173,11 @@ def _check_complete(directory: RunDirectory, manifest: Manifest, parts: Sequence
         )
 
 
-def _whole(names: Sequence[str], manifests: Sequence[Manifest]) -> Manifest:
+def _whole(
+    names: Sequence[str],
+    manifests: Sequence[Manifest],
+    exact: Sequence[tuple[Ids, Float64[np.ndarray, " _"]]],
+) -> Manifest:
     """Merge the manifests of all shards into the manifest of the whole run."""
     first = manifests[0]
     for name, other in zip(names, manifests, strict=True):
@@ -193,13 +197,12 @@ def _whole(names: Sequence[str], manifests: Sequence[Manifest]) -> Manifest:
     numbers = sorted(manifest.shard[0] for manifest in manifests)
     if any(manifest.shard[1] != n for manifest in manifests) or numbers != list(range(1, n + 1)):
         shards = ", ".join(f"{k}/{of}" for k, of in sorted(manifest.shard for manifest in manifests))
+        if n == 1:
+            raise InputError(f"{names[0]!r} is a whole run and no shard; use compare, or give one run")
         raise InputError(f"these are the shards {shards}; give each of 1/{n} to {n}/{n} once")
-    closed_form = None
-    if all(manifest.closed_form is not None for manifest in manifests):
-        ends = (each.blocks() for each in manifests)
-        last, cut = first.data.n_observations, first.rows_per_block
-        n_rows = [min(blocks.stop * cut, last) - blocks.start * cut for blocks in ends]
-        closed_form = float(np.average([manifest.closed_form for manifest in manifests], weights=n_rows))
+    in_order = sorted(range(n), key=lambda place: manifests[place].shard)
+    values = np.concatenate([exact[place][1] for place in in_order])
+    closed_form = float(values.mean()) if all(len(each) for _, each in exact) else None
     update = {"shard": (1, 1), "closed_form": closed_form, "command": command()}
     return first.model_copy(update=update)
 
@@ -232,7 +235,7 @@ def write_summary(folder: RunDirectory, run: Run, result: Mapping[str, Any]) -> 
     else:
         write_atomic(folder.path / OBSERVATIONS, csv_in_parts(observations))
     missing = None
-    if len(curve.score) > 1:  # one point is no curve
+    if run.estimate.design["name"] != "leave-one-out":  # one hidden token in each mask is no curve
         lines, title = curve_lines({manifest.named: curve}), _title(manifest, run.estimate)
         missing = draw_into(folder.path / CURVE_PICTURE, lines, title)
     else:

@@ -1,6 +1,7 @@
 """Base classes of the densities: fit, scores and log evidence of rows; transforms to latent variables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -13,7 +14,7 @@ from jaxtyping import Float64
 from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evidence
 from maskevidence.core.errors import import_extra
 from maskevidence.core.evidence.precise import labels_of
-from maskevidence.core.table import Table, with_values
+from maskevidence.core.table import Table, check_cells, with_values
 from maskevidence.core.tokens import without_mask
 from maskevidence.tables.base import TableModel
 
@@ -48,10 +49,11 @@ def checked_table(
     X = with_names(X)
     limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
     checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **limits}
-    if named:
-        table = _validation.validate_data(estimator, X, reset=reset, **checks)
-    else:
-        table = _utils.check_array(X, estimator=estimator, input_name="X", **checks)
+    with words_named():
+        if named:
+            table = _validation.validate_data(estimator, X, reset=reset, **checks)
+        else:
+            table = _utils.check_array(X, estimator=estimator, input_name="X", **checks)
     unseen = np.flatnonzero(np.isnan(table).all(axis=0))
     if reset and len(unseen):
         names = list(getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(table.shape[1])]))
@@ -65,15 +67,32 @@ def checked_table(
 def with_names(X: Any) -> Any:
     """Turn a `Table` into a data frame, so that scikit-learn keeps its names and words.
 
-    A masked array gets NaN, because scikit-learn would drop its mask.
+    A masked array gets NaN, because scikit-learn would drop its mask; columns of dates are refused.
 
     Example:
         >>> with_names([[1.0, 2.0]])
         [[1.0, 2.0]]
     """
-    if not isinstance(X, Table):
-        return without_mask(X)
-    return X.to_frame()
+    if isinstance(X, Table):
+        return X.to_frame()
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        for place, name in enumerate(X.columns):
+            check_cells(str(name), X.iloc[:, place])
+    return without_mask(X)
+
+
+@contextmanager
+def words_named() -> Iterator[None]:
+    """Add what takes columns of words to scikit-learn's message on them."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        remedy = (
+            "columns of words are for MaskedNetworkDensity(), as in MaskedImputer(MaskedNetworkDensity())"
+        )
+        raise ValueError(f"{error}; {remedy}, or for me.select and me.impute") from error
 
 
 def fitted_array(name: str, doc: str, *, transposed: bool = False) -> property:

@@ -13,7 +13,7 @@ from maskevidence import Imputation
 from maskevidence.core.errors import InputError, import_extra
 from maskevidence.core.table import varies, with_values
 from maskevidence.sklearn.densities import KernelGaussianDensity
-from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names
+from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names, words_named
 from maskevidence.sklearn.network_density import Categories
 from maskevidence.sklearn.residuals import clone_for, held_out_residuals
 
@@ -243,7 +243,7 @@ class MaskedImputer(
                 raise ValueError(f"missing_values={blank!r}; in a table with categories, give numpy.nan")
             table = _utils.check_array(codes, ensure_all_finite="allow-nan", ensure_min_samples=1 + reset)
             return table, False
-        try:
+        with words_named():
             table = _validation.validate_data(
                 self,
                 X,
@@ -252,11 +252,6 @@ class MaskedImputer(
                 ensure_all_finite="allow-nan" if isnan else True,
                 ensure_min_samples=1 + reset,
             )
-        except ValueError as error:
-            if "could not convert string to float" not in str(error):
-                raise
-            remedy = "to fill columns of words, give MaskedImputer(MaskedNetworkDensity()), or use me.impute"
-            raise ValueError(f"{error}; {remedy}") from error
         numbers = table.astype(np.float64)
         return (numbers if isnan else np.where(table == blank, np.nan, numbers)), table.dtype == np.float32
 

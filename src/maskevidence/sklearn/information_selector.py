@@ -62,7 +62,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
 
     Args:
         model: a MODEL word, such as "gaussian" or "auto".
-        alpha: the level of each step, in (0, 1); infinite to stop at `max_features` alone.
+        alpha: the level of each step, above 0; 1 stops at `max_features` alone.
         max_features: the most features to choose; by default all.
         folds: parts of the rows, 3 or more.
         random_state: of the folds and the fits.
@@ -100,8 +100,8 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         """Choose the features."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if not (0 < self.alpha < 1 or self.alpha == np.inf):
-            raise ValueError(f"alpha={self.alpha}; give a level in (0, 1), such as 0.05, or infinity")
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha={self.alpha}; give a level in (0, 1], such as 0.05")
         rows = as_table(with_names(X)) if hasattr(X, "iloc") or isinstance(X, Table) else None
         if rows is not None and rows.levels:
             _validation.validate_data(self, with_names(X), skip_check_array=True)
@@ -117,7 +117,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
             if np.isnan(nats).all():
                 break
             best = int(np.nanargmax(nats))
-            if p[best] * np.isfinite(nats).sum() > self.alpha:
+            if min(1.0, p[best] * np.isfinite(nats).sum()) > self.alpha:
                 break
             self.chosen_.append(best)
             self.gains_.append(float(nats[best]))

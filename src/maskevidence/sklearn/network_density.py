@@ -168,6 +168,7 @@ class Categories:
             return X
         _validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
         cells = pandas.DataFrame(np.asarray(X, dtype=object))
+        cells = cells.where(cells.notna(), np.nan)
         table = np.full(cells.shape, np.nan)
         table[:, ~self._chosen] = cells.loc[:, ~self._chosen].to_numpy(np.float64, na_value=np.nan)
         chosen = cells.loc[:, self._chosen].rename(columns=str)

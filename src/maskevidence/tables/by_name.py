@@ -65,10 +65,8 @@ def parse_model(word: str) -> tuple[Callable[[int], "TableModel"] | None, Any]:
         if not components.isascii() or not components.isdigit() or int(components) < 1:
             raise InputError(f"model {word!r} lacks its number of components; write {name}:8, for example")
         return lambda n_features: _WITH_COMPONENTS[name](n_features, int(components)), None
-    if Path(word).is_dir():
+    if Path(word).is_dir() or "/" in word or word.startswith("."):
         return None, me.models.load(word)
-    if "/" in word or word.startswith("."):
-        raise InputError(f"there is no folder {word!r}; give one that a model was saved into")
     raise unknown_name("model", word, [*MODELS, "a saved model's folder", "OWNER/NAME on the hub"])
 
 

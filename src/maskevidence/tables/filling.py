@@ -134,7 +134,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
     notes = list(table.notes)
     if build is not None:
         some = table.take(np.flatnonzero(with_values(table.values)))
-        build, of_auto = decided(model, build, some, options.device, options.seed)
+        build, of_auto = decided(model, build, some, options.device, options.seed, fills=True)
         notes += of_auto
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = fill_holes(fitted, table, options, tuple(dropped))

@@ -179,7 +179,7 @@ def _log_normal(x: _Column, moments: Moments) -> _Column:
     return -0.5 * ((x - moments.mean) / moments.sd) ** 2 - np.log(moments.sd) - 0.5 * np.log(2 * np.pi)
 
 
-def as_the_column(known: _Column, filled: _Column) -> tuple[_Column, bool]:
+def as_the_column(known: Float64[np.ndarray, " k"], filled: _Column) -> tuple[_Column, bool]:
     """Filled values rounded to the column's decimals, or to the nearest of few whole numbers.
 
     Returns:

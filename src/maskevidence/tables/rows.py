@@ -249,11 +249,12 @@ def decided(
     table: Table,
     device: RowDevice,
     seed: int,
+    fills: bool = False,
 ) -> tuple[Callable[[int], TableModel], tuple[str, ...]]:
-    """The builder of a MODEL word, and notes; the rows of the fit decide `auto`."""
+    """The builder of a MODEL word, and notes; the rows of the fit decide `auto`, for evidence or to fill."""
     if word != AUTO:
         return build, ()
-    chosen, notes = auto_word(table, seed=seed)
+    chosen, notes = auto_word(table, fills=fills, seed=seed)
     made, _ = model_on(chosen, device)
     assert made is not None
     return made, notes

@@ -44,7 +44,8 @@ def load(folder: str | Path, **networks: nn.Module) -> Any:
 
     path = Path(folder)
     if not path.is_dir():
-        raise InputError(f"there is no folder {str(path)!r}; give one that a model was saved into")
+        remedy = model_inside(path) or "; give one that a model was saved into"
+        raise InputError(f"there is no folder {str(folder)!r}{remedy}")
     for file in ("config.json", "model.safetensors"):
         if not (path / file).is_file():
             where = model_inside(path)

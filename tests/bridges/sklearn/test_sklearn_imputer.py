@@ -1,5 +1,7 @@
 """MaskedImputer: conditional means, and error bars that hold as often as they say."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,13 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import maskevidence as me
-from maskevidence.sklearn import PPCA, KernelGaussianDensity, MaskedImputer
+from maskevidence.sklearn import (
+    PPCA,
+    GaussianDensity,
+    KernelGaussianDensity,
+    MaskedImputer,
+    MaskedNetworkDensity,
+)
 from maskevidence.sklearn.residuals import HeldOutResiduals, held_out_residuals
 
 QUICK = KernelGaussianDensity(shrinkage=0.05, random_state=0)
@@ -178,7 +186,28 @@ class TestOptionsOfScikitLearnsImputers:
         np.testing.assert_allclose(single, imputer.transform(holed), atol=1e-5)
 
 
-def test_words_are_refused_with_the_imputer_that_takes_them() -> None:
+@pytest.mark.parametrize("estimator", [MaskedImputer(), KernelGaussianDensity(), PPCA(1)])
+def test_words_are_refused_with_what_takes_them(estimator: Any) -> None:
     frame = pd.DataFrame({"city": ["Bern", "Chur", "Bern"], "rent": [1.0, np.nan, 3.0]})
-    with pytest.raises(ValueError, match=r"'Bern'; to fill columns of words, give MaskedImputer\(MaskedNet"):
-        MaskedImputer().fit(frame)
+    with pytest.raises(ValueError, match=r"'Bern'; columns of words are .* MaskedImputer\(MaskedNet"):
+        estimator.fit(frame)
+
+
+@pytest.mark.parametrize("estimator", [MaskedImputer(), GaussianDensity(), MaskedNetworkDensity(epochs=1)])
+def test_dates_are_refused(estimator: Any) -> None:
+    days = pd.to_datetime(["2024-01-31", None, "2024-02-02"])
+    frame = pd.DataFrame({"tree": ["oak", "fir", "oak"], "felled": days, "height": [20.0, 18.0, np.nan]})
+    with pytest.raises(ValueError, match=r"'felled' of the data holds '2024-01-31.* days since a date"):
+        estimator.fit(frame if isinstance(estimator, MaskedNetworkDensity) else frame.drop(columns="tree"))
+
+
+def test_nullable_columns_beside_words() -> None:
+    ill, n = (
+        pd.array([True, False, None, True] * 20, dtype="boolean"),
+        pd.array([1, 2, 3, None] * 20, "Int64"),
+    )
+    frame = pd.DataFrame({"tree": ["oak", "fir", "oak", None] * 20, "ill": ill, "n": n})
+    density = MaskedNetworkDensity(width=4, epochs=1, random_state=0)
+    filled = MaskedImputer(density, random_state=0).fit_transform(frame)
+    assert not filled.isna().any(axis=None)
+    assert filled["n"][:3].tolist() == [1, 2, 3]

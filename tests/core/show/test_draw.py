@@ -141,4 +141,7 @@ def test_a_grid_without_numbers_below_its_centre_shows_half_of_the_colours_and_t
     assert ground.get_facecolor() != axes.get_facecolor()
     axes = plot(ColourGrid(-values, ["a", "b"], ["x", "y"], "nats", reach=0.4), "")
     assert axes.figure.axes[1].get_ylim() == pytest.approx((-0.4, 0.4))
+    axes = plot(ColourGrid(values, ["a", "b"], ["x", "y"], "nats of one; blank: of none", reach=0.4), "")
+    assert axes.figure.axes[1].get_ylabel() == "nats of one\nblank: of none"
+    axes = plot(ColourGrid(-values, ["a", "b"], ["x", "y"], "nats", reach=0.4), "")
     assert {label.get_rotation() for label in axes.get_xticklabels()} == {0.0}

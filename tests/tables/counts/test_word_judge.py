@@ -61,6 +61,8 @@ def test_typing_errors_are_called_and_mended() -> None:
         if wrong[cell.row, place[cell.column]]
     ]
     assert np.mean(told) > 0.9
+    for cell in found.cells:  # the page shows what cells.csv suggests
+        assert cell.likelier.startswith(f"{cell.suggested} {cell.probability:.2g}")
     sure = [cell.probability for cell in found.cells if cell.called]
     assert 0 < min(sure) <= max(sure) <= 1
     assert np.isfinite(found.suspicion[~np.isnan(found.suspicion)]).all()
@@ -89,6 +91,17 @@ def test_near_unique_text_is_listed_and_not_called() -> None:
     found = me.wrong_cells("mixture-transition", frame)
     assert not found.called[:, 4].any()
     assert any("cannot be told apart" in note and "name" in note for note in found.notes)
+
+
+def test_two_writings_are_listed_with_a_note_that_says_why_none_is_called() -> None:
+    frame = rows_of(300, 6)
+    stopped = np.random.default_rng(2).random(300) < 0.3
+    frame["code"] = frame["code"] + np.where(stopped, ".", "")
+    found = me.wrong_cells("mixture-transition", frame)
+    first = found.cells[: stopped.sum() // 2]
+    assert np.mean([cell.column == "code" and stopped[cell.row] for cell in first]) > 0.9
+    assert not found.called.any()
+    assert any("cells of code may be wrong" in note and "none is called" in note for note in found.notes)
 
 
 @pytest.mark.slow

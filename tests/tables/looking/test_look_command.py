@@ -133,6 +133,8 @@ def test_other_commands_take_the_decisions(
     )
     assert chosen.code == 0, chosen.err
     assert json.loads(Path("s.json").read_text())["columns"] == ["area", "rooms", "rent"]
+    told_of = run("information", "gaussian", "flats.csv", *told, "--drop", "city", "--json", "i.json")
+    assert told_of.code == 0, told_of.err
     Path("other.json").write_text("[1]")
     refused = run("impute", "kernel-gaussian", "flats.csv", "--columns", "other.json", "--out", "x.csv")
     assert "no table.json" in refused.error

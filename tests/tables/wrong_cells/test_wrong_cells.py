@@ -379,6 +379,20 @@ def test_no_inches_are_suggested_for_counts_and_no_unit_for_dates() -> None:
         assert {said[row, "size"] for row in range(12, 18)} == {"÷ 2.54"}
 
 
+def test_dates_are_shown_as_in_the_file() -> None:
+    rng = np.random.default_rng(0)
+    day = rng.integers(0, 300, 200).astype(float)
+    x = np.column_stack([day, day + rng.normal(0, 1, 200)])
+    x[5, 0] = 900.0
+    table = Table("t", x, ("day", "size"), np.arange(200), forms={"day": DateForm("dmy", ".", "2024-01-01")})
+    found = me.wrong_cells("gaussian", table)
+    cell = found.to_frame().query("column == 'day'").iloc[0]
+    assert cell["value"] == "19.06.2026"
+    assert cell["low"].endswith(".2024")
+    assert "19.06.2026" in str(found.page().parts)
+    assert "'900'" not in str(found.page().parts)
+
+
 def test_a_swap_is_said_of_both_cells_although_a_tenth_fits_too() -> None:
     rng = np.random.default_rng(7)
     size = rng.gamma(6, 14, 900) + 20

@@ -191,10 +191,11 @@ class Difference(Shown):
         line = words.plus_minus(self.difference, self.standard_error, digits, words.number)
         error = words.plus_minus(self.difference, self.standard_error, digits)
         said = "worse" if self.told_apart and self.difference < 0 else self.verdict
-        parts: list[Part] = [f"{names}: {error} {self.unit}."]
+        unit = self._unit
+        parts: list[Part] = [f"{names}: {error} {unit}."]
         parts += [] if self.curve is None else [self.picture()[0]]
         return Page(
-            f"Difference({names}: {line} {self.unit}, {said})",
+            f"Difference({names}: {line} {unit}, {said})",
             f"{verdict(self, digits)}.",
             parts=parts,
             notes=self.notes,
@@ -206,7 +207,11 @@ class Difference(Shown):
         if self.curve is not None:
             lines = curve_lines({names: self.curve}, "difference of the scores", zero=True)
             return with_turns(lines, {names: self.turns}), title
-        return Histogram(self.per_observation, f"{names}  ({self.unit})", zero=True), title
+        return Histogram(self.per_observation, f"{names}  ({self._unit})", zero=True), title
+
+    @property
+    def _unit(self) -> str:
+        return self.unit.replace("observation", "data set") if self.whole else self.unit
 
     @property
     def _digits(self) -> int:

@@ -136,7 +136,8 @@ def _(picture: pictures.ColourGrid, axes: Any) -> None:
     axes.axhspan(-0.5, len(picture.values) - 0.5, color=_STATES[0], zorder=-1)  # cells without a number
     image = axes.imshow(picture.values, cmap="PuOr", vmin=low, vmax=high, aspect="auto")
     where = {"location": "top", "aspect": 30, "pad": 0.01} if _is_tall(picture) else {}
-    bar = axes.figure.colorbar(image, ax=axes, label=_label(picture.words), **where)
+    words = _label(picture.words).replace("; ", "\n")  # a bar may be shorter than a line of both
+    bar = axes.figure.colorbar(image, ax=axes, label=words, **where)
     if np.nanmin(picture.values, initial=high) >= picture.centre:  # half of the colours are not used
         (bar.ax.set_xlim if where else bar.ax.set_ylim)(picture.centre, high)
     names = [shortened(_label(name)) for name in picture.columns]

@@ -228,9 +228,11 @@ def write_json(path: str | Path, content: Any) -> None:
     write_atomic(path, json_text(content))
 
 
-def model_inside(folder: Path) -> str:
-    """Name the newest model inside a folder, such as a checkpoint, for a refusal; "" without one."""
-    held = sorted(folder.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
+def model_inside(path: Path) -> str:
+    """Name the newest model inside a folder, such as a checkpoint, or around a path, for a refusal; or ""."""
+    around = (path.parent / "config.json", path.parent / "model" / "config.json") if path.exists() else ()
+    held = sorted(path.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
+    held = held or [file for file in around if file.is_file() and file.parent != path]
     return f"; its model is in {str(held[-1].parent)!r}: give that" if held else ""
 
 

@@ -6,29 +6,29 @@ from maskevidence.core.show.words import plus_minus
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, TAKE_WORDS, fit_table, parse_model
-from maskevidence.tables.choosing.choosing import ranked_candidates
+from maskevidence.tables.choosing.choosing import first_candidate
 
 ROWS_OF_NETWORK = 1_000  # a network is a candidate above
 _MOST_ROWS = 2_000  # that decide
 _FOLDS = 3
-_DESIGN = "random-size:4"
 _EPOCHS_OF_NETWORK = 20  # after which it is told whether it is fitted at all
 
 
 def auto_word(
-    table: Table, *, network: bool = True, counts: bool = True, seed: int = 0
+    table: Table, *, network: bool = True, counts: bool = True, fills: bool = False, seed: int = 0
 ) -> tuple[str, tuple[str, ...]]:
     """The MODEL word that `auto` stands for on a table, and the notes that say why.
 
-    A table of numbers alone gets kernel-gaussian. With words, the models that take words are compared as by
-    `select`, in 3 folds of at most 2,000 random rows. Above 1,000 rows, masked-net is fitted to all folds but
-    one for 20 epochs, a small part of its fit, and chosen if the rows of that fold are then more probable
-    than by the best of the others.
+    A table of numbers alone gets kernel-gaussian. With words, the models that take words are compared in 3
+    folds of at most 2,000 random rows, by evidence as in `select` or by how they fill. Above 1,000 rows,
+    masked-net is fitted to all folds but one for 20 epochs, a small part of its fit, and chosen if the rows
+    of that fold are then more probable than by the best of the others.
 
     Args:
         table: the rows that the model may be fitted to.
         network: whether masked-net may be chosen, whose whole fit takes seconds to minutes.
         counts: whether mixture-transition may be chosen.
+        fills: whether the model is to fill holes: the one that fills hidden cells of their columns best.
         seed: of the rows, folds and masks.
 
     Example:
@@ -43,23 +43,20 @@ def auto_word(
     some = rows.take(np.sort(np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS]))
     if len(words) == 1 or len(some) < _FOLDS:
         return words[0], (f"{AUTO}: {words[0]}",)
-    ranked, ahead = ranked_candidates(
-        some, words, folds=_FOLDS, design=_DESIGN, seed=seed, epochs=_EPOCHS_OF_NETWORK
+    first, why, ahead = first_candidate(
+        some, words, seed, folds=_FOLDS, epochs=_EPOCHS_OF_NETWORK, fills=fills
     )
-    first, *rest = ranked
-    behind = ", ".join(f"{each.name} {first.log_evidence - each.log_evidence:.3g}" for each in rest)
-    why = f"the highest held-out evidence of {len(some):,} rows; nats per row behind it: {behind}"
     if ahead is None:
-        return first.name, (f"{AUTO}: {first.name}, {why}",)
+        return first, (f"{AUTO}: {first}, {why}",)
     trial = f"after {_EPOCHS_OF_NETWORK} epochs on one of {_FOLDS} folds"
     apart = plus_minus(abs(ahead.difference), ahead.standard_error, 2)
     if ahead.difference < 0:
-        return NETWORK, (f"{AUTO}: {NETWORK}, {apart} nats per row ahead of {first.name} {trial}",)
-    return first.name, (f"{AUTO}: {first.name}, {why}, and {NETWORK} {apart} {trial}",)
+        return NETWORK, (f"{AUTO}: {NETWORK}, {apart} nats per row ahead of {first} {trial}",)
+    return first, (f"{AUTO}: {first}, {why}, and {NETWORK} {apart} nats {trial}",)
 
 
 def fitted_to(word: str, table: Table) -> TableModel:
     """The model of a MODEL word, fitted to its rows with a value; a saved model as it is."""
     rows = table.take(np.flatnonzero(with_values(table.values)))
-    build, saved = parse_model(auto_word(rows)[0] if word == AUTO else word)
+    build, saved = parse_model(auto_word(rows, fills=True)[0] if word == AUTO else word)
     return saved if build is None else fit_table(build, rows, rows, empty_rows=True)[0]

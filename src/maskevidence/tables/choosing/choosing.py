@@ -51,7 +51,7 @@ from maskevidence.tables.by_name import (
     takes_words,
 )
 from maskevidence.tables.cell_mass import CellMass
-from maskevidence.tables.choosing.selection import Candidate, Fill, Selection
+from maskevidence.tables.choosing.selection import Candidate, Fill, Selection, best_filler
 from maskevidence.tables.folds import folds_of
 from maskevidence.tables.latent.bernoulli_pca import BernoulliPCA
 from maskevidence.tables.limits import with_limits
@@ -67,7 +67,8 @@ from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copie
 COMPONENTS = tuple(range(1, 21))
 FOLDS, MANY_FOLDS, FEW_ROWS = 5, 20, 200
 _MAX_NAMED = 8
-_MOST_FILLED = 1_000  # known values per column to hide and fill
+_QUICK = "random-size:4"  # the masks of `first_candidate`
+_MOST_FILLED, _FEW = 1_000, 100  # known values per column to hide and fill; by `first_candidate`
 _ROUNDING = 1e-9  # differences below this may be rounding
 
 _Rows = Float64[np.ndarray, "N D"]
@@ -227,28 +228,37 @@ def select(
     )
 
 
-def ranked_candidates(
-    data: Table, families: Sequence[str], *, folds: int, design: str, seed: int, epochs: int
-) -> tuple[tuple[Candidate, ...], Difference | None]:
-    """The candidates of `select`, the best first, without a fit to all rows; and the best less the network.
+def first_candidate(
+    data: Table, families: Sequence[str], seed: int, *, folds: int, epochs: int, fills: bool
+) -> tuple[str, str, Difference | None]:
+    """The best candidate without a fit to all rows, and why; and its evidence less the network's.
 
     A network among the families is fitted to all folds but the first, for some epochs, and compared with the
     best of the others on the rows of that fold alone.
+
+    Args:
+        fills: whether the candidate that fills hidden cells best is asked for, or that of highest evidence.
     """
-    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, design, MaskKey(seed))
+    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, _QUICK, MaskKey(seed))
     networks = [word for word in plan.words if is_network(word.family)]
     others = replace(plan, words=tuple(word for word in plan.words if word not in networks))
     scores, _ = _fitted(others)
-    ranked = _ranked(others, scores)[0]
+    first, *rest = _ranked(others, scores)[0]
+    behind = ", ".join(f"{each.name} {first.log_evidence - each.log_evidence:.3g}" for each in rest)
+    why = f"the highest held-out evidence of {len(data):,} rows; nats per row behind it: {behind}"
+    name = first.name
+    if fills and np.isnan(others.values).any():
+        of_each = {str(word): _fills(others, score.models, _FEW) for word, score in scores.items()}
+        name, why = best_filler(of_each)
     if not networks:
-        return ranked, None
+        return name, why, None
     train, rows = _fold(plan, plan.folds[0])
     network: Any = plan.build(networks[0])
     model = network.fit(train, epochs=epochs, seed=seed)
-    best = next(score for word, score in scores.items() if str(word) == ranked[0].name)
-    names = ranked[0].name, str(networks[0])
-    both = best.estimates[0], _estimated(plan, model, train, rows)
-    return ranked, compare(dict(zip(names, both, strict=True))).between(*names)
+    names = name, str(networks[0])
+    of_first = next(score.estimates[0] for word, score in scores.items() if str(word) == name)
+    both = of_first, _estimated(plan, model, train, rows)
+    return name, why, compare(dict(zip(names, both, strict=True))).between(*names)
 
 
 def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
@@ -265,11 +275,11 @@ def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
     return scores, notes + [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
 
 
-def _fills(plan: _Plan, models: Sequence[TableModel]) -> dict[str, Fill]:
+def _fills(plan: _Plan, models: Sequence[TableModel], most: int = _MOST_FILLED) -> dict[str, Fill]:
     """How well the models fill the columns with holes."""
     holed = np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist()
     judges = [*zip(models, plan.folds, strict=True)] if models else []
-    return held_out_fills(judges, plan.table, holed, plan.key.seed) if judges else {}
+    return held_out_fills(judges, plan.table, holed, plan.key.seed, most=most) if judges else {}
 
 
 def held_out_fills(

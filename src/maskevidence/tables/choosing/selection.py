@@ -76,6 +76,20 @@ def error_left(fill: Fill) -> float:
     return round(error / without, 12) if without > 0 else 1.0
 
 
+def best_filler(fills: Mapping[str, Mapping[str, Fill]]) -> tuple[str, str]:
+    """The MODEL word with the least error left, as a mean over columns, and the reason.
+
+    Evidence would decide by the exactness of numbers, too, which a filled value does not need.
+    """
+    left = {
+        word: float(np.mean([min(1.0, error_left(fill)) for fill in of_word.values()]))
+        for word, of_word in fills.items()
+    }
+    shares = ", ".join(f"{word} {100 * share:.0f} %" for word, share in left.items())
+    why = f"which fills hidden cells best; errors, of those of the mean or commonest word: {shares}"
+    return min(left, key=lambda word: left[word]), why
+
+
 @dataclass(frozen=True, repr=False)
 class Selection(Shown):
     """Candidates ranked by held-out evidence; the first one is chosen.
@@ -124,7 +138,7 @@ class Selection(Shown):
         It is not told apart from the chosen one; its `behind` is the evidence it gives up. Candidates whose
         order with the chosen one proves nothing are excluded.
         """
-        near = (each for each in self.candidates if each.beaten_by is None and not _unproved(each.behind))
+        near = (each for each in self.candidates if not (each.beaten_by or _proves_nothing(each.to_dict())))
         return min(near, key=lambda each: (each.n_parameters, -each.log_evidence))
 
     def answer(self, write: Write = number) -> str:
@@ -319,10 +333,6 @@ def _cells(result: _Entry, each: _Entry, digits: int, masks: bool) -> list[str]:
         *[standard_error(each["mask_se"], digits)] * masks,
         behind,
     ]
-
-
-def _unproved(behind: Difference | None) -> bool:
-    return behind is not None and behind.verdict == "proves nothing"
 
 
 def _proves_nothing(each: _Entry) -> bool:

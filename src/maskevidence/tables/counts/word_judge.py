@@ -1,13 +1,15 @@
 """Which words are wrong: their suspicion by counts without their row, and how many of them are right."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.scores.ask import slices
+from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import some_of
+from maskevidence.core.table import with_values
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.spelling import Near, habits, log_any, rough_shape
@@ -28,6 +30,7 @@ _SECOND = np.log(50)  # even odds of a second writing, where those of another ce
 _PRIOR = 0.01  # the probability of a wrong cell
 _SWEEPS = 100
 _ROWS = 8192  # that are judged at once
+MOST_LIKELIER = 3  # words that a cell may have meant
 
 
 class _Spelling(NamedTuple):
@@ -35,8 +38,8 @@ class _Spelling(NamedTuple):
 
     near: Near
     habits: Near
-    log_any: Float64[np.ndarray, " V"]
-    log_rare_shape: Float64[np.ndarray, " V"]  # log of 1 / (shapes × share of the other words' cells)
+    log_odd: Float64[np.ndarray, " V"]  # log q as any signs, or in another format
+    log_whatever: Float64[np.ndarray, " V"]  # log q as a wrong word, whatever is right
     counts: Int64[np.ndarray, " V"]
 
 
@@ -52,15 +55,21 @@ class WordJudge(CellJudge):
     Args:
         model: fitted.
         facts: of its columns.
-        own: the training row of each row that is searched; None for other rows.
+        rows: that the model was fitted to, and those without a value among them.
         batch_size: rows in a call of the model.
     """
 
+    own: Own | None  # the training row of each row that is searched; None for other rows
+
     def __init__(
-        self, model: MixtureTransition, facts: Facts, own: Own | None, batch_size: int | None = None
+        self, model: MixtureTransition, facts: Facts, rows: _Rows, batch_size: int | None = None
     ) -> None:
         super().__init__(model, facts, batch_size)
-        self.model, self.counted, self.own = model, model.counted, own
+        self.model, self.counted = model, model.counted
+        there, cells = with_values(rows), np.full(rows.shape, np.nan)
+        copies = np.zeros(len(rows), dtype=np.int64)
+        cells[there], copies[there] = self.counted.rows, self.counted.copies
+        self.own = Own(cells, copies)
         self.words = [self._spelling(j) for j in range(model.n_features)]
 
     def _spelling(self, j: int) -> _Spelling | None:
@@ -72,8 +81,11 @@ class WordJudge(CellJudge):
         shapes, which = np.unique([rough_shape(word) for word in words], return_inverse=True)
         others = np.bincount(which, counts)[which] - counts
         share = (others + 0.5) / (counts.sum() - counts + 0.5 * (len(shapes) + 1))
-        rare = -np.log(share) - np.log(len(shapes) + 1)
-        return _Spelling(self.counted.near[j], habits(words, counts), log_any(words), rare, counts)
+        rare = np.maximum(-np.log(share) - np.log(len(shapes) + 1), -30.0)
+        odd = np.logaddexp(log_any(words), self.counted.log_spelled(j) + rare) - np.log(_DISTRIBUTIONS)
+        other_row = 0.5 * counts / max(1, counts.sum()) + 0.5 / len(counts)
+        whatever = np.where(counts <= _RARE, odd, np.log(other_row))
+        return _Spelling(self.counted.near[j], habits(words, counts), odd, whatever, counts)
 
     def log_wrong(self, rows: _Rows, everywhere: bool = True) -> _Rows:
         """log q of each cell, nats.
@@ -146,12 +158,11 @@ class WordJudge(CellJudge):
         mistyped = np.full(len(row), -np.inf)
         near, which = _pairs(spelling.near, place)
         np.logaddexp.at(mistyped, which, self._log_meant(j, rows, row[which], near.meant) + near.log_typed)
+        mistyped = mistyped - np.log(_DISTRIBUTIONS)
         if typed:
-            return mistyped - np.log(_DISTRIBUTIONS)
+            return mistyped
         new = self.counted.log_spelled(j)[place]
-        shaped = new + np.maximum(spelling.log_rare_shape[place], -30.0)
-        three = np.logaddexp(np.logaddexp(mistyped, spelling.log_any[place]), shaped) - np.log(_DISTRIBUTIONS)
-        return np.maximum(three, new - 3.0)
+        return np.maximum(np.logaddexp(mistyped, spelling.log_odd[place]), new - 3.0)
 
     def _log_meant(
         self, j: int, rows: _Rows, row: _Ints, meant: _Ints, places: _Ints | None = None
@@ -162,16 +173,6 @@ class WordJudge(CellJudge):
         other = rows[row].copy()
         other[:, j] = self.counted.listed[j][meant]
         return self._one_column(other, j, row if places is None else places)
-
-    def _log_whatever(self, j: int, place: _Ints) -> Float64[np.ndarray, " n"]:
-        """log q of words as wrong ones, whatever is right."""
-        spelling = self.words[j]
-        assert spelling is not None
-        shaped = self.counted.log_spelled(j)[place] + np.maximum(spelling.log_rare_shape[place], -30.0)
-        new = np.logaddexp(spelling.log_any[place], shaped) - np.log(_DISTRIBUTIONS)
-        n = spelling.counts[place]
-        share = 0.5 * n / max(1, spelling.counts.sum()) + 0.5 / len(spelling.counts)
-        return np.where(n <= _RARE, new, np.log(share))
 
     def _one_column(self, rows: _Rows, j: int, places: _Ints) -> Float64[np.ndarray, " n"]:
         """log p of a column's cells given the rest of their rows."""
@@ -205,10 +206,18 @@ class WordJudge(CellJudge):
         spelling = self.words[j]
         return spelling is not None and (spelling.counts == 1).sum() > _NEAR_UNIQUE * spelling.counts.sum()
 
-    def notes(self, names: Sequence[str]) -> list[str]:
+    def notes(self, names: Sequence[str], suspicion: _Rows, called: Cells) -> list[str]:
         """What the calls rest on, and the columns without calls."""
         found = ["no trusted rows: the rate rests on how many right words only one or two other rows support"]
+        words = np.array([spelling is not None for spelling in self.words])
         alike = [name for j, name in enumerate(names) if self._near_unique(j)]
+        looks = (suspicion > -np.log(_PRIOR)) & words & ~called.any(0) & ~np.isin(names, alike)
+        if looks.any():
+            columns = some_of([name for name, some in zip(names, looks.any(0), strict=True) if some])
+            found.append(
+                f"{count(int(looks.sum()), 'cell')} of {columns} may be wrong, but right ones that look like "
+                "them cannot be told apart: they are listed, and none is called"
+            )
         numbers = [name for name, spelling in zip(names, self.words, strict=True) if spelling is None]
         if alike:
             found.append(
@@ -219,10 +228,10 @@ class WordJudge(CellJudge):
             found.append(f"no number or yes/no is called without trusted rows: {some_of(numbers)}")
         return found
 
-    def suggested(
+    def likelier(
         self, rows: _Rows, row: _Ints, column: _Ints, hidden: Cells
-    ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
-        """The most probable right word of some cells, and its probability, if the cell is wrong.
+    ) -> list[list[tuple[float, float]]]:
+        """The most probable right words of some cells, and their probabilities, if the cell is wrong.
 
         A word v has p(v | visible) q(written | v), where q is the probability of the typing error, or of a
         wrong word whatever is right.
@@ -233,9 +242,9 @@ class WordJudge(CellJudge):
             hidden: the cells of each row that are left out.
 
         Returns:
-            The codes and probabilities; NaN for columns of numbers.
+            The codes and probabilities, the most probable first; none for columns of numbers.
         """
-        best, p = np.full(len(row), np.nan), np.full(len(row), np.nan)
+        found: list[list[tuple[float, float]]] = [[] for _ in row]
         blank = np.where(hidden, np.nan, rows[row])
         for j in np.unique(column).tolist():
             spelling, these = self.words[j], np.flatnonzero(column == j)
@@ -251,15 +260,17 @@ class WordJudge(CellJudge):
             which = np.concatenate([np.arange(len(at)), which])
             meant = np.concatenate([np.searchsorted(self.counted.listed[j], likeliest), near.meant])
             log_p = self._log_meant(j, np.where(visible, blank[these], np.nan), which, meant, at[which])
-            other = self._log_whatever(j, place)
+            other = spelling.log_whatever[place]
             typed = np.concatenate([np.full(len(at), -np.inf), near.log_typed])
             joint = log_p + np.logaddexp(typed - np.log(_DISTRIBUTIONS), other[which])
             total = other.copy()
             np.logaddexp.at(total, which, log_p + typed - np.log(_DISTRIBUTIONS))
-            for k in np.argsort(joint, kind="stable").tolist():
-                best[these[which[k]]] = self.counted.listed[j][meant[k]]
-                p[these[which[k]]] = np.exp(min(joint[k] - total[which[k]], 0.0))
-        return best, p
+            p, words = np.exp(np.minimum(joint - total[which], 0.0)), self.counted.listed[j][meant]
+            for k in np.argsort(-joint, kind="stable").tolist():
+                of_cell = found[these[which[k]]]
+                if len(of_cell) < MOST_LIKELIER and words[k] not in [word for word, _ in of_cell]:
+                    of_cell.append((float(words[k]), float(p[k])))
+        return found
 
     def called(self, rows: _Rows, judged: Judged, rate: float) -> tuple[_Rows, _Rows, Cells]:
         """The share of right cells among those of their column that are as suspicious, and what is called.
@@ -368,11 +379,3 @@ def _of_all_columns(share: _Rows) -> _Rows:
     best = np.minimum.accumulate(level[::-1])[::-1]
     place = np.minimum(np.searchsorted(ordered, share), max(len(ordered) - 1, 0))
     return np.where(np.isnan(share), np.nan, best[place] if len(ordered) else 1.0)
-
-
-def judge_of(model: Any, facts: Facts, rows: _Rows, batch_size: int | None) -> WordJudge:
-    """The judge of the rows that a model was fitted to, without those that have no value."""
-    there = ~np.isnan(rows).all(axis=1)
-    cells, copies = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=np.int64)
-    cells[there], copies[there] = model.counted.rows, model.counted.copies
-    return WordJudge(model, facts, Own(cells, copies), batch_size)

@@ -65,7 +65,7 @@ def information_command(
     from maskevidence.tables.by_name import takes_words
     from maskevidence.tables.finished import ASKED, finished, hash_of
     from maskevidence.tables.information.matrix import InformationMatrix, information_matrix
-    from maskevidence.tables.rows import model_on, read_rows, reading_for
+    from maskevidence.tables.rows import model_on, read_rows, reading_for, with_decisions
 
     if kind_of_model(model).name != "rows":
         raise InputError(f"{model!r} is not a model of rows; give one, such as masked-net")
@@ -74,7 +74,7 @@ def information_command(
         folder = ResultFolder(options.out, "table of information", (TABLE, PICTURE, PAGE, RESULT))
         folder.refuse_unrelated()
     build, saved = model_on(model, RowDevice())
-    reading, notes = RowReading(table=options.table), list[str]()
+    reading, notes = RowReading(table=with_decisions(options.table)), list[str]()
     if build is None:
         reading, notes = reading_for(saved, data, reading)
     table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))

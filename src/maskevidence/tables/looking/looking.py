@@ -16,7 +16,7 @@ from maskevidence.core.support.progress import course
 from maskevidence.core.table import Table
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
-from maskevidence.tables.choosing.selection import Fill, error_left
+from maskevidence.tables.choosing.selection import Fill, best_filler, error_left
 from maskevidence.tables.gaussian.kernel_choice import seconds_of_fit
 from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
 from maskevidence.tables.looking.copies import with_copies
@@ -240,8 +240,10 @@ def _chosen(
         return each[first], fitted[first], values, []
     most = clock.filled("choose", list(fitted.values()), values)
     with plan.step("choose", "choosing a model"):
-        word, why = _best(folds, fitted, values, seed, most)
-    return each[word], fitted[word], values, [why]
+        table = replace(folds.table, values=values)
+        of_each = {word: _fills(models, table, folds, seed, most) for word, models in fitted.items()}
+        word, why = best_filler(of_each)
+    return each[word], fitted[word], values, [f"{AUTO}: {word}, {why}"]
 
 
 def _words(folds: Folds, budget: Budget) -> list[str]:
@@ -252,29 +254,6 @@ def _words(folds: Folds, budget: Budget) -> list[str]:
     if (2 * n + 1) * seconds_of_fit(some, chooses=True) <= ENDS["refit"] * budget.seconds:
         return [KERNELS, *[COUNTS] * in_words]
     return [COUNTS if in_words else f"factor-analysis:{max(1, min(5, len(some) // 8))}"]
-
-
-def _best(
-    folds: Folds,
-    fitted: dict[str, Models],
-    values: Float64[np.ndarray, "N D"],
-    seed: int,
-    most: int,
-) -> tuple[str, str]:
-    """The MODEL word that fills hidden cells best, without suspicious cells, and the reason.
-
-    Evidence would decide by the exactness of numbers, too, which a filled value does not need.
-    """
-    table, left = replace(folds.table, values=values), dict[str, float]()
-    for word, models in fitted.items():
-        fills = _fills(models, table, folds, seed, most)
-        left[word] = float(np.mean([min(1.0, error_left(fill)) for fill in fills.values()]))
-    best = min(left, key=lambda word: left[word])
-    shares = ", ".join(f"{word} {100 * share:.0f} %" for word, share in left.items())
-    return (
-        best,
-        f"{AUTO}: {best} fills hidden cells best; errors, of those of the mean or commonest word: {shares}",
-    )
 
 
 def _fills(models: Models, table: Table, folds: Folds, seed: int, most: int) -> dict[str, Fill]:

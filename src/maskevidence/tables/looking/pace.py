@@ -123,11 +123,11 @@ class Clock:
         judge, rows = folds.judge(models, values, 0), values[folds.parts[0]]
         rng = np.random.default_rng(seed)
         spoilt, _ = planted(rng, rows[:_TRIED], rows, judge.facts)
-        blank = rows[:1].repeat(_DRAWS, axis=0)
-        blank[:, 0] = np.nan
+        blank, words = rows[:1].repeat(_DRAWS, axis=0), [*map(folds.table.columns.index, folds.table.levels)]
+        blank[:, (words or [0])[: min(3, rows.shape[1] - 1)]] = np.nan  # words take longest
         judging, planting = (pace_of(judge.search, some) for some in (rows[:_TRIED], spoilt))
         model, room = models[0], self.room("cells")
-        describing = _DRAWS * pace_of(lambda some: model.draw_missing(some, 1, seed), blank).each
+        describing = pace_of(lambda some: model.draw_missing(some, 1, seed), blank).seconds(_DRAWS)
         n = max(self._some("cells", len(values), 1, judging, 0.7), min(len(values), _FEWEST_JUDGED))
         left = max(0.0, 0.8 - judging.seconds(n) / room)  # of the room, which rows come before
         n_planted = self._some("cells", N_PLANTED, _FEWEST_PLANTED, planting, left)
@@ -136,7 +136,9 @@ class Clock:
             self.shortened["judge"] = f"cells of {n:,} of {len(values):,} rows were judged"
         if not n_planted:
             self.shortened["plant"] = "no cell is called at a rate"
-        expected = planting.seconds(n_planted) + 0.02 * n * describing + judging.seconds(n)
+        suspicious = int(np.isnan(values).sum() - np.isnan(folds.table.values).sum())
+        described = min(most, max(0.02 * n, suspicious)) * describing
+        expected = planting.seconds(n_planted) + described + judging.seconds(n)
         self.course.seconds["cells"] = min(expected, room)
         self.course.seconds["suspect"] = min(judging.seconds(len(values)), self.room("suspect"))
         return n, Search(seed=seed, n_planted=n_planted, most=most)

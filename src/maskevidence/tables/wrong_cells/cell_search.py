@@ -102,7 +102,7 @@ class Clues(NamedTuple):
         the most suspicious one is kept; those of less than a nat, mostly what a call leaves over, are out.
         """
         odds = np.where(np.isnan(self.suspicion), -np.inf, self.suspicion)
-        total = _log_sum(odds)
+        total = np.logaddexp.reduce(odds, axis=1)
         some = np.flatnonzero(total > _LEAST)  # T_S is less than the sum over all cells
         row, odds, total = self.row[some], odds[some], total[some]
         order = np.argsort(-odds, axis=1, kind="stable")
@@ -111,8 +111,8 @@ class Clues(NamedTuple):
         most = np.minimum(np.maximum(n_seen // 2, 2), n_seen)
         for rest in rests:
             inside = place < np.minimum((share < 1 - rest).sum(1) + 1, most)[:, None]
-            whole = _log_sum(np.where(inside, odds, -np.inf))
-            others = _log_sum(np.where(inside, -np.inf, odds))
+            whole = np.logaddexp.reduce(np.where(inside, odds, -np.inf), axis=1)
+            others = np.logaddexp.reduce(np.where(inside, -np.inf, odds), axis=1)
             suspicion = whole - np.logaddexp(0.0, others + np.log(_PRIOR))
             found.append(Sets(row, inside, suspicion, order[:, 0])._disjoint())
         return found
@@ -305,14 +305,6 @@ class CellJudge:
         contexts = MaskedRows(tokens, row, n_hidden, lambda part: torch.from_numpy(masks(part)))
         for answer in self.asker.conditionals(contexts):
             yield answer.part, answer.log_probs.double().cpu().numpy()
-
-
-def _log_sum(logs: Rows) -> Float64[np.ndarray, " N"]:
-    """log Σ_j exp of each row; -inf for a row without a finite one."""
-    most = logs.max(axis=1, initial=-np.inf)
-    shift = np.where(np.isfinite(most), most, 0.0)
-    with np.errstate(divide="ignore"):
-        return shift + np.log(np.exp(logs - shift[:, None]).sum(axis=1))
 
 
 def _beside_others(suspicion: Rows) -> Rows:

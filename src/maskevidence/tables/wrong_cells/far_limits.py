@@ -56,10 +56,9 @@ def far_limits(
             nats = shares[j, both] - log_mass
             if nats > _LEAST:
                 rank = len(ordered) - np.searchsorted(ordered, nats)
-                label, text = name_of_row(part, place[row]), limit_text(both)
-                seen = (row, label, table.columns[j], text, None, None, None, "", nats)
-                p_value = (rank + 1) / (len(ordered) + 1)
-                found.append(WrongCell(*seen, p_value, False, "", fault=FAR, suggestion=""))
+                how = {"suspicion": nats, "p_value": (rank + 1) / (len(ordered) + 1)}
+                label, name, text = name_of_row(part, place[row]), table.columns[j], limit_text(both)
+                found.append(WrongCell(row=row, label=label, column=name, value=text, fault=FAR, **how))
     return sorted(found, key=lambda cell: -cell.suspicion), notes
 
 

@@ -21,7 +21,7 @@ _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
 _MOST_TEXTS = 3  # of a column of numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WrongCell:
     """A cell that looks wrong.
 
@@ -49,16 +49,16 @@ class WrongCell:
     label: str
     column: str
     value: float | str
-    expected: float | str | None
-    low: float | str | None
-    high: float | str | None
-    likelier: str
+    expected: float | str | None = None
+    low: float | str | None = None
+    high: float | str | None = None
+    likelier: str = ""
     suspicion: float
     p_value: float
-    called: bool
-    one_of: str
+    called: bool = False
+    one_of: str = ""
     fault: str
-    suggestion: str
+    suggestion: str = ""
     suggested: float | str | None = None
     probability: float | None = None
 
@@ -219,8 +219,17 @@ def odd_cells(table: Data) -> tuple[WrongCell, ...]:
         for row, text in cells.items():
             if row in place and name in table.columns:
                 label = name_of_row(table, place[row])
-                seen = (row, label, name, text, None, None, None, "", _CERTAIN, 0.0, False, "")
-                found.append(WrongCell(*seen, fault=fault, suggestion=""))
+                found.append(
+                    WrongCell(
+                        row=row,
+                        label=label,
+                        column=name,
+                        value=text,
+                        suspicion=_CERTAIN,
+                        p_value=0.0,
+                        fault=fault,
+                    )
+                )
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
-from maskevidence.tables.counts.word_judge import WordJudge, judge_of
+from maskevidence.tables.counts.word_judge import MOST_LIKELIER, WordJudge
 from maskevidence.tables.folds import folds_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
@@ -51,7 +51,6 @@ from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, RESTS, Plan
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
 _MOST_KEPT = 50_000  # rows of a file that is read by row groups
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
-_MOST_LIKELIER = 3  # words
 _DRAWS = 100  # of an expected value
 _SHIFTS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01}
 _UNITS = _SHIFTS | {"× 2.54": 2.54, "÷ 2.54": 1 / 2.54}
@@ -186,12 +185,12 @@ def _found(task: "_Task", how: Search) -> WrongCells:
         judged, n_rows = _joined(searched).take(places), len(coded)
     else:
         judged, n_rows = kept.judged, kept.n_judged[0]
-    (first, *_), by_support = sittings, False
-    if isinstance(first.judge, WordJudge) and first.judge.own is not None:
-        by_support = True
-        p_values, suspicion, alone = first.judge.called(coded.values, judged, how.rate)
+    judge = sittings[0].judge
+    by_support = isinstance(judge, WordJudge)
+    if isinstance(judge, WordJudge):
+        p_values, suspicion, alone = judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
-        notes += first.judge.notes(coded.columns)
+        notes += judge.notes(coded.columns, suspicion, alone)
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, n_rows, how)
     n_trusted = sum(len(each.clean) for each in sittings)
@@ -403,10 +402,10 @@ def _by_word(
             "rows, or fewer folds"
         )
     if trusted is None and isinstance(example, MixtureTransition):
-        model = declared(build(len(base.columns)), base, base.columns)
+        model: Any = declared(build(len(base.columns)), base, base.columns)
         model.fit(base.values[with_values(base.values)])
         facts = facts_of(model, base.values, [base.columns.index(name) for name in base.levels])
-        judge_of_words = judge_of(model, facts, base.values, batch_size)
+        judge_of_words = WordJudge(model, facts, base.values, batch_size)
         return _Task(table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], [])
     parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
@@ -540,20 +539,18 @@ def _described(
     places = np.argwhere(listed)
     order = np.argsort(-judged.suspicion[listed], kind="stable")[: how.most]
     row, column = places[order].T
-    drawn, is_number, right, p_right, suggestions = _expected(
-        coded, sittings, judged, (row, column), how.seed
-    )
+    expected = _expected(coded, sittings, judged, (row, column), how.seed)
     cells, table, lowest = [], found.table, floors(np.where(listed, np.nan, coded.values))
-    sure = [0 if is_number[k] else np.unique(drawn[k], return_counts=True)[1].max() for k in range(len(row))]
-    for k in np.lexsort((-np.array(sure), -judged.suspicion[row, column])).tolist():
-        i, j = int(row[k]), int(column[k])
-        known = not np.isnan(drawn[k]).any()
-        if known and not is_number[k] and np.isnan(right[k]):
-            right[k], p_right[k] = _most_drawn(drawn[k], coded.values[i, j])
+    sure = [-max((p for _, p in each.likelier), default=0.0) for each in expected]
+    for k in np.lexsort((sure, -judged.suspicion[row, column])).tolist():
+        i, j, of_cell = int(row[k]), int(column[k]), expected[k]
         ends: list[Any] = [None] * 3
-        if known and is_number[k]:
-            ends = np.quantile(np.maximum(drawn[k], lowest[j]), (0.5, 0.05, 0.95)).tolist()
+        if of_cell.numbers is not None:
+            ends = np.quantile(np.maximum(of_cell.numbers, lowest[j]), (0.5, 0.05, 0.95)).tolist()
             ends = [value_of(table, j, end) for end in ends]
+        likelier = [(value_of(coded, j, value), p) for value, p in of_cell.likelier]
+        given, nothing = value_of(coded, j, coded.values[i, j]), (None, None)
+        suggested, probability = next((each for each in likelier if each[0] != given), nothing)
         cells.append(
             WrongCell(
                 row=int(table.ids[i]),
@@ -563,55 +560,66 @@ def _described(
                 expected=ends[0],
                 low=ends[1],
                 high=ends[2],
-                likelier=_likelier(coded, j, drawn[k]) if known and not is_number[k] else "",
+                likelier=", ".join(f"{value} {p:.2g}" for value, p in likelier[:MOST_LIKELIER]),
                 suspicion=float(found.suspicion[i, j]),
                 p_value=float(found.p_values[i, j]),
                 called=bool(found.called[i, j]),
                 one_of=_one_of(found, i, j),
                 fault=FAULTS[judged.fault[i, j]],
-                suggestion=suggestions[k],
-                suggested=None if np.isnan(right[k]) else value_of(coded, j, right[k]),
-                probability=None if np.isnan(right[k]) else float(p_right[k]),
+                suggestion=of_cell.suggestion,
+                suggested=suggested,
+                probability=probability,
             )
         )
     return tuple(cells)
 
 
+class _Expected(NamedTuple):
+    """What the rest of a row says of a cell."""
+
+    numbers: Float64[np.ndarray, " n"] | None = None  # draws
+    likelier: Sequence[tuple[float, float]] = ()  # words, the most probable first, and their probabilities
+    suggestion: str = ""
+
+
 def _expected(
     coded: Table, sittings: Sequence[_Sitting], judged: Judged, cells: tuple[Ints, Ints], seed: int
-) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """For some cells: draws, whether they are numbers, the right word, its probability, and a suggestion."""
+) -> list[_Expected]:
+    """What is expected of each cell: draws of a number, or words with their probabilities."""
     row, column = cells
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)
     blank[np.arange(len(row)), column] = np.nan
-    drawn, is_number = np.full((len(row), _DRAWS), np.nan), np.zeros(len(row), dtype=bool)
-    right, p_right = np.full(len(row), np.nan), np.full(len(row), np.nan)
-    suggestions, width = [""] * len(row), len(coded.columns)
+    found, width = [_Expected()] * len(row), len(coded.columns)
     n_tried = 1 + _MOST_TRIED // (width * (width + len(_UNITS)))
     with progress("describing cells", len(row)) as advance:
         for each in sittings:
-            of_sitting, model = np.flatnonzero(np.isin(row, each.places)), each.judge.asker.model
-            is_number[of_sitting] = each.judge.facts.numbers[column[of_sitting]]
-            if isinstance(each.judge, WordJudge) and len(of_sitting):
-                place = (row[of_sitting], column[of_sitting])
-                right[of_sitting], p_right[of_sitting] = each.judge.suggested(
-                    coded.values, *place, hidden[of_sitting]
-                )
+            left, numbers = np.flatnonzero(np.isin(row, each.places)), each.judge.facts.numbers[column]
+            model, n_left = each.judge.asker.model, len(left)
+            if isinstance(each.judge, WordJudge) and n_left:
+                words = each.judge.likelier(coded.values, row[left], column[left], hidden[left])
+                for k, likelier in zip(left.tolist(), words, strict=True):
+                    found[k] = _Expected(likelier=likelier)
+                left = left[[not likelier for likelier in words]]
                 each.judge.own = None  # numbers that are tried below stand in no row
-            for these in np.split(of_sitting, range(_MOST_AT_ONCE, len(of_sitting), _MOST_AT_ONCE)):
-                n_these = len(these)
-                if n_these and hasattr(model, "draw_missing"):
+                advance(n_left - len(left))
+            for these in np.split(left, range(_MOST_AT_ONCE, len(left), _MOST_AT_ONCE)):
+                if len(these) and hasattr(model, "draw_missing"):
                     (tables,) = model.draw_missing(np.repeat(blank[these], _DRAWS, axis=0), 1, seed)
                     of_cells = tables[np.arange(len(tables)), np.repeat(column[these], _DRAWS)]
-                    drawn[these] = of_cells.reshape(-1, _DRAWS)
-                these = these[is_number[these]]
+                    for k, drawn in zip(these.tolist(), of_cells.reshape(-1, _DRAWS), strict=True):
+                        if numbers[k]:
+                            found[k] = _Expected(drawn)
+                        else:
+                            times = Counter(drawn.tolist()).most_common()
+                            found[k] = _Expected(likelier=[(value, n / _DRAWS) for value, n in times])
+                advance(len(these))
+                these = these[numbers[these]]
                 for some in np.split(these, range(n_tried, len(these), n_tried)):
                     made = _suggested(each.judge, rows[some], hidden[some], column[some], coded)
                     for k, suggestion in zip(some.tolist(), made, strict=True):
-                        suggestions[k] = suggestion
-                advance(n_these)
-    return drawn, is_number, right, p_right, suggestions
+                        found[k] = found[k]._replace(suggestion=suggestion)
+    return found
 
 
 def _one_of(found: WrongCells, row: int, column: int) -> str:
@@ -620,18 +628,6 @@ def _one_of(found: WrongCells, row: int, column: int) -> str:
     if not call or found.called[row, column]:
         return ""
     return ", ".join(found.table.columns[j] for j in np.flatnonzero(found.calls[row] == call).tolist())
-
-
-def _most_drawn(draws: Float64[np.ndarray, " n"], given: float) -> tuple[float, float]:
-    """The most frequently drawn value other than the given one, and its share; NaN if there is none."""
-    values, times = np.unique(draws[draws != given], return_counts=True)
-    return (float(values[times.argmax()]), times.max() / len(draws)) if len(values) else (np.nan, np.nan)
-
-
-def _likelier(coded: Table, column: int, draws: Float64[np.ndarray, " n"]) -> str:
-    """The most frequently drawn words, and their shares."""
-    words = Counter(value_of(coded, column, code) for code in draws.tolist())
-    return ", ".join(f"{word} {n / len(draws):.2g}" for word, n in words.most_common(_MOST_LIKELIER))
 
 
 def _suggested(
