@@ -421,7 +421,7 @@ def test_findings_stand_by_column_and_counts_have_one_convention(tmp_path: Path)
         "x",
         "city",
         "city",
-    ]  # rows that differ in x alone are not equal, although x is left out
+    ]
     by_name = {row[0]: row for row in tables["Columns"].rows}
     assert by_name["few"][4] == "1\u202f199"
     assert "not filled: its 1 known cell is too few" in by_name["few"][5]
