@@ -77,8 +77,8 @@ class Histogram(Picture):
         Example:
             >>> Histogram(np.arange(4.0), "nats").edges().tolist()
             [0.0, 1.0, 2.0, 3.0]
-            >>> Histogram(np.array([-1.0, 0.5, 3.0]), "nats", zero=True).edges().tolist()
-            [-1.5, 0.0, 1.5, 3.0]
+            >>> Histogram(np.array([-1.0, 0.5, 3.0]), "nats", zero=True).edges().round(1).tolist()
+            [-1.3, 0.0, 1.3, 2.7, 4.0]
         """
         n_bins = len(np.histogram_bin_edges(self.values, "auto")) - 1
         edges = np.histogram_bin_edges(self.values, min(MOST_BINS, n_bins))
