@@ -233,7 +233,9 @@ def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
     if k > 1 and len(place) * math.log(k) > _ONE_DIVISOR:
         order, start = np.argsort(group, kind="stable"), np.repeat(np.cumsum(n_each) - n_each, n_each)
         alone[order] = order[start + (np.arange(len(rows)) - start) % np.repeat(n_each // k, n_each)]
-    n_values, agree = values_of(rows[place])
+    n_values, agree = values_of(rows)
+    both = zip(agree, values_of(rows[place])[1], map(_by_rounding, rows.T), strict=True)
+    agree = [min(of_all, max(of_different, rounded)) for of_all, of_different, rounded in both]
     chance, n_equal = math.comb(len(rows), 2) * math.prod(agree), float(n_each @ (n_each - 1.0)) / 2
     if chance > min(BY_CHANCE, SHARE * n_equal):
         return alone
@@ -260,20 +262,17 @@ def n_nearly_equal(rows: _Rows) -> int:
 
 
 def values_of(rows: _Rows) -> tuple[list[int], list[float]]:
-    """For each column, the number of values, and the share of pairs of rows that agree, if only by rounding.
+    """For each column, the number of values and the share of pairs of rows that agree."""
+    counts = [np.unique(column, return_counts=True)[1] for column in rows.T]
+    n_pairs = max(math.comb(len(rows), 2), 1)
+    return [len(n) for n in counts], [float(n @ (n - 1.0)) / 2 / n_pairs for n in counts]
 
-    Values that are rounded to the smallest gap between two of them agree in gap / (usual gap) / (number of
-    values) of the pairs.
-    """
-    n_values, agree = list[int](), list[float]()
-    for column in rows.T:
-        values, n_each = np.unique(column, return_counts=True)
-        gaps = np.diff(values[~np.isnan(values)])
-        rounded = float(gaps.min() / np.median(gaps)) / len(values) if len(gaps) else 1.0
-        equal = float(n_each @ (n_each - 1.0)) / max(len(rows) * (len(rows) - 1), 1)
-        n_values.append(len(values))
-        agree.append(max(equal, rounded))
-    return n_values, agree
+
+def _by_rounding(column: Float64[np.ndarray, " N"]) -> float:
+    """The share of pairs that agree by rounding to the smallest gap: gap / usual gap / number of values."""
+    values = np.unique(column[~np.isnan(column)])
+    gaps = np.diff(values)
+    return float(gaps.min() / np.median(gaps)) / len(values) if len(gaps) else 1.0
 
 
 def _keys(rows: _Rows) -> UInt64[np.ndarray, " N"]:

@@ -284,7 +284,7 @@ def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
 
     given, n = fit.table.values[:, fit.groups[-1]], len(fit.table)
     if not given.shape[1]:
-        return list(rng.permutation(n))
+        return rng.permutation(n).tolist()
     scaled = (given - np.nanmean(given, axis=0)) / np.nanstd(given, axis=0)
     words = [fit.table.columns[j] in fit.table.levels for j in fit.groups[-1]]
     scaled = np.nan_to_num(np.where(words, _FAR * given, scaled)) + 1e-9 * rng.normal(size=given.shape)

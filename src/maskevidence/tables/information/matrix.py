@@ -33,6 +33,7 @@ ONE_WIDTH = (
 )
 ALONE, GIVEN = "alone", "given all others"
 _ARRAYS = ("nats", "standard_error", "p_values", "found")
+_Numbers = Float64[np.ndarray, " D"]
 _NUMBERS = 2**22  # of a batch of rows
 _MOST_LISTED = 20  # pairs on a page
 
@@ -209,7 +210,7 @@ def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarra
     return nats, found
 
 
-def _tested(fit: Fitted, target: int | None, rate: float) -> tuple[TableRows, ...]:
+def _tested(fit: Fitted, target: int | None, rate: float) -> tuple[Any, Any, Any, Any]:
     """The numbers, their errors and p-values, and which are above 0."""
     none = fit.mask([])
     values = _of_pairs if target is None else partial(_of_target, target=target, known=none, given=True)
@@ -236,7 +237,7 @@ def _discoveries(p: Float64[np.ndarray, " n"], rate: float) -> Bool[np.ndarray, 
     return p <= (np.sort(p)[np.flatnonzero(below)[-1]] if below.any() else -1.0)
 
 
-def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[TableRows, TableRows, TableRows]:
+def of_next(fit: Fitted, target: int, known: Sequence[int]) -> tuple[_Numbers, _Numbers, _Numbers]:
     """I(target; j | known) for each column j, with error and p-value.
 
     Returns:
@@ -295,7 +296,7 @@ def _numbers(
     return nats, *(np.where(total > 1, each, np.nan) for each in (error, p))
 
 
-def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[TableRows, TableRows, TableRows]:
+def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Any, TableRows, TableRows]:
     """The number, mean and variance of values over rows, without NaN."""
     n = sum((~np.isnan(part)).sum(0) for part in parts)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -188,7 +188,7 @@ class Mixture(nn.Module):
         sizes: Sequence[int],
         shrinkage: float | None = None,
         most: int = _MOST,
-        out: Rows | None = None,
+        out: Float64[np.ndarray, "m D"] | None = None,
     ) -> tuple["Mixture", list[float]]:
         """Fit 1, 2, 4, ... components to rows with at least one value each.
 
