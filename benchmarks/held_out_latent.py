@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.core.table import binarise
+from maskevidence.tables.rows import binarise
 from maskevidence.images.image_files import read_images
 from maskevidence.models import BernoulliPCA
 
