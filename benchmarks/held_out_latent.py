@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 import maskevidence as me
-from maskevidence.tables.rows import binarise
 from maskevidence.images.image_files import read_images
 from maskevidence.models import BernoulliPCA
+from maskevidence.tables.rows import binarise
 
 SEEDS = (4, 44, 444)
 N_IMAGES, EPOCHS, LEARNING_RATE, TOLERANCE = 2000, 300, 0.05, 1e-3
