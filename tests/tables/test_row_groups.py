@@ -175,7 +175,7 @@ def test_a_block_of_wide_rows_has_a_million_cells() -> None:
 def test_a_piece_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What each piece leaves lies between freed pieces, so that the addresses of the process grow."""
     monkeypatch.chdir(tmp_path)
-    x = me.models.PPCA(n_features=4, n_components=2, seed=1).sample(400, seed=0)
+    x = me.models.PPCA(n_features=4, n_components=2, seed=1).sample(1600, seed=0)
     frame = pd.DataFrame(x, columns=NAMES)
     frame.to_parquet("t.parquet", row_group_size=4)
     blocks, model = array("q"), me.models.PPCA(n_features=4, n_components=2).fit(x)
@@ -184,12 +184,12 @@ def test_a_piece_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.Mo
     whole = row_groups.converted
 
     def counted(*args: Any, **options: Any) -> Any:
-        if len(blocks) in (50, 99):
+        if len(blocks) in (50, 399):
             gc.collect()
         blocks.append(sys.getallocatedblocks())
         return whole(*args, **options)
 
     monkeypatch.setattr(row_groups, "converted", counted)
     _, counts = groups.checked()
-    assert counts.tolist() == [4] * 400
-    assert blocks[99] - blocks[50] < 49  # one for each piece
+    assert counts.tolist() == [4] * 1600
+    assert blocks[399] - blocks[50] < 349  # one for each piece

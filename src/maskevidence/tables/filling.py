@@ -486,7 +486,8 @@ def write_sheet(
                 if isinstance(table.forms.get(name), DateForm):
                     cell = datetime.fromisoformat(cell)
                 elif name not in table.levels:  # words of digits stay words
-                    cell = (float(cell), value)[1]
+                    float(cell)
+                    cell = value
             sheet.cell(raw.lines[row], place + 1).value = cell
     header = min([raw.first_line, *(line for line, _ in raw.head)]) - 1
     for place in range(len(names), len(texts)):

@@ -135,7 +135,7 @@ def test_patience_keeps_the_best_parameters() -> None:
     assert model.score_samples(test).mean() == pytest.approx(history.held_out.max(), rel=1e-12)
 
 
-def test_a_pace_lowers_the_rate_and_goes_on_from_the_best_parameters() -> None:
+def test_a_pace_lowers_the_rate_and_goes_on_from_the_best_parameters(tmp_path: Path) -> None:
     """Too high a rate is left: the end is as good as that of a rate that was right from the start."""
     x, test = rows(100, seed=3), rows(400, seed=4)
 
@@ -152,6 +152,31 @@ def test_a_pace_lowers_the_rate_and_goes_on_from_the_best_parameters() -> None:
     assert history.held_out.max() > right - 0.03
     assert model.score_samples(test).mean() == pytest.approx(history.held_out.max(), rel=1e-12)
     assert not history.notes
+
+    class Stopped(Exception):
+        pass
+
+    def stop(record: Any, model: object) -> None:
+        if record.epoch == len(history) // 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        trained(3.0, pace=pace, checkpoint=tmp_path, checkpoint_every=1, callbacks=[stop])
+    again, resumed = trained(3.0, pace=pace, checkpoint=tmp_path, checkpoint_every=1)
+    assert resumed.resumed_from == len(history) // 2 - 1
+    assert state(again) == state(model)
+
+
+def test_a_slow_climb_is_given_longer_by_a_share_of_the_epochs() -> None:
+    """A climb that slows down under noise keeps its highest rate; one that has ended does not."""
+    noise = 0.3 * np.random.default_rng(0).normal(size=60)
+    climbing = [0.0, *(3 * np.sqrt(np.arange(1, 61)) + noise).tolist()]
+    assert Pace(2, 0.25, 0.05).rate(climbing) < 0.1
+    pace = Pace(2, 0.25, 0.05, share=0.2)
+    assert pace.rate(climbing) == pace.rate(climbing + [0.0] * 11) == 1.0
+    assert pace.rate(climbing + [0.0] * 16) == 0.25
+    with pytest.raises(me.InputError, match="a share in"):
+        Pace(share=1.0)
 
 
 def test_a_pace_keeps_the_first_parameters_where_no_step_helps() -> None:

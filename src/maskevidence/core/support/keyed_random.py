@@ -223,10 +223,7 @@ def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
         >>> first_copies(x[[0, 1, 0, 2, 1]]).tolist(), first_copies((x[[0, 1, 0]] > 0).astype(float)).tolist()
         ([0, 1, 0, 3, 1], [0, 1, 2])
     """
-    alone = np.arange(len(rows))
-    _, place, group, n_each = np.unique(
-        _keys(rows), return_index=True, return_inverse=True, return_counts=True
-    )
+    alone, (place, group, n_each) = np.arange(len(rows)), equal_rows(rows)
     if len(place) == len(rows):
         return alone
     k = int(np.gcd.reduce(n_each))
@@ -244,6 +241,20 @@ def first_copies(rows: _Rows) -> Int64[np.ndarray, " N"]:
     first = place[group]
     same = (rows == rows[first]) | (np.isnan(rows) & np.isnan(rows[first]))
     return np.where(same.all(axis=1), first, alone)
+
+
+def equal_rows(
+    rows: _Rows,
+) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " N"], Int64[np.ndarray, " n"]]:
+    """The first of each set of equal rows, each row's set, and the sets' sizes; missing cells are equal.
+
+    Example:
+        >>> first, group, n = equal_rows(np.array([[2.0, np.nan], [1.0, 0.0], [2.0, np.nan]]))
+        >>> first[group].tolist(), n[group].tolist()
+        ([0, 1, 0], [2, 1, 2])
+    """
+    _, first, group, n = np.unique(_keys(rows), return_index=True, return_inverse=True, return_counts=True)
+    return first, group, n
 
 
 def n_nearly_equal(rows: _Rows) -> int:

@@ -38,8 +38,8 @@ def auto_word(
     if not table.levels:
         return KERNELS, (f"{AUTO}: {KERNELS}, since all columns are numbers",)
     rows = table.take(np.flatnonzero(with_values(table.values)))
-    left_out = {NETWORK} if not network or len(rows) <= ROWS_OF_NETWORK else set()
-    words = [word for word in TAKE_WORDS if word not in left_out | ({COUNTS} if not counts else set())]
+    taken = {NETWORK: network and len(rows) > ROWS_OF_NETWORK, COUNTS: counts}
+    words = [word for word in TAKE_WORDS if taken.get(word, True)]
     some = rows.take(np.sort(np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS]))
     if len(words) == 1 or len(some) < _FOLDS:
         return words[0], (f"{AUTO}: {words[0]}",)

@@ -24,7 +24,7 @@ from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, Ra
 from maskevidence.core.model import as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.keyed_random import first_copies
+from maskevidence.core.support.keyed_random import equal_rows, first_copies
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
@@ -240,9 +240,7 @@ def _alike(values: TableRows) -> _Ints:
     alone = np.arange(len(values))
     if max(len(np.unique(column)) for column in values.T) <= _FEW_VALUES:
         return alone
-    rows = np.nan_to_num(values, nan=np.inf)
-    _, first, group, n = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    group = group.reshape(-1)
+    first, group, n = equal_rows(values)
     return np.where(n[group] > _LARGEST * len(values), alone, first[group])
 
 

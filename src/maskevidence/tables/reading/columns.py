@@ -631,10 +631,10 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         hint = "" if fewer else f"--numbers {typed([name])}"
         found += (finding("mixed", name, cells.at(rarer), note, hint, DECIDE),)
-    near = [text for text in cells.texts if re.match(r"\W*[0-9]", text)]
     if kind == "words" and not found and name not in choices.of_words and share(r"^\W*[0-9]") >= _NUMBERS:
         several = cells.number(cells.parsed) >= _NUMBERS * n_full
-        note = f"cells such as {quoted(near[0])} begin with a number and are read as words"
+        near = next(text for text in cells.texts if re.match(r"\W*[0-9]", text))
+        note = f"cells such as {quoted(near)} begin with a number and are read as words"
         option, weight = (f"--numbers {typed([name])}", LOOK) if several else ("", RECORD)  # in several units
         found += (Finding("near numbers", name, n_full, (), note, option, weight),)
     no_number = [

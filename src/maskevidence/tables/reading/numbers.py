@@ -155,7 +155,9 @@ def cell_of(text: str) -> Cell | None:
         (Cell(body='1.417,5', exponent='', negative='−', ..., suffix=' kg', limit='<', mark=''), None, None)
     """
     text = text if text.isascii() else text.translate(_NARROW)
-    found = _CELL.fullmatch(re.sub(r"^(\([^()]*)\)(\s*[%‰€£¥₹$])$", r"\1\2)", text))
+    if text.startswith("("):  # of (1,1) % the sign goes into the brackets
+        text = re.sub(r"^(\([^()]*)\)(\s*[%‰€£¥₹$])$", r"\1\2)", text)
+    found = _CELL.fullmatch(text)
     if found is None or ("(" in (found["bracket"], found["after"])) != bool(found["close"]):
         return None
     if _NO_GROUPS.search(found["body"]):
@@ -178,11 +180,11 @@ def cell_of(text: str) -> Cell | None:
     start, end = found.span("body")
     prefix = found["prefix"] or ""
     if prefix and not found["after"]:
-        prefix = found.string[found.start("prefix") : start]  # with the blank behind it
+        prefix = text[found.start("prefix") : start]  # with the blank behind it
     exponent = re.sub(r"\s*[x×·]\s*10\^?", "e", found["exponent"] or "")
     exponent = exponent.translate(str.maketrans(f"\u2212\u2013{_RAISED}", "---0123456789"))
     end = max(end, found.end("exponent"), found.end("behind"))
-    behind = found.string[end : found.end("suffix")] if suffix else ""  # with the blank before it
+    behind = text[end : found.end("suffix")] if suffix else ""  # with the blank before it
     limit = {"<": "<", "≤": "<", ">": ">", "≥": ">"}.get((found["limit"] or "")[:1], "")
     parts = ("before", "behind", "mark", *(["minus"] * of_francs))
     mark = "".join((found[part] or "").strip() for part in parts)
