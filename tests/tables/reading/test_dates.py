@@ -14,6 +14,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.data import describe, read_table
 from maskevidence.tables.filling import fill_table
+from maskevidence.tables.reading.dates import read_dates
 from maskevidence.tables.table_options import ImputeOptions
 
 WAYS = [
@@ -126,3 +127,8 @@ def test_a_saved_model_knows_its_day_0(tmp_path: Path, run: CommandLine) -> None
     assert json.loads((tmp_path / "late.json").read_text())["log_evidence"] == pytest.approx(expected)
     with pytest.raises(me.InputError, match=r"--day-0 day=1\.2\.2021: '1\.2\.2021' is no date"):
         read_table(tmp_path / "late.csv", day_0={"day": "1.2.2021"})
+
+
+def test_digits_without_a_unit_are_no_duration() -> None:
+    """A pattern that tries each division of the digits never ended."""
+    assert read_dates(["1" * 60 + "!", "0.1,-0.2," * 20, ""], [1, 1, 1]) is None

@@ -241,9 +241,10 @@ def _spans(written: Sequence[tuple[tuple[int, str, int], ...]]) -> tuple[tuple[i
 def _duration(text: str) -> _Date | None:
     """Parse a duration with units, such as 13h 3min, 12h30, 2 d 4 h or 1 day, 3:04:05."""
     spans, seconds, before = list[tuple[int, str, int]](), 0.0, 0
-    if not re.fullmatch(rf"(?:{_SPAN.pattern})+", text):
+    parts = [*_SPAN.finditer(text)]  # one after the other: a pattern of all would try each division of digits
+    if not parts or "".join(part[0] for part in parts) != text:
         return None
-    for digits, behind, word in _SPAN.findall(text):
+    for digits, behind, word in (part.groups() for part in parts):
         follows = {3600: 60, 60: 1} | ({DAY: 3600} if ":" in text else {})
         unit = _SPANS.get(word.lower(), 0) if word else follows.get(before, 0)
         if not unit or (spans and unit >= before):
