@@ -185,7 +185,7 @@ def test_a_piece_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.Mo
     ours, left = tracemalloc.Filter(True, str(Path(me.__file__).parent / "*")), list[int]()
 
     def counted(*args: Any, **options: Any) -> Any:
-        """Count the memory that the package has kept since the first 50 pieces; other threads have their own."""
+        """Count the memory that the package has kept since piece 50; other threads have their own."""
         number = next(pieces)
         if number == 50:
             tracemalloc.start()
