@@ -25,8 +25,10 @@ from maskevidence.core.support.checks import check_memory, whole_number
 from maskevidence.core.support.files import write_atomic, write_json
 from maskevidence.core.support.keyed_random import keyed_bits
 from maskevidence.core.support.progress import progress
-from maskevidence.core.table import Table, as_table, varies, with_columns_of, with_levels_of
-from maskevidence.core.tokens import Tokens, called, column_names, includes_fitted, marks_of, share_fitted
+from maskevidence.core.table import Table, as_table, varies, with_levels_of
+from maskevidence.core.tokens import Tokens, called, column_names
+from maskevidence.tables.category_columns import with_columns_of
+from maskevidence.tables.fitted_rows import includes_fitted, marks_of, share_fitted
 from maskevidence.tables.imputation import Imputation
 from maskevidence.tables.limits import with_limits
 

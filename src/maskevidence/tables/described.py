@@ -43,7 +43,7 @@ class DescribedTableModel(TableModel):
     def _rows_to_fit(
         self, x: object, kinds: Mapping[Any, str] | None = None
     ) -> tuple[Float64[np.ndarray, "N D"], tuple[Column, ...]]:
-        """The rows and their columns, whose kinds `declare` has found, or which are guessed from x."""
+        """The rows and their columns, of the kinds that `declare` found, or else guessed from x."""
         if kinds is not None or self._declared is None:
             self.declare(x, kinds)
         table = self._table(self._own_columns(x))

@@ -22,17 +22,15 @@ from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
 from maskevidence.core.table import (
     Table,
-    column_of,
-    decoded,
     place_of,
     spreads,
-    with_columns_of,
     with_levels_of,
     with_values,
 )
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import fit_table, takes_words
+from maskevidence.tables.category_columns import column_of, decoded, with_columns_of
 from maskevidence.tables.gaussian.low_rank import PPCA
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.network.masked_network import MaskedNetwork
@@ -499,7 +497,7 @@ def write_sheet(
 
 
 def with_rows_apart(whole: Any, raw: RawTable) -> Any:
-    """The table with its rows of units, totals and footnotes, as they stand."""
+    """The table with its rows of units, totals and footnotes unchanged."""
     import pyarrow as pa
 
     def rows(found: Sequence[tuple[int, tuple[str, ...]]]) -> Any:

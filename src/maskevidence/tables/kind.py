@@ -45,7 +45,7 @@ class RowKind(Kind):
         "cells.json": ("table of wrong cells", "maskevidence.tables.cells:read_page"),
         "information.json": (
             "table of information",
-            "maskevidence.tables.information.information_command:read_page",
+            "maskevidence.tables.information.information_command:read_information",
         ),
     }
 

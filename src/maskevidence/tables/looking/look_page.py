@@ -131,7 +131,7 @@ def _answers(look: Looked) -> list[tuple[str, str, str]]:
 
 
 def _hardly_filled(modelled: Modelled) -> str:
-    """How many columns are filled hardly better than with their mean or commonest word."""
+    """The number of columns filled hardly better than with their mean or commonest word."""
     n = sum(fill.holes > 0 and error_left(fill) > _HARDLY for fill in modelled.fills.values())
     return f"{count(n, 'column')} hardly better than with the mean or commonest word" if n else ""
 

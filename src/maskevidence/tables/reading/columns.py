@@ -648,7 +648,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
 
 
 def left_out(one: ColumnDescription) -> Finding:
-    """The finding on a column that says nothing of others."""
+    """The finding on a column that is left out, since it tells nothing about other columns."""
     name, what = typed([one.name]), {"id": "names of rows", "text": "near-unique text"}.get(one.kind)
     options = {"empty": "", "constant": f"--drop {name}"}
     option = options.get(one.kind, f"--id-column {name}, or --categories {name}")
