@@ -20,6 +20,17 @@ def column_of(name: str, category: str) -> str:
     return f"{name}={category}"
 
 
+def of_categories(table: Table) -> set[str]:
+    """The names of all columns that stand for a category.
+
+    Example:
+        >>> table = Table("t", np.zeros((1, 1)), ("c=b",), np.arange(1), categories={"c": ("a", "b")})
+        >>> sorted(of_categories(table))
+        ['c=a', 'c=b']
+    """
+    return {column_of(name, category) for name, all_of in table.categories.items() for category in all_of}
+
+
 def decoded(table: Table, values: Float64[np.ndarray, "N D"], name: str) -> list[str]:
     """The most probable category of each row; the first category has 1 minus the sum of the others.
 

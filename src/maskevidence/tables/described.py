@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from maskevidence.core.table import as_table
@@ -54,3 +54,9 @@ class DescribedTableModel(TableModel):
         """Check the cells that are read and set the others to 0."""
         self.refuse_strange_cells(tokens, read)
         return torch.where(read, tokens.values.double(), 0.0)
+
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
+        blank = torch.full((n, self.n_features), torch.nan, dtype=torch.float64)
+        if not n:
+            return blank
+        return self._draw_missing(Tokens.from_array(blank, empty_rows=True).to(self._like().device), seed)

@@ -32,7 +32,7 @@ from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, fit_table, parse_model, takes_words
-from maskevidence.tables.category_columns import column_of, with_columns_of
+from maskevidence.tables.category_columns import of_categories, with_columns_of
 from maskevidence.tables.cell_mass import CellMass, check_cell_mass
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.limits import with_limits
@@ -486,8 +486,7 @@ def note_on_pairs(rows: Table, filled: Float64[np.ndarray, "N D"] | None = None)
         >>> note_on_pairs(Table("t", x, ("sex",), np.arange(6)), np.nan_to_num(x, nan=1.3))[0][:78]
         'holes of columns with two values are filled with other numbers: sex (1 or 2, f'
     """
-    of_words = {column_of(name, word) for name, words in rows.categories.items() for word in words}
-    named = []
+    of_words, named = of_categories(rows), []
     for j, name in enumerate(rows.columns):
         hole = np.isnan(rows.values[:, j])
         known = rows.values[~hole, j]
