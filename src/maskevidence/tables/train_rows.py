@@ -27,9 +27,8 @@ from maskevidence.core.training.history import History
 from maskevidence.core.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
-from maskevidence.tables.base import TableModel
+from maskevidence.tables.base import TableModel, marks_of
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network, new_model
-from maskevidence.tables.fitted_rows import marks_of
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.rows import TEST_FRACTION, model_on, read_rows, read_with
 from maskevidence.tables.table_options import RowDevice, RowTraining

@@ -17,13 +17,12 @@ from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names
-from maskevidence.tables.base import TableModel
+from maskevidence.tables.base import TableModel, share_fitted
 from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.word_judge import MOST_LIKELIER, WordJudge
-from maskevidence.tables.fitted_rows import share_fitted
 from maskevidence.tables.folds import folds_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
