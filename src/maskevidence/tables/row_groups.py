@@ -119,7 +119,7 @@ class RowGroups:
         return Tokens.from_array(in_order, ids)
 
     def _release(self) -> None:
-        """Give the memory of the pieces back to the system, for what follows the last row."""
+        """Return the memory of the pieces to the system after the last row."""
         self.rest, self.last = iter(()), None
         self.pool.release_unused()
 
