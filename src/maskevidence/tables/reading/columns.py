@@ -269,7 +269,7 @@ def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | N
 def _with_mark(
     name: str, cells: Any, choices: FileOptions, mark: Choice
 ) -> tuple[Float64[np.ndarray, " N"] | None, Signs]:
-    """Read numbers with one decimal sign and no other mark; a comma needs proof. None if this does not fit."""
+    """Read numbers with one decimal sign and no other mark; a comma needs proof. None if some do not fit."""
     import pyarrow as pa
     from pyarrow import compute
 
