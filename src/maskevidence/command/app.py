@@ -308,6 +308,7 @@ def _filled(annotation: Any, name: str, values: Mapping[str, Any], which: Which)
     )
 
 
+@cache  # kinds share dataclasses of options
 def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
     """Convert a parameter's type to an `Annotated` type for typer."""
     declared = declaration(annotation)
