@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.show.parts import Bars, BigNumbers, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import MINUS, count, figures
+from maskevidence.core.support.checks import some_of
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
@@ -114,10 +115,11 @@ def _headline(look: Looked) -> str:
 
 def _answers(look: Looked) -> list[tuple[str, str, str]]:
     """The numbers of the first screen."""
-    decide = {each.column for each in look.description.findings if each.weight >= DECIDE}
+    decide = [*dict.fromkeys(each.column for each in look.description.findings if each.weight >= DECIDE)]
     n_empty = int(sum(each.n_missing for each in look.description.columns)) - look.n_filled
     verb = "needs" if len(decide) == 1 else "need"
-    answers = [(f"{len(decide)}", f"column{'' if len(decide) == 1 else 's'} {verb} a decision", "")]
+    named = some_of([name or "the file" for name in decide], 3)
+    answers = [(f"{len(decide)}", f"column{'' if len(decide) == 1 else 's'} {verb} a decision", named)]
     remark = f"{n_empty:,} left empty" if n_empty > 0 else ""
     if look.modelled is not None and (typical := _typical_error(look.modelled)) is not None:
         typical_error = f"typical error {100 * typical:.0f} % of a column’s spread"
@@ -173,7 +175,7 @@ def listed_cells(look: Looked) -> list[WrongCell]:
 
 def _findings(look: Looked) -> Table:
     """The findings that the user may override, most serious first."""
-    listed = [each for each in look.description.findings if each.weight >= LOOK]
+    listed = [each for each in look.description.findings if each.weight >= LOOK or each.what == "constant"]
     columns = list(dict.fromkeys(each.column for each in listed))  # that with the worst finding first
     listed.sort(key=lambda each: columns.index(each.column))
     rows = [
