@@ -240,6 +240,12 @@ def test_a_step_that_ends_before_its_forecast_takes_its_progress_back(
         with plan.step("fit", "fitting"), progress("inner", total=2) as inner:
             clock.now += 1.0
             inner(2)  # nine tenths of a minute
-        with plan.step("fill", "filling"):
-            clock.now += 40.0
-    assert capsys.readouterr().err.splitlines()[-1] == "filling: 100 % in 00:41, about 00:00 left"
+        with plan.step("fill", "filling"), progress("inner", total=2) as inner:
+            clock.now += 31.0
+            inner(1)
+            clock.now += 9.0
+            inner(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "filling: 46 % in 00:32, about 00:09 left",
+        "filling: 100 % in 00:41, about 00:00 left",
+    ]
