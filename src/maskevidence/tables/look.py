@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.command.options import Argument, Result
 from maskevidence.core.errors import InputError
 from maskevidence.tables.kind import rows
+from maskevidence.tables.looking import CELLS, COLUMNS, MODEL, PAGE, SD, TABLE
 from maskevidence.tables.table_options import LookOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
     from maskevidence.tables.looking.look_result import Look
 
-TABLE, PAGE, MODEL, UNFINISHED = "table.json", "index.html", "model", "unfinished"
-FILES = ("filled.*", "filled_sd.csv", "cells.csv", "columns.csv", PAGE, MODEL, TABLE)
+UNFINISHED = "unfinished"
+FILES = ("filled.*", SD, CELLS, COLUMNS, PAGE, MODEL, TABLE)
 _REMEDY = "look again with --overwrite"
 
 

@@ -23,7 +23,7 @@ from maskevidence.tables.looking.determined import with_determined
 from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import short_page, writer
 from maskevidence.tables.looking.looking import Budget, _simplest, _words, look_at
-from maskevidence.tables.looking.pace import Clock, pace_of
+from maskevidence.tables.looking.pace import LAST, Clock, pace_of
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.cell_search import CellJudge
@@ -338,10 +338,16 @@ def test_the_stated_time_is_that_of_the_last_steps_too(monkeypatch: pytest.Monke
 
 
 def test_a_model_that_takes_too_long_is_forecast_no_more() -> None:
-    plan = Course(silent, {"a": (5, 1.0), "b": (5, 600.0), "choose": (1, 50.0)}, clock=lambda: 0.0)
+    plan = Course(
+        silent,
+        {"a": (5, 1.0), "b": (5, 600.0), "choose": (1, 50.0)} | dict.fromkeys(LAST, (0, 0.0)),
+        clock=lambda: 0.0,
+    )
     clock = Clock(plan, 120.0)
     clock.without("b")
     assert plan.forecast == 5
+    plan.left["fill"], plan.seconds["fill"] = 1, 300.0  # longer than the whole time
+    assert 0 < clock.room("cells") < 1
     assert "b was not tried" in clock.sentence()
 
 
@@ -494,7 +500,7 @@ def test_findings_stand_by_column_and_counts_have_one_convention(tmp_path: Path)
     }
     findings = next(each for name, each in tables.items() if name.startswith(("Decisions", "Assumptions")))
     columns = [row[1] for row in findings.rows]
-    assert columns == ["x", "city", "city", "the file"]
+    assert columns == ["x", "city", "city", "the file", "few"]  # that is constant
     by_name = {row[0]: row for row in tables["Columns"].rows}
     assert by_name["few"][4] == "1\u202f199"
     assert "not filled: its 1 known cell is too few" in by_name["few"][5]

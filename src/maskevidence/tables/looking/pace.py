@@ -22,7 +22,8 @@ _MOST_FILLED = {"choose": 300, "measure": 1000}  # values of a column
 _MOST_LINKED, _MOST_LINKED_COLUMNS = 120, 150  # rows of a fold
 _FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 1, 100, 100
 _DRAWS = 100  # of a described cell
-_TRIED, _TRIAL = 64, 0.1  # rows of a trial at most, and seconds at least
+_TRIED, _MOST_TRIED, _TRIAL = 64, 4096, 0.1  # rows of a trial at most, of filling too, and seconds at least
+_LEAST = 1e-3  # seconds for a step
 _LEAST_EACH = 0.1  # of a trial's mean per row, the part that grows with the rows
 
 Values = Float64[np.ndarray, "N D"]
@@ -95,7 +96,7 @@ class Clock:
         """Seconds for a step; a tenth of its share if earlier ones took longer than theirs."""
         before = [share for share in ENDS.values() if share < ENDS[step]]
         least = 0.1 * self._shared * (ENDS[step] - max(before, default=0.0))
-        return max(self.end(step) - self.course.spent, least)
+        return max(self.end(step) - self.course.spent, least, _LEAST)
 
     def _some(self, step: str, wanted: int, fewest: int, pace: Pace, share: float = 1.0) -> int:
         """How many rows fit into a share of the step's room; 0 below fewest."""
@@ -176,7 +177,8 @@ class Clock:
         if step == "measure" and n < wanted:
             self.shortened[step] = f"errors are those of {n:,} hidden values of a column"
         self.course.seconds[step] = pace.seconds(min(n, len(values)))
-        self.course.seconds["fill"] = paces[0].seconds(int(np.isnan(values).any(axis=1).sum()))
+        if len(holed := values[np.isnan(values).any(axis=1)]):
+            self.course.seconds["fill"] = pace_of(each[0][0].impute, holed[:_MOST_TRIED]).seconds(len(holed))
         return n
 
     def linked(self, models: Models, folds: Folds) -> int:
