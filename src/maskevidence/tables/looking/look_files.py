@@ -65,7 +65,8 @@ def write_look(look: Looked, folder: Path) -> None:
         look.modelled.model.save(folder / MODEL)
     page = page_of_look(look)
     where = (
-        f"The file was not changed: {target.name} is the filled table, {CELLS} lists the cells to look at."
+        f"The file was not changed. {target.name} is a copy with its holes filled, where suspicious cells "
+        f"stand as they were; {CELLS} lists them."
     )
     write_report(replace(page, parts=[page.parts[0], where, *page.parts[1:]]), folder / PAGE)
 

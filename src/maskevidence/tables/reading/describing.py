@@ -207,9 +207,9 @@ def _spellings(name: str, cells: Cells) -> list[Finding]:
     if not several:
         return []
     pairs = [" and ".join(quoted(cells.texts[k]) for k in group[:2]) for group in several]
-    note = f"{some_of(pairs, 2)} differ by capitals, blanks or composition alone: kept apart"
+    note = f"{some_of(pairs, 2)} differ by capitals, blanks or encoding alone: kept apart"
     at = cells.at([k for group in several for k in group[1:]])
-    return [finding("spellings", name, at, note, "--fold-words", DECIDE)]
+    return [finding("spellings", name, at, note, "--fold-words takes them for one", DECIDE)]
 
 
 def folded_word(word: str) -> str:
@@ -234,5 +234,6 @@ def _of_rows(values: Float64[np.ndarray, "N D"]) -> list[Finding]:
     filled, found = values[~np.isnan(values).all(axis=1)], []
     for note in note_on_copies(filled):
         number = int(note.split(" ")[0].replace(",", ""))
-        found.append(Finding("equal rows", None, number, (), note, "", LOOK))
+        which, _, todo = note.partition(": ")
+        found.append(Finding("equal rows", None, number, (), which, todo.partition("; ")[0], LOOK))
     return found
