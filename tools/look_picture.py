@@ -12,7 +12,6 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-SIZE = {"width": 960, "height": 1120}
 
 
 def main() -> None:
@@ -24,7 +23,7 @@ def main() -> None:
         subprocess.run(["bash", "-ec", commands], cwd=folder, check=True)
         with sync_playwright() as started:
             browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            page = browser.new_page(viewport=SIZE)
+            page = browser.new_page(viewport={"width": 960, "height": 1120})
             page.goto((Path(folder) / "wine-look" / "index.html").as_uri())
             page.screenshot(path=ROOT / "docs" / "images" / "look.png")
             browser.close()
