@@ -414,9 +414,7 @@ def estimate_evidence(
     batch_size = Scoring.batch_size if batch_size is None else whole_number("batch_size", batch_size, 1)
     key = MaskKey(seed, "shared" if isinstance(data, GaussianMoments) else masks)
     if isinstance(design, Precise) and key.masks != "own":
-        raise InputError(
-            "a target for the mask error needs masks='own', separate masks for each row; give that"
-        )
+        raise InputError("a target for the mask error needs masks='own', separate masks for each row")
     if isinstance(data, GaussianMoments):
         if share_contexts:
             raise InputError("share_contexts belongs to tokens that are whole numbers, not to moments")
