@@ -12,7 +12,6 @@ from refusals import one_line
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("no_such_module:K", "cannot be loaded (ModuleNotFoundError: No module named 'no_such_module')"),
         ("a_kind_that_exits:K", "cannot be loaded (SystemExit: 3)"),
         ("json:loads", "no maskevidence.core.kind.Kind"),
     ],
