@@ -53,7 +53,7 @@ _TRUTHS = (
 )
 _YES, _NO = ({*words.split(" ")} for words in _TRUTHS)
 NAMED_CODE = re.compile(
-    r"(?i)(^|[\s_.-])(id|no|nr|num|number|\w*code|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
+    r"(?i)((^|[\s_.-])(id|no|nr|num|number|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)|code)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
 
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
@@ -455,6 +455,15 @@ def _as_numbers(
         return ReadColumn(refused, refusal=_two_readings(cells, signs), cells=cells)
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
+    letters = [cell.suffix if cell is not None and len(cell.suffix) == 1 else "" for cell in cells.parsed]
+    of_letter = Counter(
+        {each: cells.number(map(each.__eq__, letters)) for each in {*filter(str.isalpha, letters)}}
+    )
+    if (
+        of_letter.total() - max(of_letter.values(), default=0) > (1 - _NUMBERS) * sum(cells.counts)
+        and not said
+    ):
+        return None  # 12a, 12b
     others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
     if others is None:
         return None
@@ -607,7 +616,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
     folded = {text.casefold() for text in cells.texts}
     kind: ColumnKind = "words"
     why = base.why or count(n_different, "different word")
-    numbers = [cell is not None and not cell.suffix for cell in cells.parsed]
+    numbers = [cell is not None and cell.is_amount for cell in cells.parsed]
     n_numbers, unique = cells.number(numbers), _names_rows(n_different, n_full, base.n_cells)
 
     def share(pattern: str) -> float:
@@ -618,7 +627,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         if len(folded) > 2:  # that --fold-words does not bring together
             note, at = f"yes and no in {len(folded)} spellings", cells.at(range(n_different))
             found += (finding("spellings", name, at, note, "mend them in the file", LOOK),)
-    elif unique or (_NAMED_ID.search(name) and share(r"^\S*[0-9]\S*$") >= _NUMBERS):
+    elif unique or (_NAMED_ID.search(name) and share(r"^(?=\D*[0-9])\S*$") >= _NUMBERS):
         one_token = min(share(r"^\S*$"), share("[0-9]")) >= _NUMBERS
         named = _NAMED_ID.search(name) or (NAMED_CODE.search(name) and n_different >= _NUMBERS * n_full)
         kind = "id" if one_token and (n_different == n_full or named) else "text"
@@ -637,6 +646,11 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         note = f"cells such as {quoted(near)} begin with a number and are read as words"
         option, weight = (f"--numbers {typed([name])}", LOOK) if several else ("", RECORD)  # in several units
         found += (Finding("near numbers", name, n_full, (), note, option, weight),)
+    holes = cells.at([k for k, text in enumerate(cells.texts) if text.casefold() in CODES])
+    if kind == "words" and 0 < len(holes) < n_full and name not in choices.of_words:
+        note = f"{some_texts(holes)} in {count(len(holes), 'cell')} is taken for a word"
+        hint = f"--missing {_as_typed([*dict.fromkeys(cell.text.strip() for cell in holes)])}"
+        found += (finding("missing words", name, holes, note, f"{hint} if that means missing"),)
     no_number = [
         cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]

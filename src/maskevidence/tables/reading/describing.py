@@ -132,7 +132,9 @@ def _column(read: ReadColumn, cells: Any, first: bool) -> tuple[ColumnDescriptio
         elif one.kind == "number":
             one, found = _whole_numbers(one, read.values, values, different)
             found += (
-                _versions(one.name, cells) if one.decimals == 2 and len(different) <= MAX_CATEGORIES else []
+                _versions(one.name, cells)
+                if one.decimals in (1, 2) and len(different) <= MAX_CATEGORIES
+                else []
             )
     elif one.used_as is None and read.refusal:
         what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
