@@ -269,6 +269,7 @@ def test_a_filled_cell_is_written_as_the_column_or_a_note_says_how(tmp_path: Pat
     [
         (["48°51'N", "45°46'N"], 'cells such as "48°51\'N" begin with a number and are read as words'),
         (["1.1", "1.2", "1.10"], "'1.10' among numbers with fewer digits: versions are words"),
+        (["Jan-24", "Feb-24", "Jly-24"], "words in 6 cells, dates in 12"),
         (["red", "blue", "-"], "'-' in 6 cells is taken for a word"),
         (["VB 250.000 €", "99.500 €", "9.900 €"], "words in 6 of 18 cells, numbers in 12"),
         (["3.9", "3.10", "3.11"], "'3.10' among numbers with fewer digits: versions are words"),

@@ -455,15 +455,12 @@ def _as_numbers(
         return ReadColumn(refused, refusal=_two_readings(cells, signs), cells=cells)
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
-    letters = [cell.suffix if cell is not None and len(cell.suffix) == 1 else "" for cell in cells.parsed]
-    of_letter = Counter(
-        {each: cells.number(map(each.__eq__, letters)) for each in {*filter(str.isalpha, letters)}}
-    )
-    if (
-        of_letter.total() - max(of_letter.values(), default=0) > (1 - _NUMBERS) * sum(cells.counts)
-        and not said
-    ):
-        return None  # 12a, 12b
+    letters = Counter[str]()  # glued to a number, as in 12a and 12b
+    for cell, n in zip(cells.parsed, cells.counts, strict=True):
+        letters[cell.suffix if cell is not None and len(cell.suffix) == 1 else ""] += n
+    rarer = sorted(n for letter, n in letters.items() if letter.isalpha())[:-1]
+    if sum(rarer) > (1 - _NUMBERS) * letters.total() and not said:
+        return None
     others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
     if others is None:
         return None
@@ -530,7 +527,10 @@ def _as_dates(base: ColumnDescription, cells: Cells, choices: FileOptions) -> Re
     exist = [value == value for value in read.values]
     others = _others(cells, exist, base.name in choices.numbers)
     if others is None:
-        return None
+        words, n_dates = cells.at([k for k, date in enumerate(exist) if not date]), cells.number(exist)
+        note = f"words in {len(words):,} cells, dates in {n_dates:,}"
+        found = finding("mixed", base.name, words, note, f"--numbers {typed([base.name])}", DECIDE)
+        return _of_words(base, cells, choices, found) if n_dates >= len(words) else None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
     as_read = _finished(base, column, cells, others, read.form, {})
     if not read.n_either:
