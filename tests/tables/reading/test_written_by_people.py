@@ -88,6 +88,7 @@ COLUMNS = [
     ("midnight", days("1/{}/2024 0:00"), "date", [0, 1, 2]),
     ("days of Stata", ["15jan2024", "16jan2024", "01feb2024"] * 4, "date", [0, 1, 17]),
     ("short german months", ["Jan-24", "Feb-24", "Mrz-24"] * 4, "date", [0, 31, 60]),
+    ("spanish", days("{} de enero de 2024"), "date", [0, 1, 2]),
     ("won", ["₩1,234,000", "₩99,000", "₩500"] * 4, "number", [1234000, 99000, 500]),
 ]
 UNEQUAL = {
@@ -130,6 +131,7 @@ FILES = [
     ("mark", "\ufeffa,b\n" + ROWS),
     ("last separator", "a,b,\n" + ROWS.replace("\n", ",\n")),
     ("totals", "a,b\n" + ROWS + "Total,99\n"),
+    ("line below", "a,b,c\n" + ROWS.replace("\n", ",u\n") + "______,,\n"),
     ("merged names", "Q1,,Q2,,\na,b,c,d,e\n" + ROWS.replace("\n", ",1,2,3\n")),
     (
         "half empty",

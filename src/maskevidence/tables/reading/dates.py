@@ -40,8 +40,8 @@ _TIME = (
 _NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./年])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
     rf"(?:(?P<month_first>{_NAME})\.?\s+)?(?P<a>[0-9]{{1,2}})(?:st|nd|rd|th|er|º)?,?"
-    rf"(?:(?P<sep>-|\.? |)\s*+(?P<month>{_NAME})\.?)?"
-    r"(?P<sep2>[ ,-]|(?<=[a-z]))\s*+(?P<c>[0-9]{4}|(?<=-)[0-9]{2})"
+    rf"(?:(?P<sep>-|\.? | de |)\s*+(?P<month>{_NAME})\.?)?"
+    r"(?P<sep2> de |[ ,-]|(?<=[a-z]))\s*+(?P<c>[0-9]{4}|(?<=-)[0-9]{2})"
 )
 _MONTH = re.compile(  # of a year
     r"(?P<year>[12][0-9]{3})-(?P<number>0[1-9]|1[0-2])"

@@ -286,7 +286,7 @@ def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
     return (
         alone
         and 2 * many > len(above[-20:])
-        and (len(text.split()) > 2 or text.startswith("*"))
+        and (len(text.split()) > 2 or not text[0].isalnum())
         and not is_number(text)
     )
 
