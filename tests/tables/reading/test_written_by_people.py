@@ -139,7 +139,6 @@ FILES = [
     ),
     ("title", "Report of 2023,,\n,,\na,b,c\n" + ROWS.replace("\n", ",u\n") + "Grand total,9,\n"),
     ("questions", "a,b,c\nHow old are you?,How many?,Do you smoke?\n" + ROWS.replace("\n", ",No\n")),
-    ("one question", "a,b\nWhich of these?,How many?\n" + "x,1\ny,2\nx,3\n" * 4),
     ("units", "a,b,c\nmg/L,µg/L,\n" + "5,n.d.,7.5\n3.5,4.5,8\n" * 5 + "<LOD,1,8\n" * 2),
     ("station", "Station: X\nHeight: 3 m\n\na;b;c\n" + "1;2.5;-999.9\n3;4.5;1.5\n" * 6),
     ("empty columns", "a,b,,\n" + ROWS.replace("\n", ",,\n")),

@@ -433,8 +433,6 @@ def _others(
         return None
     if n_others and not said and n_others - repeated > (1 - _NUMBERS) * (n_all - repeated):
         return None
-    if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
-        often = []  # typing errors that repeat
     return _Others([*(k for k in rest if k not in often), *other_writing], often, holes)
 
 

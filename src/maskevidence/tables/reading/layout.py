@@ -257,17 +257,10 @@ def _is_of_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         return False
     if any(not any(letter.isalpha() or letter in "%°‰$€£" for letter in cell) for cell in cells.values()):
         return False
-    if len(cells) == 1 and len(of_numbers) == 1:
-        (cell,) = cells.values()
-        others = {j: cell.strip() for j, cell in enumerate(row) if j not in of_numbers and cell.strip()}
-        if not others:
-            return len(cell) <= 20
-        # a row of questions: no cell of it comes again, though others do
-        words = {j: [other[j].strip() for other in below] for j in others}
-        again = any(2 * len({*each}) < len(each) for each in words.values())
-        new = all(cell not in words[j] for j, cell in others.items())
-        return again and new and len(cell.split()) > 1 and cell.casefold() not in CODES
-    return 2 * len(cells) >= len(of_numbers) and len(cells) > 1
+    if len(cells) > 1 or len(of_numbers) > 1:
+        return len(cells) > 1 and 2 * len(cells) >= len(of_numbers)
+    alone = "".join(cell.strip() for cell in row)
+    return alone in cells.values() and len(alone) <= 20
 
 
 def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
