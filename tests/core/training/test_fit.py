@@ -70,6 +70,7 @@ def test_the_exact_objectives_reach_maximum_likelihood(objective: Any, holes: bo
     assert model.score_samples(x).mean() == pytest.approx(best.score_samples(x).mean(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_random_sizes_come_close_to_maximum_likelihood() -> None:
     x = rows(200)
     best = me.models.PPCA(D, 2).fit(x).score_samples(x).mean()
