@@ -188,9 +188,9 @@ def _found(task: "_Task", how: Search) -> WrongCells:
     judge = sittings[0].judge
     by_support = isinstance(judge, WordJudge)
     if isinstance(judge, WordJudge):
-        p_values, suspicion, alone = judge.called(coded.values, judged, how.rate)
+        p_values, suspicion, alone, by_value = judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
-        notes += judge.notes(coded.columns, suspicion, alone)
+        notes += judge.notes(coded.columns, suspicion, alone, by_value)
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, n_rows, how)
     n_trusted = sum(len(each.clean) for each in sittings)
