@@ -1,5 +1,6 @@
 """Wrong words by counts: typing errors and swapped words, their suggestions, and the rate of false calls."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -260,3 +261,16 @@ def test_the_share_of_right_cells_of_a_value_is_told_by_the_other_values() -> No
             expected[k] = min(levels, default=1.0)
     assert 0 < (expected < 1).sum() < 60
     np.testing.assert_allclose(_broken_share(x.astype(float), [first, second, third]), expected)
+
+
+def test_a_column_with_one_short_word_is_judged() -> None:
+    """Fewer letters than an n-gram has."""
+    frame = rows_of(40, 0).assign(ward="x")
+    assert not me.wrong_cells("mixture-transition", frame).called.any()
+
+
+def test_holes_of_words_are_judged_without_warnings() -> None:
+    frame = rows_of(60, 0).mask(np.random.default_rng(0).random((60, 4)) < 0.2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(me.wrong_cells("mixture-transition", frame).suspicion).any()

@@ -320,7 +320,7 @@ class WordJudge(CellJudge):
             of_values[there, j] = _broken_share(rows[there, j], [each[there, j] for each in breaks])
         with np.errstate(invalid="ignore"):  # NaN for holes
             suspicion = judged.suspicion - np.log(np.maximum(share, _FLOOR))
-        suspicion = np.logaddexp(suspicion, _exceptions(gain, alone))
+            suspicion = np.logaddexp(suspicion, _exceptions(gain, alone))
         share = 1 - (1 - share) * _told_apart(judged, share)
         of_values = 1 - (1 - of_values) * _best_share(np.where(breaks[0] > _LEAST, breaks[0], -np.inf))
         level = _of_all_columns(np.minimum(share, of_values))
@@ -339,7 +339,7 @@ class WordJudge(CellJudge):
 
 def _columns(names: Sequence[str], cells: Cells) -> str:
     """The columns of some cells."""
-    return some_of([name for name, some in zip(names, cells.any(0), strict=True) if some])
+    return some_of([names[j] for j in np.flatnonzero(cells.any(0)).tolist()])
 
 
 def _drawn_alone(gain: _Rows) -> Float64[np.ndarray, " D"]:
@@ -413,7 +413,7 @@ def _best_share(odds: _Rows) -> _Rows:
     """The share of the best cell of a row in the odds, which are given as logs; 0 for others."""
     with np.errstate(invalid="ignore"):  # rows of -inf alone
         share = np.exp(odds - np.logaddexp.reduce(odds, axis=1, keepdims=True))
-    best = np.arange(odds.shape[1]) == odds.argmax(1)[:, None]
+    best: Cells = np.arange(odds.shape[1]) == odds.argmax(1)[:, None]
     return np.where(best & np.isfinite(odds), share, 0.0)
 
 
