@@ -257,7 +257,7 @@ def test_the_share_of_right_cells_of_a_value_is_told_by_the_other_values() -> No
             )
             right = (m2 + 0.25) * max(1.0, (m2 + 0.25) / (m3 + 0.25)) * max(1.0, own.sum() / (~own).sum())
             levels.append(min(1.0, right / m1))
-        if (first[own] > 1).sum() >= 3:
+        if (first[own] >= 1).sum() >= 3:
             expected[k] = min(levels, default=1.0)
     assert 0 < (expected < 1).sum() < 60
     np.testing.assert_allclose(_broken_share(x.astype(float), [first, second, third]), expected)

@@ -377,12 +377,13 @@ def _broken_share(x: Float64[np.ndarray, " n"], breaks: Sequence[np.ndarray]) ->
         x: the values of a column.
         breaks: the suspicion of an exception, and that without one or two of the rows that support it.
     """
-    share, (first, *_) = np.ones(len(x)), breaks
-    values, n_broken = np.unique(x[first > _LEAST], return_counts=True)
-    for value in values[n_broken >= _FEWEST].tolist():
-        own = x == value
-        times = max(1.0, own.sum() / max(1, (~own).sum()))
-        share[own] = _right_share(first[own], [each[~own] for each in breaks], times)
+    share, (values, code, n_each) = np.ones(len(x)), np.unique(x, return_inverse=True, return_counts=True)
+    some = np.flatnonzero(breaks[-1] >= _LEAST)  # no other one counts
+    code, levels = code[some], [each[some] for each in breaks]
+    n_broken = np.bincount(code[levels[0] >= _LEAST], minlength=len(values))
+    for k in np.flatnonzero(n_broken >= _FEWEST).tolist():
+        own, times = code == k, max(1.0, n_each[k] / max(1, len(x) - n_each[k]))
+        share[some[own]] = _right_share(levels[0][own], [each[~own] for each in levels], times)
     return share
 
 

@@ -106,7 +106,9 @@ def wrong_cells(
 
     The word "mixture-transition" is fitted to all rows, each of which is judged by the counts without it, and
     words are called without trusted rows: how many right ones look wrong for lack of support shows in those
-    that one or two rows support, as `WordJudge` says. A p-value is then this share of right words.
+    that one or two rows support, as `WordJudge` says; and cells, also of numbers, of a value that the rows
+    expect no more than others, if the rows of other values expect these. A p-value is then this share of
+    right cells.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
