@@ -563,6 +563,9 @@ def _finished(
         is_none = f"is not a {noun}" if len(odd) == 1 else f"are not {noun}s"
         if all(cell_of(cell.text.strip()) for cell in odd):
             is_none = f"{'has' if len(odd) == 1 else 'have'} another unit or sign than the others"
+        if isinstance(form, DateForm) and all(_in_other_order(cell.text.strip(), form) for cell in odd):
+            has = "has" if len(odd) == 1 else "have"
+            is_none = f"{has} day and month in another order, as dates with two readings may have, too"
         they = "it is" if len(odd) == 1 else "they are"
         note = f"{count(len(odd), 'cell')} {is_none}: kept as {they}, hidden from the model"
         first, *more = dict.fromkeys(cell.text.strip() for cell in odd)
@@ -581,6 +584,12 @@ def _finished(
     return ReadColumn(described, column, form, of_odd, of_codes, limits, tuple(found))
 
 
+def _in_other_order(text: str, form: DateForm) -> bool:
+    """Whether a cell is a date if day and month change places."""
+    read = read_dates([text], [1])
+    return read is not None and {read.form.order, form.order} == {"dmy", "mdy"}
+
+
 def _two_readings(cells: Cells, signs: Signs) -> str:
     """Explain the two possible readings of a column, and the options that decide."""
     proving = dict[str, int]()  # for each mark, the first cell that proves it; without any proof that has it
@@ -592,7 +601,9 @@ def _two_readings(cells: Cells, signs: Signs) -> str:
     first = {mark: cells.at([k])[0] for mark, k in proving.items()}
     if len(first) == 2:
         both = f"numbers with a decimal comma ({first[',']}) and others with a decimal point ({first['.']})"
-        return f"{both}; write all in one way"
+        n = {m: cells.number(cell is not None and m in cell.body for cell in cells.parsed) for m in first}
+        option = f"--decimal '{max(n, key=n.__getitem__)}'"
+        return f"{both}: write all in one way, or give {option}, which keeps the others apart"
     ((mark, at),) = first.items()
     cell = cells.parsed[proving[mark]]
     assert cell is not None
@@ -608,7 +619,8 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
     kind: ColumnKind = "words"
     why = base.why or count(n_different, "different word")
     numbers = [cell is not None and not cell.suffix for cell in cells.parsed]
-    n_numbers, unique = cells.number(numbers), _names_rows(n_different, n_full, base.n_cells)
+    n_numbers, asked = cells.number(numbers), name in choices.of_words
+    unique = not asked and _names_rows(n_different, n_full, base.n_cells)
 
     def share(pattern: str) -> float:
         return cells.number(re.search(pattern, text) for text in cells.texts) / n_full
@@ -618,20 +630,20 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         if len(folded) > 2:  # that --fold-words does not bring together
             note, at = f"yes and no in {len(folded)} spellings", cells.at(range(n_different))
             found += (finding("spellings", name, at, note, "mend them in the file", LOOK),)
-    elif unique or (_NAMED_ID.search(name) and share(r"^\S*[0-9]\S*$") >= _NUMBERS):
+    elif unique or (not asked and _NAMED_ID.search(name) and share(r"^\S*[0-9]\S*$") >= _NUMBERS):
         one_token = min(share(r"^\S*$"), share("[0-9]")) >= _NUMBERS
         named = _NAMED_ID.search(name) or (NAMED_CODE.search(name) and n_different >= _NUMBERS * n_full)
         kind = "id" if one_token and (n_different == n_full or named) else "text"
         why = f"{n_different:,} different words in {n_full:,} cells"
     elif n_different == 1:
         kind, why = "constant", f"one value, {quoted(cells.texts[0])}"
-    if 0 < n_numbers < n_full and kind == "words" and not found and name not in choices.of_words:
+    if 0 < n_numbers < n_full and kind == "words" and not found and not asked:
         fewer = 2 * n_numbers < n_full
         rarer = [k for k, number in enumerate(numbers) if number == fewer]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         hint = "" if fewer else f"--numbers {typed([name])}"
         found += (finding("mixed", name, cells.at(rarer), note, hint, DECIDE),)
-    if kind == "words" and not found and name not in choices.of_words and share(r"^\W*[0-9]") >= _NUMBERS:
+    if kind == "words" and not found and not asked and share(r"^\W*[0-9]") >= _NUMBERS:
         several = cells.number(cells.parsed) >= _NUMBERS * n_full
         near = next(text for text in cells.texts if re.match(r"\W*[0-9]", text))
         note = f"cells such as {quoted(near)} begin with a number and are read as words"

@@ -183,7 +183,8 @@ def _header_of(
     marked = all(every[k - 1].startswith("#") for k in gone)
     n_lines, are = count(len(at), "line"), "is" if len(at) == 1 else "are"
     note = f"{n_lines} above the names of the columns (line {start}) {are} left out"
-    return start, [finding("comments" if marked else "header", None, at, note, f"--header {gone[0]}", LOOK)]
+    what, option = ("comments", "") if marked else ("header", f"--header {gone[0]}")
+    return start, [finding(what, None, at, note, option, LOOK)]
 
 
 def apart(
