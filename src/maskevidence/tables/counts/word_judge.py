@@ -299,7 +299,7 @@ class WordJudge(CellJudge):
         assert own is not None
         levels, breaks, others = list[_Rows](), list[_Rows](), self._others(rows)
         gain = self.log_wrong(rows) - judged.suspicion - marginal
-        alone = _drawn_alone(gain)
+        alone, of_known = (_drawn_alone(np.where(others >= n, gain, np.nan)) for n in (0, _RARE))
         for more in range(3):
             self.own = Own(own.cells, own.copies + more)
             wrong = self.log_wrong(rows, everywhere=False)
@@ -307,7 +307,7 @@ class WordJudge(CellJudge):
             again, _ = self._judged_again(rows, wrong, hidden, each)
             given = wrong - again
             again = np.where(self._ordinary(rows, given), -np.inf, again)
-            broken = np.where(others - more >= _RARE, _exceptions(given - marginal, alone), -np.inf)
+            broken = np.where(others - more >= _RARE, _exceptions(given - marginal, of_known), -np.inf)
             levels.append(again if not more else np.fmax(levels[-1], again))
             breaks.append(broken if not more else np.fmax(breaks[-1], broken))
         self.own = own
