@@ -237,6 +237,7 @@ def test_kernels_find_a_dependence_without_a_line() -> None:
     assert any("one bandwidth" in note for note in matrix.notes)
 
 
+@pytest.mark.slow
 def test_a_column_of_numbers_gives_a_bound_from_below() -> None:
     """E log q(a | b) + H(a), where H(a) is that of a normal."""
     x = square(300, 1)

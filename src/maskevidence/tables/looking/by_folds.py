@@ -97,7 +97,7 @@ class Folds:
     def without_suspicious(
         self, models: Models, course: Course, end: float
     ) -> tuple[Float64[np.ndarray, "N D"], bool, bool]:
-        """The values without suspicious ones; whether there are any; and whether all rows were judged.
+        """Hide suspicious values; also say whether there are any, and whether all rows were judged.
 
         Args:
             models: of `fit_all`, to the values of the table.

@@ -263,7 +263,7 @@ def _chosen(
 
 
 def _words(folds: Folds, budget: Budget) -> list[str]:
-    """The given MODEL word; by default kernels and, for words, counts; a faster one if kernels take long."""
+    """Choose the MODEL words: the given one, or kernels (counts for words) unless they are too slow."""
     if budget.word != AUTO:
         return [budget.word]
     some, n, in_words = folds.table.values[:MOST_FITTED], len(folds.parts), bool(folds.table.levels)
@@ -331,6 +331,6 @@ def _pairs(table: Table) -> list[str]:
 
 
 def _with_holes(fills: dict[str, Fill], table: Table) -> dict[str, Fill]:
-    """The same, with the holes of the table; suspicious cells are not among them."""
+    """Count the holes of the table in each column; suspicious cells are no holes."""
     holes: Float64[np.ndarray, " D"] = table.holes().sum(axis=0)
     return {name: fills[name]._replace(holes=int(n)) for name, n in zip(table.columns, holes, strict=True)}

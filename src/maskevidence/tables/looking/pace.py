@@ -1,4 +1,4 @@
-"""The time of a look: how fast models are, and how much of a step fits into its share."""
+"""The time that `look` has: the speed of models, and how much of a step fits into its share."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Pace(NamedTuple):
     each: float
 
     def times(self, n: int) -> "Pace":
-        """The pace of the same work done n times."""
+        """The seconds of the work done n times."""
         return Pace(n * self.start, n * self.each)
 
     def seconds(self, n: int) -> float:
@@ -44,7 +44,7 @@ class Pace(NamedTuple):
         return (self.start + self.each * n) if n else 0.0
 
     def fits(self, seconds: float) -> int:
-        """How many rows the time is long enough for."""
+        """The number of rows that can be done in the time."""
         return max(0, int((seconds - self.start) / self.each))
 
 
@@ -63,7 +63,7 @@ def pace_of(work: Callable[[Values], object], rows: Values) -> Pace:
 
 
 class Clock:
-    """The time of a look, and the paces of its models.
+    """The time that `look` has, and the speeds of its models.
 
     Args:
         course: of its steps.
@@ -99,7 +99,7 @@ class Clock:
         return max(self.end(step) - self.course.spent, least, _LEAST)
 
     def _some(self, step: str, wanted: int, fewest: int, pace: Pace, share: float = 1.0) -> int:
-        """How many rows fit into a share of the step's room; 0 below fewest."""
+        """The number of rows that fit into a share of the step's time; 0 below `fewest`."""
         n = min(wanted, pace.fits(share * self.room(step)))
         return n if n >= min(wanted, fewest) else 0
 
@@ -168,7 +168,7 @@ class Clock:
         return n, Search(seed=seed, n_planted=n_planted, most=most)
 
     def filled(self, step: str, each: Sequence[Models], values: Values) -> int:
-        """How many values of each column to hide, and to fill by each of some models."""
+        """The number of values of each column to hide, and to fill by each model."""
         hidden, wanted = values[:_TRIED].copy(), min(_MOST_FILLED[step], len(values))
         hidden[:, 0] = np.nan
         paces = [pace_of(models[0].impute, hidden) for models in each]
@@ -182,7 +182,7 @@ class Clock:
         return n
 
     def linked(self, models: Models, folds: Folds) -> int:
-        """How many rows of each fold show how columns are related; 0 for none."""
+        """The number of rows of each fold that show how columns are related; 0 for none."""
 
         def work(some: Values) -> object:
             rows = np.arange(len(some))

@@ -53,7 +53,7 @@ _TRUTHS = (
 )
 _YES, _NO = ({*words.split(" ")} for words in _TRUTHS)
 NAMED_CODE = re.compile(
-    r"(?i)(^|[\s_.-])(id|no|nr|num|number|\w*code|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
+    r"(?i)((^|[\s_.-])(id|no|nr|num|number|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)|code)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
 
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
@@ -269,7 +269,7 @@ def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | N
 def _with_mark(
     name: str, cells: Any, choices: FileOptions, mark: Choice
 ) -> tuple[Float64[np.ndarray, " N"] | None, Signs]:
-    """Numbers whose only mark is one decimal sign, which commas have to prove; None for a general reading."""
+    """Read numbers with one decimal sign and no other mark; a comma needs proof. None if some do not fit."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -433,8 +433,6 @@ def _others(
         return None
     if n_others and not said and n_others - repeated > (1 - _NUMBERS) * (n_all - repeated):
         return None
-    if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
-        often = []  # typing errors that repeat
     return _Others([*(k for k in rest if k not in often), *other_writing], often, holes)
 
 
@@ -455,6 +453,12 @@ def _as_numbers(
         return ReadColumn(refused, refusal=_two_readings(cells, signs), cells=cells)
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
+    letters = Counter[str]()  # glued to a number, as in 12a and 12b
+    for cell, n in zip(cells.parsed, cells.counts, strict=True):
+        letters[cell.suffix if cell is not None and len(cell.suffix) == 1 else ""] += n
+    rarer = sorted(n for letter, n in letters.items() if letter.isalpha())[:-1]
+    if sum(rarer) > (1 - _NUMBERS) * letters.total() and not said:
+        return None
     others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
     if others is None:
         return None
@@ -521,7 +525,10 @@ def _as_dates(base: ColumnDescription, cells: Cells, choices: FileOptions) -> Re
     exist = [value == value for value in read.values]
     others = _others(cells, exist, base.name in choices.numbers)
     if others is None:
-        return None
+        words, n_dates = cells.at([k for k, date in enumerate(exist) if not date]), cells.number(exist)
+        note = f"words in {len(words):,} cells, dates in {n_dates:,}"
+        found = finding("mixed", base.name, words, note, f"--numbers {typed([base.name])}", DECIDE)
+        return _of_words(base, cells, choices, found) if n_dates >= len(words) else None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
     as_read = _finished(base, column, cells, others, read.form, {})
     if not read.n_either:
@@ -618,7 +625,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
     folded = {text.casefold() for text in cells.texts}
     kind: ColumnKind = "words"
     why = base.why or count(n_different, "different word")
-    numbers = [cell is not None and not cell.suffix for cell in cells.parsed]
+    numbers = [cell is not None and cell.is_amount for cell in cells.parsed]
     n_numbers, asked = cells.number(numbers), name in choices.of_words
     unique = not asked and _names_rows(n_different, n_full, base.n_cells)
 
@@ -630,7 +637,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         if len(folded) > 2:  # that --fold-words does not bring together
             note, at = f"yes and no in {len(folded)} spellings", cells.at(range(n_different))
             found += (finding("spellings", name, at, note, "mend them in the file", LOOK),)
-    elif unique or (not asked and _NAMED_ID.search(name) and share(r"^\S*[0-9]\S*$") >= _NUMBERS):
+    elif unique or (not asked and _NAMED_ID.search(name) and share(r"^(?=\D*[0-9])\S*$") >= _NUMBERS):
         one_token = min(share(r"^\S*$"), share("[0-9]")) >= _NUMBERS
         named = _NAMED_ID.search(name) or (NAMED_CODE.search(name) and n_different >= _NUMBERS * n_full)
         kind = "id" if one_token and (n_different == n_full or named) else "text"
@@ -649,6 +656,11 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         note = f"cells such as {quoted(near)} begin with a number and are read as words"
         option, weight = (f"--numbers {typed([name])}", LOOK) if several else ("", RECORD)  # in several units
         found += (Finding("near numbers", name, n_full, (), note, option, weight),)
+    holes = cells.at([k for k, text in enumerate(cells.texts) if text.casefold() in CODES])
+    if kind == "words" and 0 < len(holes) < n_full and not asked:
+        note = f"{some_texts(holes)} in {count(len(holes), 'cell')} is taken for a word"
+        hint = f"--missing {_as_typed([*dict.fromkeys(cell.text.strip() for cell in holes)])}"
+        found += (finding("missing words", name, holes, note, f"{hint} if that means missing"),)
     no_number = [
         cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]
@@ -660,7 +672,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
 
 
 def left_out(one: ColumnDescription) -> Finding:
-    """The finding on a column that says nothing of others."""
+    """The finding on a column that is left out, since it tells nothing about other columns."""
     name, what = typed([one.name]), {"id": "names of rows", "text": "near-unique text"}.get(one.kind)
     options = {"empty": "", "constant": f"--drop {name}"}
     option = options.get(one.kind, f"--id-column {name}, or --categories {name}")

@@ -133,7 +133,9 @@ def _column(read: ReadColumn, cells: Any, first: bool) -> tuple[ColumnDescriptio
         elif one.kind == "number":
             one, found = _whole_numbers(one, read.values, values, different)
             found += (
-                _versions(one.name, cells) if one.decimals == 2 and len(different) <= MAX_CATEGORIES else []
+                _versions(one.name, cells)
+                if one.decimals in (1, 2) and len(different) <= MAX_CATEGORIES
+                else []
             )
     elif one.used_as is None and read.refusal:
         what, (why, *remedy) = "decimals" if "may be" in read.refusal else "type", _REMEDY.split(read.refusal)
