@@ -84,7 +84,7 @@ def prepare_rows(
         >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
-    reading, notes = options.reading, list[str]()
+    reading, notes = replace(options.reading, table=with_decisions(options.reading.table)), list[str]()
     code = own_file(model) is not None and not Path(model).is_dir()
     build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
     words = takes_words(model, saved)
