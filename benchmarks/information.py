@@ -193,6 +193,14 @@ def of_shape(shape: Callable[[np.ndarray], np.ndarray]) -> float:
     return float(-(p * np.log(p + 1e-300)).sum() * db - 0.5 * np.log(2 * np.pi * np.e * 0.25))
 
 
+def of_rows(shape: Callable[[np.ndarray], np.ndarray], a: np.ndarray, b: np.ndarray) -> float:
+    """The mean over rows of log p(b | a) - log p(b) by the true densities, whose error is that of the rows."""
+    grid = np.linspace(-7, 7, 4001)
+    log_weight = -(grid**2) / 2 - 0.5 * np.log(2 * np.pi) + np.log(grid[1] - grid[0])
+    log_p = [logsumexp(log_weight - 2 * (each - shape(grid)) ** 2) for each in b]
+    return float((-2 * (b - shape(a)) ** 2 - np.array(log_p)).mean())
+
+
 def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     """The error of pairs of numbers."""
     lines, numbers, targets = [], {}, []
@@ -209,20 +217,25 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
             ours = me.information(net, np.column_stack([a, b]), 0, 1, seed=seed)
             beside = mutual_info_regression(a[:, None], b, random_state=0)[0]
             low, high = ours.interval()
-            others = (ksg(a[:, None], b[:, None]), beside, lace(np.column_stack([a, b])))
+            others = (ksg(a[:, None], b[:, None]), of_rows(shape, a, b), beside, lace(np.column_stack([a, b])))
             errors.append((*(each - truth for each in (ours.nats, *others)), low <= truth <= high))
-        rms = np.sqrt(np.mean(np.square(np.array(errors)[:, :4]), axis=0))
-        held = sum(each[4] for each in errors)
-        lines.append((name, f"{truth:.3f}", *(f"{each:.3f}" for each in rms), f"{held} of {runs}"))
-        numbers[name] = [truth, *rms.tolist(), int(held)]
+        squares = np.square(np.array(errors)[:, :5])
+        rms, held = np.sqrt(squares.mean(0)), sum(each[5] for each in errors)
+        more = squares[:, 0] - squares[:, 1]  # of the same data
+        z = more.mean() / more.std(ddof=1) * runs**0.5 if runs > 1 else np.nan
+        shown = (*(f"{each:.4f}" for each in rms), f"{z:+.1f}")
+        lines.append((name, f"{truth:.3f}", *shown, f"{held} of {runs}"))
+        numbers[name] = [truth, *rms.tolist(), float(z), int(held), np.array(errors)[:, :3].tolist()]
         targets.append(Target(f"{name}: error over KSG's", float(rms[0] / rms[1]), high=1.0))
     heads = (
         "b = shape(a) + noise",
         "truth",
         net,
         "KSG",
+        "true densities",
         "mutual_info_regression",
         "lace",
+        "z of squares less KSG's",
         "intervals that hold",
     )
     show(f"Root mean square error, {n:,} rows, {runs} data sets; {machine()}", heads, lines)

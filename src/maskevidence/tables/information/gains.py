@@ -184,8 +184,8 @@ def fitted(
     if len(table) < (few := folds * _FEWEST):
         n = count(len(table), "different row")
         raise InputError(f"{n} for {folds} folds; give {few} or more, or fewer folds")
-    given, rng = table.values, np.random.default_rng(seed)
-    parts = [np.sort(part) for part in folds_of(given, folds, rng, _alike(given))]
+    alike, rng = _alike(table.values), np.random.default_rng(seed)
+    parts = [np.sort(part) for part in folds_of(table.values, folds, rng, alike)]
     table, ranked = _usable(model, table, parts, name, each=groups is None)
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
@@ -193,7 +193,7 @@ def fitted(
         table = replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, table, (parts, given), seed, sizes=groups is not None, pairs=pairs)
+    made, half = _by_word(model, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
     about = None if name is None else table.columns.index(name)
     return Fitted(model, table, own, made, table.notes, seed, about, half, ranked)
 
@@ -280,14 +280,14 @@ def _read(model: Any, data: object) -> Table:
 def _by_word(
     word: str,
     table: Table,
-    division: tuple[list[Any], TableRows],
+    division: tuple[list[Any], _Ints],
     seed: int,
     *,
     sizes: bool,
     pairs: bool,
 ) -> tuple[list[Fold], Any]:
     """New models, each fitted to all rows but those of a part, and one of half the rows (if sizes)."""
-    (parts, given), (build, _) = division, parse_model(word)
+    (parts, alike), (build, _) = division, parse_model(word)
     assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         name = next(iter(table.levels))
@@ -302,7 +302,8 @@ def _by_word(
             model.seed = (len(parts) + 1) * seed + number
             return model.fit(train, seed=model.seed)
         if isinstance(model, KernelGaussian | MixedKernelGaussian):
-            return _sharpened(model, train, _alike(given[rows]), n_levels, pairs)
+            _, first, place = np.unique(alike[rows], return_index=True, return_inverse=True)
+            return _sharpened(model, train, first[place], n_levels, pairs)
         return model.fit(train)
 
     made, half = [], None
