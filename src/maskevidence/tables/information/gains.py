@@ -47,6 +47,7 @@ _LARGEST = 0.05  # share of a row above which its equals are parted
 _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
+_SUM = 1e-4  # of the largest singular value, below which columns are weighted sums of each other
 _SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
@@ -186,7 +187,9 @@ def fitted(
         raise InputError(f"{n} for {folds} folds; give {few} or more, or fewer folds")
     alike, rng = _alike(table.values), np.random.default_rng(seed)
     parts = [np.sort(part) for part in folds_of(table.values, folds, rng, alike)]
+    sums = [] if pairs else _sums(table)
     table, ranked = _usable(model, table, parts, name, each=groups is None)
+    table = replace(table, notes=(*table.notes, *sums))
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
         model, of_auto = auto_word(table, counts=counts, seed=seed)
@@ -335,12 +338,34 @@ def _usable(
     said += [f"column {name!r} is {first!r}, by another name or unit" for name, first in copies.items()]
     if not said:
         return table, ranked
-    if not each or target in (*constant, *copies, *copies.values()):
+    if target in constant:
+        raise InputError(
+            f"column {target!r} has one value or none in all rows of a fit; choose another target"
+        )
+    if not each or target in (*copies, *copies.values()):
         why = ": two copies of a number have infinite information on each other" if copies else ""
         raise InputError(f"{'; '.join(said)}{why}; leave {'one' if copies else 'it'} out")
     kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
     notes = (*table.notes, *(f"{each}: left out" for each in said))
     return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept]
+
+
+def _sums(table: Table) -> list[str]:
+    """A note where a column of numbers is a weighted sum of others."""
+    numbers = [j for j, name in enumerate(table.columns) if name not in table.levels]
+    x = table.values[:, numbers]
+    x = x[~np.isnan(x).any(1)]
+    x = x[:, moves := varies(x)] if len(x) else x[:, :0]
+    if x.shape[1] < 3 or len(x) <= x.shape[1]:
+        return []
+    _, size, axes = np.linalg.svd((x - x.mean(0)) / x.std(0), full_matrices=False)
+    if size[-1] > _SUM * size[0]:
+        return []
+    of = np.array(numbers)[moves][np.abs(axes[-1]) > _SUM]
+    names = some_of([table.columns[j] for j in of])
+    return [
+        f"{names}: one is a weighted sum of the others, so groups that part them have infinite information"
+    ]
 
 
 def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]:

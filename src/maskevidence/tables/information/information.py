@@ -227,6 +227,8 @@ def _estimated(
     ]
     notes = _notes(quantity, errors, held_out, (zero, zero_se), bounds)
     with_more = None if more is None else held_out + _missed(quantity, len(fit.folds), more)
+    if with_more is not None and quantity == MUTUAL:
+        with_more = min(with_more, *(_most(fit, group) for group in asked))
     few = len(fit.table) < _FEW * len(fit.table.columns)
     if few or max(seen or held_out, with_more or held_out) - held_out > errors.standard_error:
         notes.append(FEW_ROWS)
@@ -258,6 +260,13 @@ def _entropy(fit: Fitted, group: Sequence[int]) -> float | None:
     model, (column,) = fit.folds[0].model, group
     discrete = hasattr(model, "values_of") and model.values_of(column) is not None
     return entropy(fit.table.values[:, column]) if discrete else None
+
+
+def _most(fit: Fitted, group: Sequence[int]) -> float:
+    """The most information on a group: log of the number of its values, infinite for numbers."""
+    values_of = getattr(fit.folds[0].model, "values_of", lambda _: None)
+    values = [values_of(j) for j in group]
+    return math.inf if any(each is None for each in values) else sum(math.log(len(each)) for each in values)
 
 
 def _missed(quantity: str, n_folds: int, more: float) -> float:

@@ -28,8 +28,8 @@ class Errors:
 
 
 def errors_of(
-    held_out: Sequence[Float64[np.ndarray, "R n"]],
-    seen: Sequence[Float64[np.ndarray, "R n"]],
+    held_out: Sequence[Float64[np.ndarray, "R _"]],
+    seen: Sequence[Float64[np.ndarray, "R _"]],
     shares: Sequence[float],
 ) -> Errors:
     """The errors of the mean over all folds.
