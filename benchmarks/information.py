@@ -353,8 +353,11 @@ def coverage(options: argparse.Namespace, only: str = "") -> tuple[dict, list[Ta
         if (only or options.only) not in ("", name):
             continue
         values = kept.setdefault(f"{name}, {word}, {n} rows, seed {options.seed}", [])
-        for seed in range(len(values), runs):
-            x = table(np.random.default_rng([options.seed, seed]))
+        rng = np.random.default_rng(options.seed)
+        for seed in range(runs):
+            x = table(rng)
+            if seed < len(values):
+                continue
             found = me.information(word, x, a, b, c, seed=seed)
             values.append((found.nats, found.standard_error, *found.interval()))
             if options.kept:

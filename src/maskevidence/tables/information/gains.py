@@ -219,10 +219,11 @@ def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target:
 
 def _target_of(table: Table, target: Any) -> int | None:
     """The place of the target."""
-    places = [] if target is None else places_of(table, target)
-    if target is not None and len(places) != 1:
+    if target is None:
+        return None
+    if len(places := places_of(table, target)) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
-    return places[0] if places else None
+    return places[0]
 
 
 def _once(table: Table) -> Table:
