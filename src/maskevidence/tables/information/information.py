@@ -262,8 +262,8 @@ def _entropy(fit: Fitted, group: Sequence[int]) -> float | None:
 def _most(fit: Fitted, group: Sequence[int]) -> float:
     """The most information on a group: log of the number of its values, infinite for numbers."""
     values_of = getattr(fit.folds[0].model, "values_of", lambda _: None)
-    values = [values_of(j) for j in group]
-    return math.inf if any(each is None for each in values) else sum(math.log(len(each)) for each in values)
+    values: list[Any] = [values_of(j) for j in group]
+    return sum(math.inf if each is None else math.log(len(each)) for each in values)
 
 
 def _missed(quantity: str, n_folds: int, more: float) -> float:
