@@ -536,8 +536,11 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
     text = content[: content.find(b"\n", _HEAD) + 1 or None].decode(errors="replace")
     mark = delimiter or _guessed_delimiter(text)
     names, *rows = csv.reader(re.findall(LINE, text), delimiter=mark)
-    special = b'"' in content or b"\r" in content or content.startswith((codecs.BOM_UTF8, b"#"))
-    if special or "\ufffd" in text or len({*names} - {""}) < len(names) or any(map(is_number, names)):
+    quoted_cells = content.find(b'"', content.find(b"\n") + 1) >= 0  # below the names
+    other_ends = content.count(b"\r") != content.count(b"\r\n")
+    if quoted_cells or other_ends or content.startswith((codecs.BOM_UTF8, b"#")):
+        return None
+    if "\ufffd" in text or len({*names} - {""}) < len(names) or any(map(is_number, names)):
         return None
     convert = arrow_csv.ConvertOptions(
         check_utf8=False, column_types=dict.fromkeys(names, pa.float64()), null_values=list(MISSING)
