@@ -537,7 +537,7 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
     mark = delimiter or _guessed_delimiter(text)
     names, *rows = csv.reader(re.findall(LINE, text), delimiter=mark)
     quoted_cells = content.find(b'"', content.find(b"\n") + 1) >= 0  # below the names
-    other_ends = content.count(b"\r") != content.count(b"\r\n")
+    other_ends = b"\r" in content and content.count(b"\r") != content.count(b"\r\n")
     if quoted_cells or other_ends or content.startswith((codecs.BOM_UTF8, b"#")):
         return None
     if "\ufffd" in text or len({*names} - {""}) < len(names) or any(map(is_number, names)):
