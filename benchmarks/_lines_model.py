@@ -5,7 +5,7 @@ from pathlib import Path
 import maskevidence as me
 from _questions import lines_to_train_on
 from _timing import is_quick
-from maskevidence.huggingface import Recipe, train_masked_lm, word_pieces
+from maskevidence.huggingface import Recipe, TrainerOptions, train_masked_lm, word_pieces
 from maskevidence.texts.new_bert import new_modern_bert
 
 BLOCK, VOCABULARY = 64, 2048
@@ -20,6 +20,7 @@ def lines_model(folder: Path, *, bfloat16: bool) -> me.models.MaskedLM:
         lines = lines_to_train_on()
         tokenizer = word_pieces(lines, VOCABULARY)
         model = new_modern_bert(tokenizer, positions=BLOCK)
-        train_masked_lm(model, model.tokens(lines, block_size=BLOCK), DESIGN, RECIPE, device="cpu")
+        tokens = model.tokens(lines, block_size=BLOCK)
+        train_masked_lm(model, tokens, DESIGN, RECIPE, TrainerOptions(device="cpu"))
         model.save(folder)
     return me.models.MaskedLM.from_pretrained(folder, bfloat16=bfloat16)

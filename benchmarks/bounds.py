@@ -27,7 +27,7 @@ import maskevidence as me
 from maskevidence.core.model import MASS
 from maskevidence.core.tokens import Tokens
 from maskevidence.huggingface.recipe import Recipe
-from maskevidence.huggingface.training import train_masked_lm
+from maskevidence.huggingface.training import TrainerOptions, train_masked_lm
 from maskevidence.texts.new_bert import SIZES, new_bert, word_pieces
 
 D, ORDERS, VOCABULARY = 12, (16, 64), 160
@@ -107,7 +107,8 @@ def trained_on_text(n_texts: int, steps: int) -> tuple[dict[str, Any], Tokens]:
     train, test = (reader.tokens(part, block_size=D + 2) for part in parts)
     for name, design in TRAININGS.items():
         models[name] = new_bert(tokenizer, seed=1)
-        train_masked_lm(models[name], train, design, Recipe(steps=steps, seed=1), device="cpu")
+        recipe = Recipe(steps=steps, seed=1)
+        train_masked_lm(models[name], train, design, recipe, TrainerOptions(device="cpu"))
     some = torch.linspace(0, len(test) - 1, n_texts).long()
     return models, replace(test[some], ids=torch.arange(n_texts))
 

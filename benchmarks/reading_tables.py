@@ -4,17 +4,22 @@
     MASKEVIDENCE_DATA=... python benchmarks/reading_tables.py --parts commands --tables seaice,taxis
 
 The tables are those of messy and dirty in the folder of MASKEVIDENCE_DATA, where it has them; their READMEs
-say what is right. `commands` runs score, impute, cells and select on each without an option. The time of the
-reader is beside that of pandas.read_csv for the same file.
+say what is right. `commands` runs score, impute, cells and select on each without an option. `columns` reads
+those of columns_people_write.json, where what is right was written before the reader saw them. The time of
+the reader is beside that of pandas.read_csv for the same file.
 """
 
+import csv
+import io
+import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +102,7 @@ COMMANDS = {
 
 def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="kinds,commands,seconds", help="these, between commas")
+    parser.add_argument("--parts", default="columns,kinds,commands,seconds", help="these, between commas")
     parser.add_argument("--commands", default=",".join(COMMANDS), help="commands of that part")
     parser.add_argument("--tables", default=",".join([*TRUTH, REFUSED]), help="tables of the commands")
     options = parser.parse_args()
@@ -107,6 +112,12 @@ def main() -> int:
     there = bool(folder) and (Path(folder) / "messy").is_dir()
     if not there:
         print("the messy tables need MASKEVIDENCE_DATA: left out")
+    if "columns" in parts:
+        numbers["columns"] = found = columns_of_people()
+        targets.append(
+            Target("share of columns read as people mean them", found["right"] / found["columns"], low=0.95)
+        )
+        targets.append(Target("columns that are wrong without a finding", found["silent"], high=0))
     if there and "kinds" in parts:
         numbers["kinds"] = found = kinds(Path(folder))
         share = found["right"] / found["columns"]
@@ -188,6 +199,59 @@ def kinds(folder: Path) -> dict[str, float]:
     rows.append(("together", str(n), str(right), f"{silent} wrong in silence"))
     show("Kinds of columns", ("table", "columns", "right", "wrong"), rows)
     return {"columns": n, "right": right, "silent": silent}
+
+
+def columns_of_people() -> dict[str, float]:
+    """Count the columns that are read as people mean them, and those that are wrong without a finding."""
+    rows, seen = [], Counter[str]()
+    files = json.loads(Path(__file__).with_name("columns_people_write.json").read_text("utf-8"))
+    for name, file in files.items():
+        for column, how, why in judged(name, file):
+            seen[how] += 1
+            rows += [] if how == "right" else [(name, column, how, why)]
+    show("Columns that are read otherwise than people mean them", ("file", "column", "how", "read as"), rows)
+    print(f"{seen.total()} columns of {len(files)} files: {dict(seen)}")
+    return {"columns": seen.total(), "right": seen["right"], "silent": seen["silent"]}
+
+
+def judged(name: str, file: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Each column of a file, whether it is right, told or wrong in silence, and as what it is read."""
+    columns, n = file["columns"], file.get("rows", 24)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / f"{name}.csv"
+        path.write_bytes(text_of(file, n).encode(file.get("encoding", "utf-8")))
+        try:
+            description, table = describe(path), read_table(path, words=True, near_unique=True)
+        except me.InputError as error:
+            how = "right" if file.get("refused") else "told"
+            yield from ((column, how, str(error)[:60]) for column in columns)
+            return
+    found = {each.name: each for each in description.columns}
+    said = {each.column for each in description.findings}
+    for column, wanted in columns.items():
+        if column not in found or description.n_rows != n:
+            told = any(each.column is None for each in description.findings)
+            yield column, "told" if told else "silent", f"{description.n_rows} rows, {[*found]}"[:60]
+            continue
+        kind, right = found[column].kind, found[column].kind in wanted["kind"].split()
+        first = wanted.get("first", []) if kind in ("number", "date") else []
+        values = table.values[: len(first), table.columns.index(column)].tolist() if first else []
+        for value, true in zip(values, first, strict=True):
+            hole = true is None or true == "told"
+            right &= np.isnan(value) if hole else bool(np.isclose(value, true, rtol=1e-4))
+        right &= column in said or not (wanted.get("told") or "told" in first)
+        how = "right" if right else "told" if column in said else "silent"
+        yield column, how, f"{kind} {[round(value, 4) for value in values]}"
+
+
+def text_of(file: Mapping[str, Any], n: int) -> str:
+    """The text of a file of columns, whose cells go round."""
+    mark, columns = file.get("delimiter", ";"), file["columns"]
+    written = io.StringIO()
+    rows = [[each["cells"][k % len(each["cells"])] for each in columns.values()] for k in range(n)]
+    csv.writer(written, delimiter=mark, lineterminator=file.get("end", "\n")).writerows(rows)
+    names = file.get("names", mark.join(columns))
+    return f"{file.get('above', '')}{names}\n{written.getvalue()}{file.get('below', '')}"
 
 
 def seconds() -> dict[str, float]:

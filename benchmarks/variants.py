@@ -122,7 +122,7 @@ def family(name: str) -> tuple[list[str], list[str]]:
 def trained(name: str, objective: str, train: Sequence[str], options: Any) -> me.models.MaskedLM:
     """A small BERT of a family, from its folder if it was trained before."""
     from maskevidence.huggingface.recipe import Recipe
-    from maskevidence.huggingface.training import train_masked_lm
+    from maskevidence.huggingface.training import TrainerOptions, train_masked_lm
 
     folder = options.models / f"{name}-{'area' if objective == 'random sizes' else 'mlm'}"
     if (folder / "config.json").exists():
@@ -131,9 +131,8 @@ def trained(name: str, objective: str, train: Sequence[str], options: Any) -> me
     rate = 4e-3 * 64 / options.hidden
     recipe = Recipe(steps=2 if options.quick else options.steps, batch_size=8, learning_rate=rate)
     start, unfinished = time.process_time(), folder.with_name(f"{folder.name}-unfinished")
-    train_masked_lm(
-        model, model.tokens(train), OBJECTIVES[objective], recipe, out=unfinished, device="cpu"
-    )  # which resumes from its last checkpoint
+    where = TrainerOptions(unfinished, device="cpu")  # resumes from its last checkpoint
+    train_masked_lm(model, model.tokens(train), OBJECTIVES[objective], recipe, where)
     print(f"{folder.name}: {time.process_time() - start:.0f} s of training", file=sys.stderr, flush=True)
     model.save(folder)
     shutil.rmtree(unfinished)

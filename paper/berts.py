@@ -134,7 +134,8 @@ class SmallText:
     def trained(self, design: me.MaskDesign, recipe: Recipe) -> me.models.MaskedLM:
         """A new model trained with the masks of a design; the seed of the recipe also sets its weights."""
         model = self.new_model(recipe.seed)
-        huggingface.train_masked_lm(model, self.train, design, recipe, device=self.device)
+        options = huggingface.TrainerOptions(device=self.device)
+        huggingface.train_masked_lm(model, self.train, design, recipe, options)
         return model
 
     def unigram_score(self) -> float:

@@ -227,7 +227,7 @@ def train_vit_mae(
         tokens: the images, `model.tokens(pixels)`.
         design: how sizes are drawn; see `PatchMaskCollator`.
         recipe: how to train.
-        out, checkpoint_every, report_to, callbacks, device: as for `train_masked_lm`.
+        out, checkpoint_every, report_to, callbacks, device: as for `TrainerOptions`.
 
     Raises:
         InputError: a model that is not a ViT-MAE, or options that cannot be used.

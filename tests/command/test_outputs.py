@@ -58,7 +58,7 @@ def test_a_full_output_is_one_line(folder: Path, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("data", "code", "unbuffered"),
     [
-        ("table.csv", 0, ""),
+        pytest.param("table.csv", 0, "", marks=pytest.mark.slow),
         pytest.param("table.csv", 0, "1", marks=pytest.mark.slow),
         pytest.param("none.csv", 2, "", marks=pytest.mark.slow),
         ("none.csv", 2, "1"),
@@ -96,6 +96,7 @@ def test_a_reader_that_has_closed_its_pipe_is_no_error(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_what_a_model_writes_past_python_is_not_the_result(folder: Path) -> None:
     (folder / "own.py").write_text(
         """import ctypes, os, subprocess

@@ -91,6 +91,12 @@ class TestSignature:
         with pytest.raises(InputError, match="--depth 0; give 1 or more"):
             flat(name="a", out=Path("x"), depth=0, last=5)
 
+    def test_an_option_that_is_not_declared(self) -> None:
+        def command(width: int = 1) -> None: ...
+
+        with pytest.raises(InputError, match="'width' of a command has neither Option nor Argument"):
+            with_flat_signature(command)
+
     def test_two_options_of_one_name(self) -> None:
         def command(inner: Inner, depth: options.Seed = 7) -> None: ...
 

@@ -161,6 +161,7 @@ class TestAtEachStep:
         train_rows(table, before, "ppca:2")
         return before, lambda out: train_rows(table, out, overwrite=True)
 
+    @pytest.mark.slow
     def test_of_a_kill(
         self, case: tuple[Path, Callable[[Path], None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ import typer.main
 
 from maskevidence.command.app import main
 from maskevidence.core.errors import MissingExtraError, import_extra
-from maskevidence.core.show.draw import draw_into, image
+from maskevidence.core.show.draw import draw_into, image, svg
+from maskevidence.core.show.words import plain
 
 _MAIN = "from maskevidence.command.app import main; main()"
 PROGRAM = (sys.executable, "-c", _MAIN)
@@ -56,6 +58,20 @@ def _draw_once(file: Path, *picture: Any) -> str | None:
     return None
 
 
+@cache
+def _svg_of(kind: type) -> list[str]:
+    """The picture that a page of this process drew first, of this kind."""
+    return []
+
+
+def _svg_once(picture: Any, summary: str, key: str) -> str:
+    """Draw each kind of picture of pages only once per process."""
+    first = _svg_of(type(picture))
+    if not first:
+        first.append(svg(picture, "(summary)", key))
+    return first[0].replace("(summary)", escape(plain(summary)))
+
+
 @contextmanager
 def saving_every_block() -> Iterator[None]:
     """Make runs save each block as soon as it is scored."""
@@ -77,6 +93,7 @@ def prepared_commands(*, draws: bool = False) -> Iterator[None]:
             patch.setattr("typer.main.get_command", _command_of)
             if not draws:
                 patch.setattr("maskevidence.runs.summary.draw_into", _draw_once)
+                patch.setattr("maskevidence.command.pages.page_layout.svg", _svg_once)
             yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)

@@ -51,6 +51,7 @@ def test_the_rates_of_the_paper_and_bits_per_dimension(run: CommandLine, folder:
     assert discretised["log_evidence"] == pytest.approx(gaussian["log_evidence"], rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_own_variances(run: CommandLine, folder: Path, tmp_path: Path) -> None:
     words = ("score", folder / "model", folder / "images", "--out", tmp_path / "r")
     first = json.loads(run(*words, "--json", "-").out)

@@ -30,6 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure_3_lower, "N_COMPONENTS", 2)
 
 
+@pytest.mark.slow
 def test_all_methods_start_from_the_same_model() -> None:
     x = figure_3_lower.grey_images("mnist", ROWS)
     runs = [figure_3_lower.train(x, name, 4, 12, [0, 6, 12], 8) for name in figure_3_lower.METHODS]

@@ -74,7 +74,7 @@ def test_z_of_difference_is_a_paired_test() -> None:
     assert abs(np.mean(z)) < 3 / np.sqrt(60)
 
 
-@pytest.mark.parametrize("name", ["colour", "normalised"])
+@pytest.mark.parametrize("name", ["colour", pytest.param("normalised", marks=pytest.mark.slow)])
 def test_a_pretrained_model_beside_random_weights(
     paper: Callable[..., Result], folder: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

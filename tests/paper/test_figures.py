@@ -114,6 +114,7 @@ def test_the_drop_rule() -> None:
     assert figure_4.drop_rate(step) == 0.6
 
 
+@pytest.mark.slow
 def test_figure_4_finds_the_areas_and_the_drops() -> None:
     figure = figure_4.figure_4(SEEDS[:3], masks_per_size=(1, 8, 3))
     assert all(claim.holds for claim in figure.claims), figure.claims
@@ -156,6 +157,7 @@ def test_all_skips_what_lacks_data_and_says_so(
     assert (tmp_path / "a" / "table-1" / "table_1.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_figure_is_the_same_whenever_it_is_drawn() -> None:
     first, second = (figure_1.figure_1(SEEDS[:1], max_masks=2) for _ in range(2))
     assert first.to_csv() == second.to_csv()

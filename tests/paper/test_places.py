@@ -76,7 +76,9 @@ ROWS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("word", ROWS)
+@pytest.mark.parametrize(
+    "word", ["table-1", "figure-4", *(pytest.param(word, marks=pytest.mark.slow) for word in ROWS)]
+)
 def test_figures_of_rows_on_a_device(
     device: torch.device, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +100,7 @@ def test_the_small_bert_on_a_device(device: torch.device) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+@pytest.mark.slow
 def test_small_masked_autoencoders_on_a_device(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1), dtype=np.uint8)
     images = Images("noise", pixels, np.arange(24))

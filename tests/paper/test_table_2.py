@@ -58,7 +58,9 @@ def test_the_areas_and_their_error() -> None:
     assert both.area_se == pytest.approx(curve.area_se)
 
 
-@pytest.mark.parametrize(("n_blocks", "rates_per_block"), [(64, 4), (20, 99), (25, 4)])
+@pytest.mark.parametrize(
+    ("n_blocks", "rates_per_block"), [(64, 4), pytest.param(20, 99, marks=pytest.mark.slow), (25, 4)]
+)
 def test_the_error_of_the_area_is_its_scatter(n_blocks: int, rates_per_block: int) -> None:
     """Simulate 2,000 sets of blocks with a spread of 1 nat, and masks with a spread of 0.7 in a block."""
     generator = np.random.default_rng(5)

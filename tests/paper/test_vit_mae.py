@@ -143,6 +143,7 @@ class _Stop(RuntimeError):
     pass
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

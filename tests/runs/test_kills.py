@@ -12,14 +12,7 @@ from killed_commands import CASES, kill, prepare, uninterrupted
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
 
-# One of each kind of command; the others do the same with another model.
-QUICK = (
-    "score, a fitted model",
-    "score, texts",
-    "train ppca, likelihood, patience",
-    "train vae, elbo",
-    "train masked-lm",
-)
+QUICK = ("score, texts", "train ppca, likelihood, patience")
 
 
 @pytest.fixture(scope="module")

@@ -194,6 +194,7 @@ class TestFewFits:
             covered += low < exact < high
         return np.array(error), np.array(se), covered / n_sets
 
+    @pytest.mark.slow
     def test_the_error_is_as_large_as_stated(self) -> None:
         error, se, coverage = self.errors(32, 60, 60)
         assert abs(error.mean()) < 3.5 * error.std() / math.sqrt(60)

@@ -192,6 +192,7 @@ def make():""",
     assert json.loads(Path("run/run.json").read_text())["design"]["draws"] == 8
 
 
+@pytest.mark.slow
 def test_a_run_is_not_extended_by_a_model_that_differs_on_some_rows(run: CommandLine, place: Path) -> None:
     Path("last.txt").write_text("0")
     Path("model.py").write_text(

@@ -20,8 +20,8 @@ import torch
 from pyarrow import feather, parquet
 
 import maskevidence as me
-from maskevidence.core.table import with_columns_of
 from maskevidence.data import Table, read_table
+from maskevidence.tables.category_columns import with_columns_of
 from maskevidence.tables.reading.columns import FileOptions
 from maskevidence.tables.reading.layout import numbered_rows
 from maskevidence.tables.table_files import read_raw

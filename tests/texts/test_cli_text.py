@@ -254,7 +254,9 @@ def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path
     assert "the first row of 'one.csv' was taken for the header: 'sun'" in " ".join(result.out.split())
 
 
-@pytest.mark.parametrize("options", [("--dtype", "bfloat16"), ("--bf16",)])
+@pytest.mark.parametrize(
+    "options", [("--dtype", "bfloat16"), pytest.param(("--bf16",), marks=pytest.mark.slow)]
+)
 def test_half_precision_says_how_far_its_own_masks_moved(
     run: CommandLine, model: Path, texts: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

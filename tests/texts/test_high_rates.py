@@ -85,6 +85,7 @@ def test_a_model_of_other_texts_is_told_so() -> None:
     assert finding.found.endswith("the model was not trained on such texts")
 
 
+@pytest.mark.slow
 def test_the_level_is_kept_at_the_margin() -> None:
     """A model that is worse by exactly the margin on average has z with the distribution of Student's t."""
     shares, z = np.full(N_VALUES, 1 / N_VALUES), []

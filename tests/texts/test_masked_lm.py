@@ -169,7 +169,7 @@ def test_gradients_equal_those_of_the_plain_computation(monkeypatch: pytest.Monk
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-9, rtol=1e-7)
 
 
-@pytest.mark.parametrize("architecture", ["Bert", "ConvBert"])
+@pytest.mark.parametrize("architecture", ["Bert", pytest.param("ConvBert", marks=pytest.mark.slow)])
 def test_numbers_do_not_depend_on_budget_order_or_run(architecture: str) -> None:
     tokens = some_tokens([int(n) for n in np.random.default_rng(0).integers(1, 30, size=12)])
     scores = []

@@ -44,7 +44,9 @@ def _scale_biases(file: Path, factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "data"), [("lab/bert", "texts.txt"), ("lab/vit-mae", "images")], ids=["texts", "images"]
+    ("model", "data"),
+    [("lab/bert", "texts.txt"), pytest.param("lab/vit-mae", "images", marks=pytest.mark.slow)],
+    ids=["texts", "images"],
 )
 def test_a_revision_is_loaded_recorded_and_told_apart(
     run: CommandLine, hub: Path, model: str, data: str

@@ -98,6 +98,7 @@ for file in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_memory_holds_few_of_many_texts(tmp_path: Path) -> None:
     """In a process of their own: among other tests the peak of a.jsonl was 378 kB, and 603 kB at times."""
     n = 20_000

@@ -308,10 +308,13 @@ def _filled(annotation: Any, name: str, values: Mapping[str, Any], which: Which)
     )
 
 
+@cache  # kinds share dataclasses of options
 def _for_typer(name: str, annotation: Any, owner: type | None) -> Any:
     """Convert a parameter's type to an `Annotated` type for typer."""
     declared = declaration(annotation)
-    assert declared is not None, f"{name} declares neither an option nor an argument"
+    if declared is None:
+        of = "a command" if owner is None else owner.__qualname__
+        raise InputError(f"{name!r} of {of} has neither Option nor Argument; annotate it (docs/plugins.md)")
     if isinstance(declared, Argument):
         words = declared.help if isinstance(declared.help, str) else declared.help()
         info: Any = typer.Argument(metavar=declared.metavar, help=words)

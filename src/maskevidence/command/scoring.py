@@ -41,7 +41,7 @@ from maskevidence.runs.summary import agrees
 
 
 class Drawing(NamedTuple):
-    """The masks of a score, as far as they are known before the observations are."""
+    """The choice of masks that can be made before the observations are read."""
 
     word: DesignWord  # the design that was asked for, or that of the kind
     design: MaskDesign  # with the masks of the run that is resumed
@@ -81,7 +81,7 @@ class Drawing(NamedTuple):
 def drawing_for(
     word: DesignWord, run: RunOptions, precise: Precise | None = None, *, by_default: bool = False
 ) -> Drawing:
-    """What a score draws into the folder of its run, if it has one.
+    """Choose the masks of a score; a run that is resumed keeps its own.
 
     Args:
         word: the design that was asked for, or that of the kind.
@@ -190,7 +190,7 @@ def check_run(run: RunOptions) -> None:
 
 
 def check_folder(run: RunOptions, model: str, scoring: Scoring) -> None:
-    """Refuse a folder that holds another run, as far as that is known before fitting or loading."""
+    """Refuse a folder of another run, if this shows before a model is fitted or loaded."""
     if run.out is None:
         return
     folder = RunDirectory(run.out)

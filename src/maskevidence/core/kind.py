@@ -180,7 +180,7 @@ def _loaded(point: EntryPoint) -> Kind:
     try:
         kind = point.load()
         kind = kind() if isinstance(kind, type) else kind
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(
             f"the kind {point.name!r} of the package {_package(point)!r} cannot be loaded ({reason}); mend "
@@ -212,7 +212,12 @@ def kind_named(name: str | None) -> Kind:
 def named(place: str) -> Any:
     """Import the object at "module:name"."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise InputError(
+            f"{place!r}, which a kind names, cannot be loaded ({error}); mend or uninstall its package"
+        ) from error
 
 
 def model_words() -> str:

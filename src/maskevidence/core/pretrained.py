@@ -121,7 +121,7 @@ def _refuse_adapter(name: str, options: dict[str, Any]) -> None:
 
 
 def _prefix(missing: Collection[str], unexpected: Collection[str]) -> str:
-    """What stands before the names of most missing weights in a checkpoint; nothing if nothing does.
+    """The prefix that a checkpoint puts before the names of most missing weights; "" if there is none.
 
     Example:
         >>> _prefix(["a.weight", "b.weight"], ["module.a.weight", "module.b.weight"])

@@ -4,6 +4,7 @@ from maskevidence.huggingface.recipe import Trained as Trained
 from maskevidence.huggingface.trainer import EvidenceCallback as EvidenceCallback
 from maskevidence.huggingface.trainer import EvidenceTrainer as EvidenceTrainer
 from maskevidence.huggingface.trainer import evidence_loss as evidence_loss
+from maskevidence.huggingface.training import TrainerOptions as TrainerOptions
 from maskevidence.huggingface.training import train_masked_lm as train_masked_lm
 from maskevidence.texts.loading import load_tokenizer as load_tokenizer
 from maskevidence.texts.new_bert import frequency_score as frequency_score

@@ -36,6 +36,7 @@ from maskevidence.core.support.files import write_atomic
 from maskevidence.core.tokens import Tokens
 from maskevidence.huggingface.processes import is_main_process, main_process_first, training_device
 from maskevidence.huggingface.recipe import Recipe, Trained
+from maskevidence.huggingface.training import TrainerOptions
 from maskevidence.huggingface.training import train_masked_lm as train_in_place
 from maskevidence.huggingface.training_options import MASKED_LM, TextTraining
 from maskevidence.runs.folder import locked
@@ -93,9 +94,8 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
                 if given is None:
                     model.save_tokenizer(options.out)  # for the other processes, and to resume
         every = options.checkpoint_every or CHECKPOINT_EVERY
-        trained = train_in_place(
-            model, encoded.tokens, design, recipe, out=options.out, checkpoint_every=every, device=device
-        )
+        where = TrainerOptions(options.out, every, device=device)
+        trained = train_in_place(model, encoded.tokens, design, recipe, where)
         if not main:
             return None
         _save(model, trained, options.out)

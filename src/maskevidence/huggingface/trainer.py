@@ -213,7 +213,6 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         model: the `MaskedModel` to score; by default `MaskedLM` of the trainer's model and its tokenizer.
         every: steps between two estimates; by default 5 % of the training, but at least 1.
         seed: seed of the masks.
-        prefix: prefix of the logged names.
 
     Attributes:
         estimates: (step, estimate) of each estimate, in order.
@@ -231,7 +230,6 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         model: Any = None,
         every: int | None = None,
         seed: int = 0,
-        prefix: str = "evidence",
     ) -> None:
         if every is not None and every < 1:
             raise InputError(f"every={every}; give a number of steps, 1 or more")
@@ -248,7 +246,6 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
         self.design = fewest if design is None else design
         self.every = every
         self.seed = seed
-        self.prefix = prefix
         self.estimates: list[tuple[int, EvidenceEstimate]] = []
         self._latest: EvidenceEstimate | None = None  # of the current weights, or None
 
@@ -289,7 +286,7 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
             estimate = estimate_evidence(self.model, self.data, self.design, seed=self.seed)
         self.estimates.append((state.global_step, estimate))
         self._latest = estimate
-        seconds = {f"{self.prefix}_seconds": time.perf_counter() - start}
+        seconds = {"evidence_seconds": time.perf_counter() - start}
         # `log` clears this flag on the main process only; the other processes would wait for its losses
         # forever
         should_log = self.trainer.control.should_log
@@ -304,4 +301,4 @@ class EvidenceCallback(_transformers.TrainerCallback):  # type: ignore[misc, nam
             "data_se": estimate.data_se,
             "per_token": estimate.per_token,
         }
-        return {f"{self.prefix}_{name}": value for name, value in values.items() if value is not None}
+        return {f"evidence_{name}": value for name, value in values.items() if value is not None}

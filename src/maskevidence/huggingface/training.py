@@ -34,17 +34,33 @@ _DEVICES = "devices.json"
 _COMPLETE = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
 
 
+@dataclass(frozen=True)
+class TrainerOptions:
+    """Checkpoints, reports, callbacks and device of a training.
+
+    Attributes:
+        out: a folder for checkpoints (checkpoint-200, ...); training resumes from the newest complete one.
+        checkpoint_every: steps between two checkpoints; only the last one is kept.
+        report_to: where the Trainer reports to, such as "tensorboard" (in `out`); "none" for no report.
+        callbacks: functions of the trainer that return a callback for it, such as
+            `lambda trainer: EvidenceCallback(trainer, held_out)`.
+        device: where to train, and where the model is afterwards: "cpu", "cuda", "cuda:1", "mps"; by default
+            on all GPUs, if there is one.
+    """
+
+    out: str | Path | None = None
+    checkpoint_every: int = 200
+    report_to: str = "none"
+    callbacks: Sequence[Callable[[Any], Any]] = ()
+    device: str | torch.device | None = None
+
+
 def train_masked_lm(
     model: MaskedLM,
     tokens: Tokens,
     design: MaskDesign | None = None,
     recipe: Recipe | None = None,
-    *,
-    out: str | Path | None = None,
-    checkpoint_every: int = 200,
-    report_to: str = "none",
-    callbacks: Sequence[Callable[[Any], Any]] = (),
-    device: str | torch.device | None = None,
+    options: TrainerOptions | None = None,
 ) -> Trained:
     """Train a masked language model in place, with one mask per text and step.
 
@@ -58,13 +74,7 @@ def train_masked_lm(
         tokens: the texts; blocks of one length, or texts that are padded in each batch.
         design: how masks are drawn; by default `RandomSize`, the evidence. See `MaskSizeCollator`.
         recipe: how to train.
-        out: a folder for checkpoints (checkpoint-200, ...); training resumes from the newest complete one.
-        checkpoint_every: steps between two checkpoints; only the last one is kept.
-        report_to: where the Trainer reports to, such as "tensorboard" (in `out`); "none" for no report.
-        callbacks: functions of the trainer that return a callback for it, such as
-            `lambda trainer: EvidenceCallback(trainer, held_out)`.
-        device: where to train, and where the model is afterwards: "cpu", "cuda", "cuda:1", "mps"; by default
-            on all GPUs, if there is one.
+        options: a folder for checkpoints, from which training resumes; reports, callbacks and the device.
 
     Raises:
         InputError: options that cannot be used, or a batch that the processes cannot share.
@@ -97,23 +107,11 @@ def train_masked_lm(
             processing_class=model.tokenizer,
         )
 
-    options = TrainerOptions(out, checkpoint_every, report_to, callbacks, device)
+    options = TrainerOptions() if options is None else options
     tokens_per_text = float(tokens.n_tokens.double().mean())
     trained = run_trainer(make, recipe, options, unit="nats per token", loss_scale=tokens_per_text)
     model.to(model.device)  # the Trainer moved only the network
     return trained
-
-
-@dataclass(frozen=True)
-class TrainerOptions:
-    """Checkpoints, reports, callbacks and device of a training."""
-
-    out: str | Path | None  # folder for checkpoints and reports; None for neither
-    checkpoint_every: int  # steps between two checkpoints
-    report_to: str  # the Trainer's report target, such as "tensorboard"; "none" for no report
-    callbacks: Sequence[Callable[[Any], Any]]  # functions of the trainer that return a callback
-    # as for `choose_device`; None for all GPUs, if there are any
-    device: str | torch.device | None = None
 
 
 def run_trainer(

@@ -229,7 +229,7 @@ def window(position: int, n: int, room: int | None) -> tuple[int, int]:
     return position - half, position + half
 
 
-def pairs_of(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
+def pairs_of_mutants(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> tuple[list[Pair], list[str]]:
     """Pair each mutant with the wild type, in a window if the sequence is too long; add notes on windows."""
     letters = [mutant.sequence or mutant.residues for mutant in mutants]
     every = "".join([wild_type, *letters])

@@ -24,7 +24,7 @@ from maskevidence.proteins.conventions import (
     Asking,
     Pair,
 )
-from maskevidence.proteins.mutants import pairs_of, parse_mutants
+from maskevidence.proteins.mutants import pairs_of_mutants, parse_mutants
 
 _MAX_DRAWS = 10_000
 _MOST_SHOWN, _LONGEST_NAME = 5, 12  # mutants shown on the page, and characters of their names
@@ -286,7 +286,7 @@ def _pairs(
                 f"{others[0]} compares residues at the same sites; ask for pll and whole alone, which "
                 "compare sequences"
             )
-    return pairs_of(model, wild_type, parsed)
+    return pairs_of_mutants(model, wild_type, parsed)
 
 
 def _check_model(model: Any, conventions: Sequence[str]) -> None:

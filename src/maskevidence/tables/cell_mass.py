@@ -54,7 +54,7 @@ class CellMass(nn.Module):
 
     def __init__(self, model: Any, cells: object) -> None:
         super().__init__()
-        check_cells(model)
+        check_cell_mass(model)
         if not (isinstance(cells, Sequence) and all(isinstance(column, Column) for column in cells)):
             rows = as_tokens(model, cells)
             cells = columns_of(np.where(rows.maskable.cpu(), rows.values.cpu().double(), np.nan))
@@ -103,7 +103,7 @@ class CellMass(nn.Module):
         return {"model": type(self.model).__name__, "step": self.step.tolist(), **of_model()}
 
 
-def check_cells(model: object) -> None:
+def check_cell_mass(model: object) -> None:
     """Check that the model is a density that can be integrated over cells."""
     if not hasattr(model, "log_cells") or base_measure_of(model) != DENSITY:
         raise InputError(

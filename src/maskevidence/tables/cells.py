@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RESULT, TABLE, PAGE = "cells.json", "cells.csv", "cells.html"
 SHOWN = "page"  # key of the page's tables in cells.json
 _COPIES = 3  # of a table, for each that a score takes
-REMEDY = "find the cells again with --overwrite"
+_REMEDY = "find the cells again with --overwrite"
 
 
 def cells(
@@ -92,7 +92,7 @@ def cells(
             return hash_of([*settings, file.fingerprint], saved, [known])
         return hash_of(settings, saved, [table, known])
 
-    content = finished(folder, asked, REMEDY, overwrite=options.overwrite)
+    content = finished(folder, asked, _REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:  # the last run was killed after the last file, or ended
         page, lines = _page_of(content), folder.finished_before("finds the cells again")
         del content[SHOWN]
@@ -115,7 +115,7 @@ def read_page(folder: Path) -> "Page":
     """Rebuild the page of a folder that `cells --out` wrote."""
     from maskevidence.runs.folder import read_sealed
 
-    return _page_of(read_sealed(folder / RESULT, REMEDY))
+    return _page_of(read_sealed(folder / RESULT, _REMEDY))
 
 
 def _page_of(content: dict[str, Any]) -> "Page":
@@ -131,7 +131,7 @@ def _page_of(content: dict[str, Any]) -> "Page":
         ]
         return Page("", shown["headline"], shown["aside"], parts, shown["notes"], made_of(content))
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{RESULT} holds no page of wrong cells; {REMEDY}") from error
+        raise InputError(f"{RESULT} holds no page of wrong cells; {_REMEDY}") from error
 
 
 def _write(found: "WrongCells", content: dict[str, Any], folder: "ResultFolder") -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from maskevidence.core.table import as_table
@@ -43,7 +43,7 @@ class DescribedTableModel(TableModel):
     def _rows_to_fit(
         self, x: object, kinds: Mapping[Any, str] | None = None
     ) -> tuple[Float64[np.ndarray, "N D"], tuple[Column, ...]]:
-        """The rows and their columns, whose kinds `declare` has found, or which are guessed from x."""
+        """The rows and their columns, of the kinds that `declare` found, or else guessed from x."""
         if kinds is not None or self._declared is None:
             self.declare(x, kinds)
         table = self._table(self._own_columns(x))
@@ -54,3 +54,9 @@ class DescribedTableModel(TableModel):
         """Check the cells that are read and set the others to 0."""
         self.refuse_strange_cells(tokens, read)
         return torch.where(read, tokens.values.double(), 0.0)
+
+    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
+        blank = torch.full((n, self.n_features), torch.nan, dtype=torch.float64)
+        if not n:
+            return blank
+        return self._draw_missing(Tokens.from_array(blank, empty_rows=True).to(self._like().device), seed)

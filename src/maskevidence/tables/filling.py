@@ -22,17 +22,15 @@ from maskevidence.core.support.provenance import origin
 from maskevidence.core.support.sources import check_distinct
 from maskevidence.core.table import (
     Table,
-    column_of,
-    decoded,
     place_of,
     spreads,
-    with_columns_of,
     with_levels_of,
     with_values,
 )
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import fit_table, takes_words
+from maskevidence.tables.category_columns import column_of, decoded, of_categories, with_columns_of
 from maskevidence.tables.gaussian.low_rank import PPCA
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.network.masked_network import MaskedNetwork
@@ -290,10 +288,10 @@ def fill_holes(
     for name in constant:
         column = values[:, :, table.columns.index(name)]
         column[np.isnan(column)] = np.nanmax(column)
-    few = {}  # the values of discrete columns
+    few, categories = {}, of_categories(table)  # the values of discrete columns
     listed: Any = getattr(model, "values_of", None)
     if listed is not None:
-        few = {k: listed(k) for k in range(len(kept)) if not _of_category(table, kept[k])}
+        few = {k: listed(k) for k in range(len(kept)) if kept[k] not in categories}
     likeliest = tuple(kept[k] for k in few if few[k] is not None)
     if options.draws is not None:
         drawn, note = _draws(model, holed, options.draws, options.seed)
@@ -322,8 +320,8 @@ def fill_holes(
 
 def _numbers_of(table: Table, filling: Filling) -> list[str]:
     """The columns of numbers that are filled by their means or draws."""
-    others = {*table.levels, *filling.likeliest, *filling.constant}
-    return [name for name in table.columns if name not in others and not _of_category(table, name)]
+    others = {*table.levels, *filling.likeliest, *filling.constant, *of_categories(table)}
+    return [name for name in table.columns if name not in others]
 
 
 def _on_log_scale(
@@ -447,7 +445,7 @@ def _written(
             deviation = np.where(np.isnan(table.values[:, j]) & ~holes[:, j], 0.0, filling.deviation[:, j])
             if name in filling.likeliest and holes[:, j].any():
                 whole = whole.append_column(*added(f"{name}_p", deviation))
-            elif name not in filling.likeliest and deviation.any() and not _of_category(table, name):
+            elif name not in filling.likeliest and deviation.any() and name not in of_categories(table):
                 whole = whole.append_column(*added(f"{name}_sd", deviation))
             if name in filling.existing and filling.means is not None:
                 mean = np.where(holes[:, j], filling.means[:, j], table.values[:, j])
@@ -499,7 +497,7 @@ def write_sheet(
 
 
 def with_rows_apart(whole: Any, raw: RawTable) -> Any:
-    """The table with its rows of units, totals and footnotes, as they stand."""
+    """The table with its rows of units, totals and footnotes unchanged."""
     import pyarrow as pa
 
     def rows(found: Sequence[tuple[int, tuple[str, ...]]]) -> Any:
@@ -645,15 +643,6 @@ def decimals_written_in(table: Table, j: int, column: Any) -> int | None:
     sign = getattr(table.forms.get(table.columns[j]), "decimal", None) or _decimal(table)
     cells = filter(None, (cell_of(str(text).strip()) for text in dict.fromkeys(texts)))
     return decimals_written(cells, sign) if len(texts) >= FEWEST_KNOWN else None
-
-
-def _of_category(table: Table, name: str) -> bool:
-    """Whether a column is the indicator of one category."""
-    return any(
-        name == column_of(column, category)
-        for column, all_of_them in table.categories.items()
-        for category in all_of_them
-    )
 
 
 def _result(

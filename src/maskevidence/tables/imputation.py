@@ -14,9 +14,9 @@ from maskevidence.core.model import as_tokens
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.pictures import Strip, Strips
 from maskevidence.core.show.shown import Shown
-from maskevidence.core.show.words import count, figures, typeset
+from maskevidence.core.show.words import cell_text, count, figures, typeset
 from maskevidence.core.support.checks import word_of
-from maskevidence.core.table import spreads
+from maskevidence.core.table import cell_value, spreads
 from maskevidence.core.tokens import columns_among
 
 _ROWS, _COLUMNS = 6, 6  # shown on the page
@@ -59,9 +59,7 @@ class Imputation(Shown):
             cells.append([f"{row}"])
             for column in columns:
                 code, words = self.values[row, column], self._words(column, self.given)
-                value = figures(code)
-                if words is not None:
-                    value = words[int(code)] if code < len(words) else "another word"
+                value = cell_text(cell_value(code, words), 4)
                 if missing[row, column]:
                     value += "" if words else f" ± {figures(np.sqrt(self.variance[row, column]), 2)}"
                     bold.add((k, len(cells[-1])))

@@ -45,7 +45,7 @@ class RowKind(Kind):
         "cells.json": ("table of wrong cells", "maskevidence.tables.cells:read_page"),
         "information.json": (
             "table of information",
-            "maskevidence.tables.information.information_command:read_page",
+            "maskevidence.tables.information.information_command:read_information",
         ),
     }
 
@@ -54,10 +54,11 @@ class RowKind(Kind):
 
     def check_words(self, model: str | None, data: str) -> None:
         from maskevidence.tables.by_name import parse_model
-        from maskevidence.tables.table_files import check_file
 
         if model is not None and own_file(model) is None and not Path(model).exists():
-            parse_model(model)
+            parse_model(model)  # before the readers are imported
+        from maskevidence.tables.table_files import check_file
+
         if not Path(data).is_dir():  # a folder holds images, whatever its name
             check_file(data)
 

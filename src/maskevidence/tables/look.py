@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from maskevidence.command.options import Argument, Result
 from maskevidence.core.errors import InputError
 from maskevidence.tables.kind import rows
+from maskevidence.tables.looking import CELLS, COLUMNS, MODEL, PAGE, SD, TABLE
 from maskevidence.tables.table_options import LookOptions
 
 if TYPE_CHECKING:
     from maskevidence.runs.folder import ResultFolder
+    from maskevidence.tables.looking.look_result import Look
 
-TABLE, PAGE, MODEL, UNFINISHED = "table.json", "index.html", "model", "unfinished"
-FILES = ("filled.*", "filled_sd.csv", "cells.csv", "columns.csv", PAGE, MODEL, TABLE)
+UNFINISHED = "unfinished"
+FILES = ("filled.*", SD, CELLS, COLUMNS, PAGE, MODEL, TABLE)
 _REMEDY = "look again with --overwrite"
 
 
@@ -61,16 +63,14 @@ def look_command(
     if content is not None:
         return Result(_headline_of(content), content, folder.finished_before("looks again"))
     kept = Kept(path / UNFINISHED)
-    with _locked(folder, asked, read_json, write_json):
-        seen = look_at(
-            data,
-            options.table,
-            Budget(options.model, 60 * options.minutes, options.seed),
-            kept,
-            options.limit,
-        )
+
+    def write(seen: "Look") -> None:
         folder.remove(*reversed(FILES))
         write_look(seen, path)
+
+    with _locked(folder, asked, read_json, write_json):
+        budget = Budget(options.model, 60 * options.minutes, options.seed)
+        seen = look_at(data, options.table, budget, kept, options.limit, write)
         content = {"command_data": data, ASKED: asked} | seen.to_dict()
         write_sealed(path / TABLE, content)
         folder.remove(UNFINISHED)

@@ -91,7 +91,7 @@ def never_below_0(
 
 
 def floors(values: _Rows) -> Float64[np.ndarray, " D"]:
-    """The lower end of each column: 0 for one without a value below 0, of 5 or more that are known.
+    """The lower limit of each column: 0 if none of 5 or more known values is below 0.
 
     Example:
         >>> floors(np.array([[1.0, -1.0]] * 5)).tolist()

@@ -16,9 +16,10 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.packed_tokens import StoredTokens
 from maskevidence.core.support.checks import free_memory
 from maskevidence.core.support.sources import is_remote, reading_parquet
-from maskevidence.core.table import Table, with_columns_of
+from maskevidence.core.table import Table
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.category_columns import with_columns_of
 from maskevidence.tables.reading.columns import FileOptions
 from maskevidence.tables.table_files import RawTable, converted, kind_of_file
 
@@ -93,7 +94,7 @@ class RowGroups:
         return replace(with_columns_of(table, self.columns), ids=first + np.arange(len(table)))
 
     def _holding(self, row: int) -> Table:
-        """The piece with a row; pieces before it are passed over."""
+        """Read on to the piece that holds a row."""
         last = self.last
         group = bisect_right(self.ends.tolist(), row) - 1
         if last is None or not self.ends[group] <= last.ids[0] <= row:
@@ -118,12 +119,12 @@ class RowGroups:
         return Tokens.from_array(in_order, ids)
 
     def _release(self) -> None:
-        """Give the memory of the pieces back to the system, for what follows the last row."""
+        """Return the memory of the pieces to the system after the last row."""
         self.rest, self.last = iter(()), None
         self.pool.release_unused()
 
     def checked_tables(self) -> Iterator[tuple[Table, Tokens]]:
-        """The pieces of the file, each checked when it is asked for; then `fingerprint` is known."""
+        """Check and yield the pieces of the file; after the last one, `fingerprint` is known."""
         ids, sha = np.arange(self.n_rows), hashlib.sha256()
         sha.update("\x1f".join(self.columns).encode(errors="surrogatepass"))
         sha.update(ids.tobytes())

@@ -24,17 +24,16 @@ from maskevidence.core.support.sources import is_remote
 from maskevidence.core.table import (
     Table,
     are_pixels,
-    column_of,
     place_of,
     spreads,
-    with_columns_of,
     with_levels_of,
 )
 from maskevidence.runs import DataSource
 from maskevidence.runs.prepared import Prepared
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, fit_table, parse_model, takes_words
-from maskevidence.tables.cell_mass import CellMass, check_cells
+from maskevidence.tables.category_columns import of_categories, with_columns_of
+from maskevidence.tables.cell_mass import CellMass, check_cell_mass
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import columns_of, declared_columns
@@ -101,7 +100,7 @@ def prepare_rows(
     table = replace(table, notes=(*table.notes, *notes))
     if build is None:
         if cells:
-            check_cells(saved)
+            check_cell_mass(saved)
         ready, train = use_saved(saved, table, options.test_fraction, options.seed), table
     else:
         test_fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
@@ -487,8 +486,7 @@ def note_on_pairs(rows: Table, filled: Float64[np.ndarray, "N D"] | None = None)
         >>> note_on_pairs(Table("t", x, ("sex",), np.arange(6)), np.nan_to_num(x, nan=1.3))[0][:78]
         'holes of columns with two values are filled with other numbers: sex (1 or 2, f'
     """
-    of_words = {column_of(name, word) for name, words in rows.categories.items() for word in words}
-    named = []
+    of_words, named = of_categories(rows), []
     for j, name in enumerate(rows.columns):
         hole = np.isnan(rows.values[:, j])
         known = rows.values[~hole, j]
@@ -525,7 +523,7 @@ def fit_held_out(
     """
     train, test = table.split(test_fraction, seed)
     if cells:
-        check_cells(build(len(table.columns)))
+        check_cell_mass(build(len(table.columns)))
     model, dropped = fit_table(build, table, train)
     columns = model.columns or []
     test = test.select(columns)

@@ -11,8 +11,7 @@ import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import counted_weights
 from maskevidence.core.support.files import model_inside, read_json
-from maskevidence.core.tokens import MANY_EQUAL
-from maskevidence.tables.base import FORMAT, TableModel
+from maskevidence.tables.base import FORMAT, MANY_EQUAL, TableModel
 
 _KEPT_IN_FLOAT64 = ("mean", "shift", "scale", "rows")  # in a model of any dtype
 _NETWORKS = ("encoder", "decoder")  # arguments that are modules, which a folder cannot store

@@ -39,7 +39,8 @@ from maskevidence.core.support.sources import (
     read_remote,
     reading_parquet,
 )
-from maskevidence.core.table import Table, column_of, place_of
+from maskevidence.core.table import Table, place_of
+from maskevidence.tables.category_columns import column_of
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
     FIRST_COMPACT,
@@ -815,7 +816,7 @@ class _Converted:
         self.columns |= parts
 
     def _is_unused(self, name: str, read: ReadColumn) -> bool:
-        """Whether a column that says nothing of others is left out: nobody asks for it."""
+        """Whether to leave out a column that tells nothing about other columns and that no option names."""
         selection, one = self.selection, read.described
         if name in selection.categories:
             return False

@@ -21,14 +21,13 @@ from maskevidence.core.show.parts import Page
 from maskevidence.core.show.words import typeset
 from maskevidence.core.support.files import write_atomic
 from maskevidence.core.table import Table
-from maskevidence.core.tokens import marks_of
 from maskevidence.core.training.checkpoints import FILE
 from maskevidence.core.training.fit import fit
 from maskevidence.core.training.history import History
 from maskevidence.core.training.objectives import Elbo, Likelihood, MaskedObjective, Objective
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
-from maskevidence.tables.base import TableModel
+from maskevidence.tables.base import TableModel, marks_of
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, NETWORK, is_network, new_model
 from maskevidence.tables.network.masked_network import MaskedNetwork
 from maskevidence.tables.rows import TEST_FRACTION, model_on, read_rows, read_with

@@ -28,7 +28,7 @@ from maskevidence.texts.pieces import (
     Pieces,
     check_segments,
     frame_of,
-    joined,
+    join_pieces,
     n_bytes_of,
     n_unknown,
     reads_residues,
@@ -93,7 +93,7 @@ class Encoding:
         return self.second is not None
 
     def place(self, row: Row) -> str:
-        """Where the text of a row stands."""
+        """The place of a row's text in its file."""
         place = f"row {row.number}" if self.lines is None else f"line {self.lines[row.source]}"
         return place if self.names is None else f"{place} ({self.names[row.source]!r})"
 
@@ -156,7 +156,7 @@ def _note_on_length(counts: Counter[str], options: Encoding) -> list[str]:
 
 
 def _parts(row: Row, room: int, options: Encoding) -> list[Row]:
-    """A row as it is if it fits, truncated, or split into parts of nearly equal length."""
+    """Return a row unchanged if it fits; else truncate it, or split it into nearly equal parts."""
     n_first, n_main = len(row.first.ids), len(row.main.ids)
     if row.n_tokens <= room:
         return [row]
@@ -197,7 +197,7 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
         InputError: a block size that the model does not read, or that no block fills.
     """
     room = room_in_block(frame, options)
-    running = joined(texts)
+    running = join_pieces(texts)
     n_blocks, left = divmod(len(running.ids), room)
     if n_blocks == 0:
         special = f", {frame.n_tokens} of them special" if frame.n_tokens else ""
@@ -233,9 +233,9 @@ def joined_blocks(
             f"block_size={options.block_size} leaves no token to score after the first {joining.visible}; "
             "give more"
         )
-    rows = blocks([joined([text, after]) for text in texts], frame, options, notes)
+    rows = blocks([join_pieces([text, after]) for text in texts], frame, options, notes)
     if joining.ends:
-        rows = [row._replace(main=joined([before, row.main, after])) for row in rows]
+        rows = [row._replace(main=join_pieces([before, row.main, after])) for row in rows]
     n = joining.visible
     return [row._replace(first=row.main.part(0, n), main=row.main.part(n, len(row.main.ids))) for row in rows]
 
@@ -381,7 +381,7 @@ def _rows(tokenizer: Any, texts: Sequence[str], options: Encoding, first_text: i
 def _after_contexts(
     tokenizer: Any, contexts: Sequence[str], texts: Sequence[str]
 ) -> list[tuple[Pieces, Pieces]]:
-    """Each context and its text, cut into tokens together, as one text with a blank in between.
+    """Tokenize each context and its text as one text, with a blank in between.
 
     As in the lm-evaluation-harness, the blank and a token across the border belong to the text.
     """
@@ -472,7 +472,7 @@ class _Told:
         return notes
 
     def _on_unknown(self, place: str) -> str:
-        """A sentence on the share that the tokenizer does not know; too large a share is refused."""
+        """Note the share of text that the tokenizer does not know; refuse too large a share."""
         tokenizer, residues = self.tokenizer, self._residues
         n, n_all, unit = n_unknown(self._unknown)
         share, small = n / n_all, _capitals_help(tokenizer, self._not_capital, tokenizer.unk_token_id)

@@ -368,7 +368,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
         return self._conditionals(tokens, masked, masked.device)
 
     def launched(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """The same for tokens in the processor's memory, on the model's device, which is not waited for."""
+        """Start the computation on the model's device for tokens in CPU memory, without waiting for it."""
         return self._conditionals(tokens, masked, self.device)
 
     def _conditionals(
@@ -431,7 +431,7 @@ save_pretrained wrote, or OWNER/NAME on the hub
 
     @contextmanager
     def _precision(self) -> Iterator[None]:
-        """Compute in the precision that was asked for; that of torch is then as before."""
+        """Compute in the chosen precision, and restore torch's own afterwards."""
         before = torch.get_float32_matmul_precision()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.in_bfloat16)):
             if self.in_tf32:

@@ -162,7 +162,7 @@ class NetworkAdapter:
         hidden: Bool[Tensor, "B L"],
         network: nn.Module | None = None,
     ) -> Float[Tensor, " n"]:
-        """The same in a training loop: in one call of a transformers model, or of it wrapped as `network`."""
+        """log p of a training batch's hidden tokens, from one call of the model or its wrapper `network`."""
         call = self.network if network is None else network
         if self.head is None or isinstance(call, nn.DataParallel):  # each replica sees a part of the batch
             return target_log_probs(self._full_logits(call, inputs, targets)[hidden], targets)
@@ -189,7 +189,7 @@ class NetworkAdapter:
         return logits
 
     def settings(self) -> dict[str, Any]:
-        """What decides the numbers besides the weights: what the network tells, or its configuration."""
+        """The settings besides the weights that determine the numbers: the network's or its configuration."""
         settings = getattr(self.network, "settings", None)
         if callable(settings):
             return settings()

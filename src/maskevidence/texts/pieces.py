@@ -76,7 +76,7 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Pieces]:
 
 
 def special_ids(tokenizer: Any) -> set[int]:
-    """The ids of a tokenizer's special tokens, apart from that for what it does not know."""
+    """The ids of a tokenizer's special tokens, except the unknown token."""
     return {*getattr(tokenizer, "all_special_ids", ())} - {getattr(tokenizer, "unk_token_id", None)}
 
 
@@ -106,7 +106,7 @@ def _as_text(tokenizer: Any, text: str, spelled: re.Pattern[str], special: set[i
             continue
         as_one = _cut(tokenizer, [part], split=True)[0]
         parts += [as_one] if special.isdisjoint(as_one.ids) else _cut(tokenizer, list(part), split=True)
-    return joined(parts)
+    return join_pieces(parts)
 
 
 def _cut(tokenizer: Any, texts: Sequence[str], *, split: bool = False) -> list[Pieces]:
@@ -160,7 +160,7 @@ def _bytes_each(text: str, starts: list[int], n_bytes: int, residues: bool) -> l
 
 
 def _starts(text: str, tokens: list[str], unknown: str | None) -> list[int] | None:
-    """The start of each token, if the known tokens spell the text apart from unknown parts between them.
+    """The start of each token, if the known tokens spell the text but for unknown parts in between.
 
     Example:
         >>> _starts("MKaaT", ["M", "K", "<unk>", "T"], "<unk>"), _starts("MKT", ["m", "k", "t"], None)
@@ -186,7 +186,7 @@ def without_blanks(text: str) -> bool:
 
 
 def _words_apart(text: str, starts: list[int], word: list[int]) -> list[int]:
-    """The words, where a token in a script without blanks is one of its own; parts of a character are one."""
+    """Group tokens into words; in scripts without blanks, the parts of each character are a word."""
     first = [text[start:].lstrip()[:1] or " " for start in starts]
     numbers, number = [], 0
     for k, sign in enumerate(first):
@@ -199,7 +199,7 @@ def _words_apart(text: str, starts: list[int], word: list[int]) -> list[int]:
     return numbers
 
 
-def joined(texts: Sequence[Pieces]) -> Pieces:
+def join_pieces(texts: Sequence[Pieces]) -> Pieces:
     """Join texts into one; bytes of texts without a token, such as empty lines, count for the next token."""
     ids: list[int] = []
     word: list[int] = []

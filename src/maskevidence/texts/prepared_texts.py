@@ -235,7 +235,7 @@ def _recipe_notes(options: TextOptions, design: MaskDesign) -> list[str]:
 
 
 def _may_pack(options: TextOptions, scored: Sequence[str]) -> bool:
-    """Whether texts are scored one by one, and nothing else than scores reads their tokens."""
+    """Whether texts are scored one by one, and only the scores need their tokens."""
     asked = (options.context_field, options.recipe, options.block_size, options.hides_words)
     to_score = isinstance(options, ScoredTextOptions) and options.against is None
     return to_score and len(scored) == 1 and not any(asked)

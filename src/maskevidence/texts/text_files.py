@@ -461,7 +461,7 @@ def _names_of(file: Path, records: Iterable[Any], lines: Sequence[int] | None) -
 
 
 def _parsed(file: Path, text: str, place: str) -> Any:
-    """The value of a JSON text, which stands in some place of a file."""
+    """Parse a JSON text; errors name its place in the file."""
     try:
         value = _DECODER.decode(text)
         if r"\u" in text:
@@ -485,7 +485,7 @@ class _Repeating(dict[str, Any]):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, which knows whether it has a name twice."""
+    """Build a JSON object that remembers names given twice."""
     value = dict(pairs)
     if len(value) == len(pairs):
         return value

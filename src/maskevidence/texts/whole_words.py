@@ -26,7 +26,7 @@ WORD_L2R = f"{WHOLE_WORDS} and the earlier tokens of its own"
 
 
 def notes_on_words(encoded: EncodedTexts, texts: Iterable[str]) -> list[str]:
-    """What a word is in scripts without blanks, and how many texts are one word and hidden at once."""
+    """Notes on words in scripts without blanks, and on texts of one word, which are hidden whole."""
     notes = [NO_BLANKS] if any(map(without_blanks, texts)) else []
     if encoded.words is not None:
         scored = encoded.tokens.maskable

@@ -12,6 +12,7 @@ from maskevidence.huggingface import (
     EvidenceTrainer,
     MaskSizeCollator,
     Recipe,
+    TrainerOptions,
     train_masked_lm,
 )
 from text_models import SENTENCES, small_bert, small_tokenizer
@@ -34,9 +35,8 @@ def trained(model: me.models.MaskedLM, *, out: Path | None = None, **options: An
         return made[0]
 
     report = "none" if out is None else "tensorboard"
-    train_masked_lm(
-        model, model.tokens(SENTENCES), recipe=RECIPE, out=out, report_to=report, callbacks=[make]
-    )
+    where = TrainerOptions(out, report_to=report, callbacks=[make])
+    train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE, options=where)
     return made
 
 

@@ -234,6 +234,7 @@ def test_the_loss_is_the_weighted_score_of_full_logits(tokenizer: Any, model: me
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_random_sizes_are_unbiased_for_the_evidence_and_its_gradient(
     tokenizer: Any, model: me.models.MaskedLM
 ) -> None:

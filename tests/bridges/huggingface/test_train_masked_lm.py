@@ -26,6 +26,7 @@ from maskevidence.huggingface import (
     EvidenceTrainer,
     MaskSizeCollator,
     Recipe,
+    TrainerOptions,
     new_bert,
     train_masked_lm,
     word_pieces,
@@ -95,20 +96,20 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path: 
     """Bit by bit, with dropout. An incomplete checkpoint of a killed process is ignored."""
     whole = new_model(hidden_dropout_prob=0.2)
     tokens = whole.tokens(SENTENCES)
-    train_masked_lm(whole, tokens, recipe=RECIPE, out=tmp_path / "a", checkpoint_every=3)
+    train_masked_lm(whole, tokens, recipe=RECIPE, options=TrainerOptions(tmp_path / "a", 3))
     stopped = new_model(hidden_dropout_prob=0.2)
-    options: dict[str, Any] = {"recipe": RECIPE, "out": tmp_path / "b", "checkpoint_every": 3}
+    options = TrainerOptions(tmp_path / "b", 3)
     with pytest.raises(KeyboardInterrupt):
-        train_masked_lm(stopped, tokens, callbacks=[stop_at(5)], **options)
+        train_masked_lm(stopped, tokens, None, RECIPE, replace(options, callbacks=[stop_at(5)]))
     half = tmp_path / "b" / "checkpoint-4"
     half.mkdir()
     (half / "trainer_state.json").write_text('{"epoch"')
     assert newest_checkpoint(tmp_path / "b") == tmp_path / "b" / "checkpoint-3"
     fresh = new_model(hidden_dropout_prob=0.2)
-    resumed = train_masked_lm(fresh, tokens, **options)
+    resumed = train_masked_lm(fresh, tokens, None, RECIPE, options)
     assert resumed.resumed_from == 3
     assert largest_difference(weights(whole), weights(fresh)) == 0.0
-    again = train_masked_lm(new_model(), tokens, **options)  # resumes at the end, with nothing left to do
+    again = train_masked_lm(new_model(), tokens, None, RECIPE, options)  # nothing is left to do
     assert again.resumed_from == 9
 
 
@@ -121,16 +122,17 @@ def test_checkpoints_are_in_the_named_folder_and_not_at_home(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "here")
     model = new_model()
-    train_masked_lm(model, model.tokens(SENTENCES), recipe=replace(RECIPE, steps=1), out="~/run")
+    recipe = replace(RECIPE, steps=1)
+    train_masked_lm(model, model.tokens(SENTENCES), recipe=recipe, options=TrainerOptions("~/run"))
     assert Path("~", "run", "checkpoint-1").is_dir()
     assert not files_in(tmp_path / "home")
 
 
 @pytest.fixture
-def often_logged(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Options of a training of twelve steps, logs at every second one, checkpoints at every fourth."""
+def often_logged(monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    """A training of twelve steps, logs at every second one, for checkpoints at every fourth."""
     monkeypatch.setattr("maskevidence.huggingface.training.LOG_EVERY", 3)
-    return {"recipe": replace(RECIPE, steps=12), "checkpoint_every": 4}
+    return replace(RECIPE, steps=12)
 
 
 _WHOLE: list[Any] = []  # the history of the uninterrupted training
@@ -138,16 +140,18 @@ _WHOLE: list[Any] = []  # the history of the uninterrupted training
 
 @pytest.mark.parametrize("last_step", [2, 6, 9])
 def test_the_history_does_not_depend_on_interruptions(
-    tmp_path: Path, last_step: int, often_logged: dict[str, Any]
+    tmp_path: Path, last_step: int, often_logged: Recipe
 ) -> None:
     """Interrupted between two logs, and between a log and a checkpoint."""
-    tokens = new_model().tokens(SENTENCES)
+    tokens, options = new_model().tokens(SENTENCES), TrainerOptions(tmp_path, 4)
     if not _WHOLE:
-        _WHOLE.append(train_masked_lm(new_model(), tokens, **often_logged).history)
+        whole = TrainerOptions(checkpoint_every=4)
+        _WHOLE.append(train_masked_lm(new_model(), tokens, None, often_logged, whole).history)
     assert [entry["step"] for entry in _WHOLE[0]] == [2, 4, 6, 8, 10, 12]
+    stopped = replace(options, callbacks=[stop_at(last_step)])
     with pytest.raises(KeyboardInterrupt):
-        train_masked_lm(new_model(), tokens, callbacks=[stop_at(last_step)], out=tmp_path, **often_logged)
-    resumed = train_masked_lm(new_model(), tokens, out=tmp_path, **often_logged)
+        train_masked_lm(new_model(), tokens, None, often_logged, stopped)
+    resumed = train_masked_lm(new_model(), tokens, None, often_logged, options)
     assert resumed.resumed_from == ((last_step - 1) // 4 * 4 or None)
     assert resumed.history == _WHOLE[0]
 

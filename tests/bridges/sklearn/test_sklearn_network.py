@@ -154,6 +154,7 @@ def test_a_frame_with_other_columns_is_refused(trained: MaskedNetworkDensity) ->
         trained.score_samples(animals(5)[0].rename(columns={"kg": "lb"}))
 
 
+@pytest.mark.slow
 def test_searches_and_cross_validation_over_a_frame_with_words() -> None:
     frame = animals(60)[1]
     scores = cross_val_score(QUICK, frame, cv=2)
@@ -203,6 +204,7 @@ class TestImputerOfWords:
         shares = [frame["pet"][missing].value_counts(normalize=True)["dog"] for frame in (whole, first)]
         assert shares[0] == pytest.approx(shares[1], abs=0.1)
 
+    @pytest.mark.slow
     def test_columns_that_leave_and_join(self) -> None:
         holed = animals(60)[1].assign(same="x", empty=np.nan)
         holed.loc[1003, "same"] = None

@@ -159,7 +159,7 @@ def test_mask_by_mask_against_a_loop() -> None:
     assert me.compare(both).between("b", "a").difference == -found.difference
 
 
-@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("paired", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_intervals_cover_the_difference_in_the_population(paired: bool) -> None:
     """E log p(x) - log q(x) under p is the Kullback-Leibler divergence; 200 data sets of 40 rows."""
     models = a_pair(change=0.6)
@@ -217,6 +217,7 @@ class TestSeveralModels:
             for k in range(11)
         ]
 
+    @pytest.mark.slow
     def test_equal_models_are_told_apart_in_at_most_5_percent_of_comparisons(self) -> None:
         """30 data sets; benchmarks/comparison.py has more. The models differ by 5 standard errors."""
         n_seeds, counts = 30, {"five": 0, "ten": 0, "one by one": 0, "worse": 0}

@@ -194,7 +194,7 @@ def test_the_lower_end_holds_for_each_observation(drawn: Drawn) -> None:
     assert (bracket(some, DESIGN, "own").low <= np.tile(drawn.mixture, 500)).mean() > 0.95
 
 
-@pytest.mark.parametrize("n_orders", [8, 16])
+@pytest.mark.parametrize("n_orders", [8, pytest.param(16, marks=pytest.mark.slow)])
 def test_the_upper_bound_holds_if_there_is_one(n_orders: int) -> None:
     """Of rows where an order in ten has a higher log p by 1.4 nats; 8 orders held in too few runs."""
     rng, n_rows, n_runs, design = (

@@ -71,6 +71,7 @@ def test_few_masks_have_no_curve_of_sizes_and_cover_the_true_value() -> None:
     assert sum(covered) / 3 > 0.925, covered
 
 
+@pytest.mark.slow
 def test_intervals_allow_for_masks_too_rare_to_be_drawn() -> None:
     """Of 100 rows with 8 draws: Student's t interval lies too high in the runs that met few bad masks."""
     pool = random_scores(lognormal, 100, 2000)

@@ -295,7 +295,7 @@ class TestErrors:
         [
             pytest.param(me.EverySize(4), "own", marks=pytest.mark.slow),
             (me.EverySize(4), "shared"),
-            (me.RandomSize(20), "own"),
+            pytest.param(me.RandomSize(20), "own", marks=pytest.mark.slow),
             pytest.param(me.RandomSize(80), "shared", marks=pytest.mark.slow),
             (me.Orderings(8), "own"),
         ],

@@ -185,6 +185,7 @@ def test_rows_too_few_for_the_first_masks_get_every_size() -> None:
     assert default_design(np.full(10, 30)).max_passes == 10 * 4 * 30
 
 
+@pytest.mark.slow
 def test_intervals_of_the_default_cover(wide: tuple[me.models.PPCA, np.ndarray]) -> None:
     model, x = wide
     truth = float(model.score_samples(x).mean())

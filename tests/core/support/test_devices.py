@@ -167,7 +167,7 @@ def test_transformers_train_where_they_are_asked_to(
     """The whole Trainer on the device; the model, with what belongs to it, is there afterwards and scores."""
     pytest.importorskip("transformers", reason="the extra hf is not installed")
     from maskevidence.huggingface.recipe import Recipe
-    from maskevidence.huggingface.training import train_masked_lm
+    from maskevidence.huggingface.training import TrainerOptions, train_masked_lm
     from paper.vit_mae import train_vit_mae
 
     for name in ("set_device", "manual_seed_all"):
@@ -181,7 +181,7 @@ def test_transformers_train_where_they_are_asked_to(
         if kind == "masked-lm":
             model = me.models.MaskedLM(small_bert(tokenizer), tokenizer)
             tokens = model.tokens(SENTENCES)
-            trained = train_masked_lm(model, tokens, recipe=recipe, device=place)
+            trained = train_masked_lm(model, tokens, recipe=recipe, options=TrainerOptions(device=place))
         else:
             model = me.models.MaskedImage(small_vit_mae(), pixel_mean=[0.4], pixel_std=[0.3])
             tokens = model.tokens(random_images())

@@ -11,7 +11,7 @@ import pytest
 from tqdm.std import tqdm
 
 from forked import exit_code, fork
-from maskevidence.core.support.progress import progress
+from maskevidence.core.support.progress import course, progress
 
 
 def work() -> None:
@@ -230,3 +230,22 @@ def test_steps_beyond_the_forecast_leave_no_negative_time(
         clock.now += 40.0
         advance(5, None, 3)
     assert capsys.readouterr().err.splitlines() == ["fits: 5 of 5 (100 %) in 00:40, about 00:00 left"]
+
+
+def test_a_step_that_ends_before_its_forecast_takes_its_progress_back(
+    capsys: pytest.CaptureFixture[str], clock: Clock
+) -> None:
+    with course("look", {"fit": (1, 60.0), "fill": (1, 40.0)}) as plan:
+        plan.clock, plan.begun = lambda: clock.now, clock.now
+        with plan.step("fit", "fitting"), progress("inner", total=2) as inner:
+            clock.now += 1.0
+            inner(2)  # nine tenths of a minute
+        with plan.step("fill", "filling"), progress("inner", total=2) as inner:
+            clock.now += 31.0
+            inner(1)
+            clock.now += 9.0
+            inner(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "filling: 46 % in 00:32, about 00:09 left",
+        "filling: 100 % in 00:41, about 00:00 left",
+    ]

@@ -70,6 +70,7 @@ def test_the_exact_objectives_reach_maximum_likelihood(objective: Any, holes: bo
     assert model.score_samples(x).mean() == pytest.approx(best.score_samples(x).mean(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_random_sizes_come_close_to_maximum_likelihood() -> None:
     x = rows(200)
     best = me.models.PPCA(D, 2).fit(x).score_samples(x).mean()
@@ -135,6 +136,7 @@ def test_patience_keeps_the_best_parameters() -> None:
     assert model.score_samples(test).mean() == pytest.approx(history.held_out.max(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_pace_lowers_the_rate_and_goes_on_from_the_best_parameters(tmp_path: Path) -> None:
     """Too high a rate is left: the end is as good as that of a rate that was right from the start."""
     x, test = rows(100, seed=3), rows(400, seed=4)

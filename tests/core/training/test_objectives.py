@@ -100,10 +100,7 @@ def draws_of(objective: me.MaskedObjective, model: torch.nn.Module, tokens: Toke
     ("design", "masks"),
     [
         *((design, "own") for design in COVERING),
-        *(
-            pytest.param(design, "shared", marks=[pytest.mark.slow] * (design != COVERING[0]))
-            for design in COVERING
-        ),
+        *(pytest.param(design, "shared", marks=pytest.mark.slow) for design in COVERING),
     ],
     ids=str,
 )

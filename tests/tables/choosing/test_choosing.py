@@ -95,6 +95,7 @@ def fading_rows(n: int, seed: int) -> np.ndarray:
     return rng.normal(size=(n, 5)) @ loadings.T + rng.normal(size=(n, 20))
 
 
+@pytest.mark.slow
 def test_with_few_rows_and_weak_components_the_choice_is_not_too_small() -> None:
     """Of 30 such data sets, the smallest model that is not told apart is right in 10, the choice in 28."""
     chosen = [me.select(fading_rows(100, seed), "ppca", range(1, 9)) for seed in range(6)]
@@ -166,6 +167,7 @@ def test_the_level_is_that_of_all_pairs_of_candidates(n_candidates: int) -> None
 
 
 @pytest.mark.usefixtures("unchecked")
+@pytest.mark.slow
 def test_one_of_equal_candidates_is_seldom_called_worse() -> None:
     rng, wrong, n = np.random.default_rng(1), 0, 150
     for _ in range(n):
@@ -278,6 +280,7 @@ def binary() -> np.ndarray:
     return (rng.random((200, 8)) < 1 / (1 + np.exp(-logits))).astype(float)
 
 
+@pytest.mark.slow
 def test_an_approximate_number_is_beaten_where_the_error_of_its_integral_is_known(binary: np.ndarray) -> None:
     """Its interval holds that error and covers the difference of the integrals."""
     integrals = me.select(binary, "bernoulli-pca", (1, 2), folds=2)

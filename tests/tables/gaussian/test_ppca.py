@@ -18,7 +18,7 @@ def digits() -> np.ndarray:
     return x[:, x.std(0) > 0]
 
 
-@pytest.mark.parametrize("n_components", [1, 10, 60])
+@pytest.mark.parametrize("n_components", [1, 10, pytest.param(60, marks=pytest.mark.slow)])
 def test_digits_are_scored_as_scikit_learn_scores_them(n_components: int) -> None:
     x = digits()
     assert x.shape == (1797, 61)

@@ -88,6 +88,7 @@ def test_total_correlation_and_o_information_of_a_known_density() -> None:
     assert me.total_correlation(gaussian(), x, s, 8).nats == pytest.approx(given.mean(), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_drawn_masks_have_an_error_that_holds() -> None:
     x, a, b = rows(40, 3), [0, 1, 2, 3, 4, 5, 6], [7, 8]
     exact, z = me.information(gaussian(), x, b, a).nats, []
@@ -124,6 +125,7 @@ def test_a_cell_that_is_hidden_and_not_asked_is_an_absent_one(build: Any) -> Non
     torch.testing.assert_close(both, alone, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_intervals_hold_and_nothing_is_found_where_nothing_is() -> None:
     """In 200 data sets of each of seven settings (benchmarks/information.py): .95 to 1."""
     dependent, null, above = 0, 0, 0
@@ -222,6 +224,7 @@ def test_increasing_maps_of_the_columns_change_nothing(word: str) -> None:
     assert (other.nats, other.zero) == pytest.approx((straight.nats, straight.zero), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_kernels_find_a_dependence_without_a_line() -> None:
     """.49 by kernels that are as wide as fills want them, .75 by one bandwidth, and .80 by KSG."""
     found = me.information("kernel-gaussian", square(1000, 0), 0, 1)
@@ -234,6 +237,7 @@ def test_kernels_find_a_dependence_without_a_line() -> None:
     assert any("one bandwidth" in note for note in matrix.notes)
 
 
+@pytest.mark.slow
 def test_a_column_of_numbers_gives_a_bound_from_below() -> None:
     """E log q(a | b) + H(a), where H(a) is that of a normal."""
     x = square(300, 1)
@@ -284,6 +288,7 @@ def test_what_a_model_misses_of_given_columns_is_its_zero() -> None:
     assert any("fits these rows badly" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_mixture_knows_that_the_sign_of_x_tells_nothing_beside_x() -> None:
     """.046 by kernels, which know the sign better than x."""
     x = square(400, 3)
@@ -326,7 +331,9 @@ def test_columns_that_tell_nothing_new_are_left_out_of_a_matrix() -> None:
     assert me.information_matrix("gaussian", WORDS[["b", "c"]].assign(z=X[:, 1]), "z").names == ("b", "z")
 
 
-@pytest.mark.parametrize(("n", "k"), [(60, 5), (60, 2), (100, 3)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(60, 5), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((60, 2), (100, 3)))]
+)
 def test_copies_of_rows_count_once(n: int, k: int) -> None:
     """Else 2.7 nats in independent columns of 60 rows that stand five times, and errors by √k too small."""
     rng = np.random.default_rng(n)

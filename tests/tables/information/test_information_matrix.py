@@ -63,6 +63,7 @@ def test_a_pair_takes_the_rows_that_have_both_cells() -> None:
     assert found.standard_error[0, 2] == pytest.approx(oracle.std(ddof=1) / len(both) ** 0.5)
 
 
+@pytest.mark.slow
 def test_few_of_many_independent_pairs_are_found() -> None:
     """720 pairs of independent columns."""
     n_found, n_below = 0, 0

@@ -109,6 +109,7 @@ def test_a_parity_of_words_is_synergy() -> None:
     assert found.nats == pytest.approx(-0.495, abs=3 * found.standard_error)
 
 
+@pytest.mark.slow
 def test_holes_cost_no_bias() -> None:
     rng, z = np.random.default_rng(0), []
     for _ in range(2):

@@ -326,6 +326,7 @@ def test_importance_sampling_agrees_with_the_grid(scale: float) -> None:
     assert errors[2] < 0.02
 
 
+@pytest.mark.slow
 def test_importance_sampling_over_six_dimensions_gives_a_distribution() -> None:
     model = model_of(6, 6)
     assert model.integration == Importance()

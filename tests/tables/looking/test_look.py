@@ -14,15 +14,16 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.show.parts import Group, Table
-from maskevidence.core.support.progress import Course, course
+from maskevidence.core.support.progress import Course, course, silent
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import Filling
 from maskevidence.tables.looking.by_folds import Kept, folds_for
+from maskevidence.tables.looking.determined import with_determined
 from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import short_page, writer
-from maskevidence.tables.looking.looking import Budget, _simplest, _words
-from maskevidence.tables.looking.pace import pace_of
+from maskevidence.tables.looking.looking import Budget, _simplest, _words, look_at
+from maskevidence.tables.looking.pace import LAST, Clock, pace_of
 from maskevidence.tables.looking.reading import near_words, read_for_look
 from maskevidence.tables.table_options import TableOptions
 from maskevidence.tables.wrong_cells.cell_search import CellJudge
@@ -89,6 +90,31 @@ def test_each_option_that_a_finding_names_decides_it(cell: Callable[[int], str],
             options = TableOptions(**{flag.replace("-", "_"): value or True})
             left = read_for_look(str(path), options)[2].findings
             assert not any((one.what, one.column, one.weight) == (each.what, "c", 3) for one in left), flag
+
+
+def test_a_column_that_an_option_makes_words_is_described_as_words(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    sizes = [f"{k}.5 {'cm' if k % 5 else 'mm'}" for k in range(80)]
+    two = [f"{k},25" if k % 7 == 0 else f"{k}.5" for k in range(80)]
+    lines = [f"K{k};{two[k]};{sizes[k]};{k % 9}.5" for k in range(80)]
+    path.write_text("who;two;size;b\n" + "\n".join(lines) + "\n")
+    _, _, found, _ = read_for_look(str(path), TableOptions())
+    options = {each.column: each.option for each in found.findings if each.weight > 1}
+    assert options["two"] == "write all in one way, or give --decimal '.', which keeps the others apart"
+    for name in ("who", "size", "two"):  # 'two' alone cannot be read
+        _, table, again, _ = read_for_look(str(path), TableOptions(categories=name))
+        assert (again[name].kind, again[name].used_as) == ("words", "words")
+        assert name in table.levels
+    assert "two" in read_for_look(str(path), TableOptions(decimal="."))[1].columns
+
+
+def test_dates_in_two_orders_are_no_cells_that_are_no_dates(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    days = [f"{k % 12 + 1:02}/{k % 28 + 1:02}/2021" for k in range(60)] + ["13/01/2021", "25/02/2021"]
+    path.write_text("day,b\n" + "".join(f"{day},{k}.5\n" for k, day in enumerate(days)))
+    _, _, found, _ = read_for_look(str(path), TableOptions())
+    (note,) = (each.assumed for each in found.findings if each.what == "odd cells")
+    assert note.startswith("2 cells have day and month in another order, as dates with two readings may have")
 
 
 def test_the_wrong_cells_come_first(seen: me.Look) -> None:
@@ -270,12 +296,12 @@ def test_the_time_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return slowly
 
-    monkeypatch.setattr("maskevidence.tables.looking.looking.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("maskevidence.tables.looking.pace.time.perf_counter", lambda: now[0])
     monkeypatch.setattr(Course, "__init__", partialmethod(Course.__init__, clock=lambda: now[0]))
     monkeypatch.setattr(CellJudge, "search", slow(CellJudge.search, 0.5))
     monkeypatch.setattr(TableModel, "impute", slow(TableModel.impute, 0.02))
     seen = me.look(pd.DataFrame(x, columns=list("abcdef")), model="gaussian", minutes=2)
-    assert 60 < now[0] < 150
+    assert 60 < now[0] < 130
     assert not np.isnan(seen.to_frame().to_numpy()).any()
     assert any("the time was short" in note and "rows were judged" in note for note in seen.notes)
     assert any("no cell is called at a rate" in note for note in seen.notes)
@@ -288,6 +314,41 @@ def test_the_time_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     (said,) = short_page(seen).notes  # the terminal says it, too
     assert "suspicious cells of some rows stayed in the fits" in said
     assert "--minutes 0.2 --overwrite looks again" in said
+
+
+def test_the_stated_time_is_that_of_the_last_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, x = [0.0], me.models.PPCA(n_features=4, n_components=1, seed=1).sample(300, seed=0)
+    x[::2, 1] = np.nan
+    impute = TableModel.impute
+
+    def slowly(self: TableModel, rows: Any, *more: object, **others: Any) -> Any:
+        now[0] += 0.25 * np.isnan(rows).any(axis=1).sum()
+        return impute(self, rows, *more, **others)
+
+    monkeypatch.setattr("maskevidence.tables.looking.pace.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(Course, "__init__", partialmethod(Course.__init__, clock=lambda: now[0]))
+    monkeypatch.setattr(TableModel, "impute", slowly)
+
+    def write(seen: me.Look) -> None:
+        now[0] += 1.0
+
+    budget = Budget("gaussian", 120.0, 0)
+    look_at(pd.DataFrame(x, columns=list("abcd")), TableOptions(), budget, Kept(), write=write)
+    assert 60 < now[0] < 125  # to fill 150 rows takes 37
+
+
+def test_a_model_that_takes_too_long_is_forecast_no_more() -> None:
+    plan = Course(
+        silent,
+        {"a": (5, 1.0), "b": (5, 600.0), "choose": (1, 50.0)} | dict.fromkeys(LAST, (0, 0.0)),
+        clock=lambda: 0.0,
+    )
+    clock = Clock(plan, 120.0)
+    clock.without("b")
+    assert plan.forecast == 5
+    plan.left["fill"], plan.seconds["fill"] = 1, 300.0  # longer than the whole time
+    assert 0 < clock.room("cells") < 1
+    assert "b was not tried" in clock.sentence()
 
 
 def test_a_pace_knows_what_is_spent_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,6 +391,28 @@ def test_a_copy_fills_the_holes_of_its_column_exactly() -> None:
     assert of.deviation[3, of.table.columns.index("twin")] == 0
     assert of.deviation[4, of.table.columns.index("near")] > 0  # not a copy: one cell differs
     assert any("twin by a" in note and "near" not in note for note in seen.notes)
+
+
+def test_columns_that_another_determines_are_found_and_filled_by_it() -> None:
+    rng = np.random.default_rng(3)
+    code = rng.integers(0, 6, 90)
+    price = rng.lognormal(3, 1, 90).round(2)
+    frame = pd.DataFrame({"code": np.array(list("ABCDEF"))[code], "price": price, "z": rng.normal(size=90)})
+    frame["group"], frame["gross"] = np.array(["x", "y", "z"])[code // 2], (1.19 * price + 2).round(2)
+    noisy = np.array(["x", "y", "z"])[rng.permutation(code // 2)]
+    frame = frame.assign(noise=noisy, near=(price + rng.normal(0, 0.1, 90)).round(2))
+    truth = frame.copy()
+    frame.loc[3, "group"] = frame.loc[5, "gross"] = None
+    table, found = read_for_look(frame, TableOptions())[1:3]
+    assert {each.column: each.assumed for each in found.findings if each.what == "determined"} == {
+        "group": "follows from 'code': each of its 6 values goes with one here",
+        "gross": "follows from 'price': a line of it, of slope 1.19",
+    }
+    filled, deviation = np.zeros_like(table.values), np.ones_like(table.values)
+    assert with_determined(table, filled, deviation) == {"group": "code", "gross": "price"}
+    assert filled[5, table.columns.index("gross")] == pytest.approx(truth["gross"][5], abs=0.011)
+    group = table.columns.index("group")
+    assert table.levels["group"][int(filled[3, group])] == truth["group"][3]
 
 
 @pytest.mark.parametrize("kind", ["zone", "sparse", "mixed", "one column", "columns in levels"])
@@ -417,7 +500,7 @@ def test_findings_stand_by_column_and_counts_have_one_convention(tmp_path: Path)
     }
     findings = next(each for name, each in tables.items() if name.startswith(("Decisions", "Assumptions")))
     columns = [row[1] for row in findings.rows]
-    assert columns == ["x", "city", "city", "the file"]
+    assert columns == ["x", "city", "city", "the file", "few"]  # that is constant
     by_name = {row[0]: row for row in tables["Columns"].rows}
     assert by_name["few"][4] == "1\u202f199"
     assert "not filled: its 1 known cell is too few" in by_name["few"][5]

@@ -460,6 +460,7 @@ def test_draws_have_the_distribution_that_is_answered(network: MaskedNetwork, co
     assert (np.abs(observed - expected) < 4.5 * np.sqrt(expected * (1 - expected) / n) + slack).all()
 
 
+@pytest.mark.slow
 def test_missing_cells_are_drawn_jointly() -> None:
     rng = np.random.default_rng(0)
     state = (rng.random(600) < 0.5).astype(float)
@@ -566,6 +567,7 @@ def test_a_row_of_missing_cells_gets_the_marginals(network: MaskedNetwork) -> No
     assert (filled.variance > 0).all()
 
 
+@pytest.mark.slow
 def test_scales_are_those_with_the_highest_held_out_area() -> None:
     """A network without dropout is too sure of itself after 40 rows, on new rows as on the held-out ones."""
     rng = np.random.default_rng(0)

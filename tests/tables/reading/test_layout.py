@@ -36,7 +36,7 @@ def found(path: Path, what: str) -> list[int | None]:
         ("depth,temp\n[m],[°C]\n" + ROWS, "units row", [2], 3),
         (WIDE + "Total,66,506\n", "totals", [14], 2),
         (WIDE + "\nSource: the office of statistics\n", "totals", [15], 2),
-        (WIDE + ",,\n* preliminary values of the year,,\n", "totals", [15], 2),
+        (WIDE + ",,\n* preliminary values of the year,,\n", "totals", [14, 15], 2),
         (WIDE + WIDE, "header", [14], 2),
     ],
 )

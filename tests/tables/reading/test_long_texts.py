@@ -1,13 +1,16 @@
 """A long text of plain numbers is read at once, and gives the table that its cells give one by one."""
 
+import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import maskevidence as me
-from maskevidence.data import read_table
+from maskevidence.data import describe, read_table
 from maskevidence.tables import table_files
+from maskevidence.tables.reading import layout
 
 ROWS = "".join(f"{k},{k / 8},{-k / 3:.4f}\n" for k in range(40))
 PLAIN = {
@@ -67,3 +70,16 @@ def test_whole_numbers_that_would_be_rounded_are_refused(
     path.write_text(f"a,b\n1,2\n{2**53 + 1},3\n")
     with pytest.raises(me.InputError, match="beyond 2"):
         read_table(path)
+
+
+@pytest.mark.parametrize(
+    "cell", ["<{ }x", "{1}x", "{1} x", "{1,}", "{-}x", "Mo{ }x", "{1:}x", "({ }", "5 {kg }", '{""}', "1e{9}"]
+)
+def test_a_long_cell_is_read_in_one_go(cell: str) -> None:
+    """In seconds of the processor: no part of the reader tries all divisions of a long cell."""
+    before, _, rest = cell.partition("{")
+    part, _, after = rest.partition("}")
+    text, start = before + part * 20_000 + after, time.process_time()
+    describe(pd.DataFrame({"a": [text, *"123456789"] * 2, "b": range(20)}))
+    layout.lay_out("t.csv", f"{text}\n1\n2\n", lambda text: ",")
+    assert time.process_time() - start < 1

@@ -185,7 +185,7 @@ def test_words_are_folded_only_if_asked(tmp_path: Path) -> None:
     assert len(read_table(path, words=True).levels["town"]) == 6
     assert read_table(path, words=True, fold_words=True).levels["town"] == ("Bern", "New York", "Z\u00fcrich")
     (found,) = [each for each in describe(path).findings if each.what == "spellings"]
-    assert found.option == "--fold-words"
+    assert found.option == "--fold-words takes them for one"
     assert found.n_cells == 9
 
 

@@ -86,10 +86,14 @@ COLUMNS = [
     ("long weekdays", days("Monday, January {}, 2024"), "date", [0, 1, 2]),
     ("comma seconds", days("2024-01-{:02} 12:00:00,250"), "date", [0.5 + 0.25 / 86400]),
     ("midnight", days("1/{}/2024 0:00"), "date", [0, 1, 2]),
+    ("days of Stata", ["15jan2024", "16jan2024", "01feb2024"] * 4, "date", [0, 1, 17]),
+    ("short german months", ["Jan-24", "Feb-24", "Mrz-24"] * 4, "date", [0, 31, 60]),
+    ("spanish", days("{} de enero de 2024"), "date", [0, 1, 2]),
+    ("won", ["₩1,234,000", "₩99,000", "₩500"] * 4, "number", [1234000, 99000, 500]),
 ]
 UNEQUAL = {
     *("mixed units", "first of a month", "noon", "UTC", "iso among german"),
-    *("weekdays", "long weekdays", "comma seconds", "midnight"),
+    *("weekdays", "long weekdays", "comma seconds", "midnight", "days of Stata", "short german months"),
 }
 WORDS = [
     ("ranges", ["10-20", "20-30", "30-40"]),
@@ -109,6 +113,10 @@ WORDS = [
     ("truths", ["WAHR", "FALSCH"]),
     ("feet", ["5'11\"", "6'2\""]),
     ("roman", ["I", "II", "IV"]),
+    ("shifts", ["06:00-14:00", "22:00-06:00"]),
+    ("months of Stata", ["2020m1", "2020m12"]),
+    ("houses", ["12a", "12b", "14", "9"]),
+    ("floors", ["1. OG", "2. OG", "EG"]),
     ("samples", ["sample 2024-01-05", "sample 2024-01-06"]),
 ]
 ROWS = "".join(f"{k % 5},{k * 2 % 5}\n" for k in range(12))
@@ -123,10 +131,14 @@ FILES = [
     ("mark", "\ufeffa,b\n" + ROWS),
     ("last separator", "a,b,\n" + ROWS.replace("\n", ",\n")),
     ("totals", "a,b\n" + ROWS + "Total,99\n"),
+    ("line below", "a,b,c\n" + ROWS.replace("\n", ",u\n") + "______,,\n"),
     ("merged names", "Q1,,Q2,,\na,b,c,d,e\n" + ROWS.replace("\n", ",1,2,3\n")),
+    (
+        "half empty",
+        "Source,bank,,\n,,,\nUpdated,2024-03-28,,\n,,,\na,b,2001 [Y],c\n" + ROWS.replace("\n", ",1,x\n"),
+    ),
     ("title", "Report of 2023,,\n,,\na,b,c\n" + ROWS.replace("\n", ",u\n") + "Grand total,9,\n"),
     ("questions", "a,b,c\nHow old are you?,How many?,Do you smoke?\n" + ROWS.replace("\n", ",No\n")),
-    ("one question", "a,b\nWhich of these?,How many?\n" + "x,1\ny,2\nx,3\n" * 4),
     ("units", "a,b,c\nmg/L,µg/L,\n" + "5,n.d.,7.5\n3.5,4.5,8\n" * 5 + "<LOD,1,8\n" * 2),
     ("station", "Station: X\nHeight: 3 m\n\na;b;c\n" + "1;2.5;-999.9\n3;4.5;1.5\n" * 6),
     ("empty columns", "a,b,,\n" + ROWS.replace("\n", ",,\n")),
@@ -257,6 +269,10 @@ def test_a_filled_cell_is_written_as_the_column_or_a_note_says_how(tmp_path: Pat
     ("cells", "said"),
     [
         (["48°51'N", "45°46'N"], 'cells such as "48°51\'N" begin with a number and are read as words'),
+        (["1.1", "1.2", "1.10"], "'1.10' among numbers with fewer digits: versions are words"),
+        (["Jan-24", "Feb-24", "Jly-24"], "words in 6 cells, dates in 12"),
+        (["red", "blue", "-"], "'-' in 6 cells is taken for a word"),
+        (["VB 250.000 €", "99.500 €", "9.900 €"], "words in 6 of 18 cells, numbers in 12"),
         (["3.9", "3.10", "3.11"], "'3.10' among numbers with fewer digits: versions are words"),
         (
             ["x", ""],

@@ -124,6 +124,7 @@ def test_a_p_value_is_the_rank_of_its_docstring_with_ties_in_the_middle() -> Non
             assert found[i, j] == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.mark.slow
 def test_p_values_of_clean_rows_are_uniform(clean_tables: list[me.WrongCells]) -> None:
     """z-tests of the shares below several levels, over independent tables."""
     levels = np.array([0.02, 0.1, 0.3, 0.7])

@@ -226,15 +226,10 @@ class Difference(Shown):
         values = {name: getattr(self, name) for name in names.split()}
         interval, curve = self.interval(), None
         if self.curve is not None:
-            points = zip(self.curve.size, self.curve.rate, self.curve.score, self.curve.mask_se, strict=True)
             names_of_point = ("size", "rate", "difference", "mask_se")
-            curve = [
-                {
-                    name: None if math.isnan(x) else float(x)
-                    for name, x in zip(names_of_point, point, strict=True)
-                }
-                for point in points
-            ]
+            points = zip(self.curve.size, self.curve.rate, self.curve.score, self.curve.mask_se, strict=True)
+            numbers = ([None if math.isnan(x) else float(x) for x in point] for point in points)
+            curve = [dict(zip(names_of_point, point, strict=True)) for point in numbers]
         return values | {
             "log_bayes_factor_data_se": self.log_bayes_factor_data_se,
             "interval_95": None if interval is None else list(interval),
@@ -290,7 +285,7 @@ class Comparison(Shown):
         return list(dict.fromkeys([*self.notes, *self._apart(), *differences]))
 
     def _apart(self) -> list[str]:
-        """A note where a paired difference is visibly not the difference of the two numbers."""
+        """A note if a paired difference visibly departs from the difference of the two numbers."""
         unit, digits = 10.0**-self._digits, self._digits
         for value, each in zip(self.log_evidence[1:], self.behind, strict=True):
             numbers = value - self.log_evidence[0]
@@ -568,14 +563,10 @@ def _difference(first: str, second: str, estimates: Mapping[str, EvidenceEstimat
     if unit == "nats per byte" and same_data(a.spelled_fingerprint, b.spelled_fingerprint) is False:
         apart = "the tokens of one lose more of the text (capital letters, accents, blanks), which favours it"
         notes.append(f"per byte, {first} and {second} have no order: {apart}")
-    changes: tuple[float, ...] = ()
-    if (
-        paired.curve is not None
-        and "learned" in (a.conditionals, b.conditionals)
-        and len(paired.curve.rate) > 1
-    ):
-        notes += notes_on_rates(paired.curve, first, second)
-        changes = turns(paired.curve)
+    curve, changes = paired.curve, tuple[float, ...]()
+    if curve is not None and len(curve.rate) > 1 and "learned" in (a.conditionals, b.conditionals):
+        notes += notes_on_rates(curve, first, second)
+        changes = turns(curve)
     densities = a.kind in _DENSITIES and b.kind in _DENSITIES and unit == "nats per observation"
     n = a.n_observations
     return Difference(

@@ -130,9 +130,7 @@ def _by_masks(a: Scores, b: Scores, design: MaskDesign, key: MaskKey, *, both_ex
 
     # The scores of LogSizes are linear in the scores of tokens.
     table = subtracted(plain if isinstance(design, LogSizes) else partial(linear_scores, design=design))
-    summed = design
-    if isinstance(design, Orderings):
-        summed = replace(design, bound="area")
+    summed = replace(design, bound="area") if isinstance(design, Orderings) else design
     conditionals: Conditionals = "exact" if both_exact else "learned"
     estimate = summarize_scores(table, HowScored(summed, key, conditionals), of_difference=True)
     curve = estimate.curve

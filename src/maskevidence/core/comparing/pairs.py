@@ -366,13 +366,8 @@ class SetDifference(Shown):
         if interval is not None:
             sides = words.wider(interval[0], difference, interval[1], digits)
             between = f"{words.capital(words.interval_95(*interval, digits))}, for masks and data{sides}"
-        columns = [
-            "run",
-            words.evidence_name(both[0].kind, both[0].design["name"]),
-            "mask error",
-            "data error",
-            "observations",
-        ]
+        name = words.evidence_name(both[0].kind, both[0].design["name"])
+        columns = ["run", name, "mask error", "data error", "observations"]
         return Page(line, line, parts=[Table(columns, rows), f"{between}."], notes=list(self.notes))
 
     def to_dict(self) -> dict[str, Any]:

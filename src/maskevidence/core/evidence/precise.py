@@ -309,14 +309,6 @@ def _verdict_without_target(draws: int, estimate: EvidenceEstimate) -> str:
     return f"{drawn}{share}; the design every-size:4 scores every size"
 
 
-def check_own_masks(key: MaskKey) -> None:
-    """Raise an InputError for shared masks: however many rows, their error has few degrees of freedom."""
-    if key.masks != "own":
-        raise InputError(
-            "a target for the mask error needs masks='own', separate masks for each row; give that"
-        )
-
-
 def _upper_bound(df: float) -> float:
     """√(df / χ²) with the 5 % quantile of χ²: ratio of an upper 95 % bound on an error to its estimate.
 
@@ -421,8 +413,8 @@ def estimate_evidence(
     check_conditionals(model)
     batch_size = Scoring.batch_size if batch_size is None else whole_number("batch_size", batch_size, 1)
     key = MaskKey(seed, "shared" if isinstance(data, GaussianMoments) else masks)
-    if isinstance(design, Precise):
-        check_own_masks(key)
+    if isinstance(design, Precise) and key.masks != "own":
+        raise InputError("a target for the mask error needs masks='own', separate masks for each row")
     if isinstance(data, GaussianMoments):
         if share_contexts:
             raise InputError("share_contexts belongs to tokens that are whole numbers, not to moments")

@@ -47,7 +47,7 @@ _HIDDEN, ABSENT = -1, -2  # stand for the id of a hidden or absent token
 
 @runtime_checkable
 class Contexts(Protocol):
-    """Rows of tokens of which some are hidden, built when the model is asked."""
+    """Rows of tokens with hidden ones, built only when the model is called."""
 
     @property
     def n_present(self) -> IntVector:

@@ -29,6 +29,7 @@ from maskevidence.core.masks.sizes import MAX_TOKENS_EXHAUSTIVE, Exhaustive
 from maskevidence.core.model import (
     MaskedModel,
     as_tokens,
+    asked,
     check_conditionals,
     columns_read,
     conditionals_of,
@@ -326,11 +327,7 @@ def check_first_batch(model: MaskedModel, tokens: Tokens, design: MaskDesign) ->
     both = to_device_of(model, _with_changed_values(tokens, rows, masked & ~probe))
     twice, device = masked.repeat_interleave(2, 0), both.values.device
     with torch.no_grad():
-        answer = model.log_conditionals(both, twice.to(device))
-    if not isinstance(answer, torch.Tensor) or answer.shape != twice.shape:
-        return  # `score_masks` reports the fault
-    if answer.is_complex() or answer.dtype == torch.bool:
-        return
+        answer = asked(model, model.log_conditionals, both, twice.to(device))
     room = rounding(model, answer)
     answer, name = answer.cpu().double(), type(model).__name__
     outside = ~twice.cpu() & (answer != 0)

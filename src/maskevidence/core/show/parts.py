@@ -1,4 +1,4 @@
-"""The parts that a result is shown with, as plain data: no part knows a result, and no renderer does.
+"""The parts of a result's page as plain data, independent of results and renderers.
 
 Bars and bands are 95 % intervals everywhere; ± is one standard error.
 """

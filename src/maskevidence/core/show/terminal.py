@@ -140,7 +140,7 @@ def _fitting(screen: Console, table: Table) -> Iterator[RenderableType]:
 
 
 def _grid(table: Table, room: int | None = None) -> Grid:
-    """The first form of a table, or the second in `room` characters."""
+    """A table with columns as wide as their cells, or folded to fit `room` characters."""
     title = table.title or None
     grid = Grid(box=box.SIMPLE, padding=(0, 1), title=title, title_justify="left", title_style="bold")
     grid.collapse_padding, grid.pad_edge = room is not None, room is None

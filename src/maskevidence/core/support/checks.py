@@ -65,7 +65,7 @@ def _number_after(name: str, file: Path) -> int:
 
 
 # A number in the digits 0 to 9, for `re` and pyarrow; Python's float also takes 1_000 and ١٢٣.
-NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+NUMBER = r"(?i)^[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 MAX_WHOLE = 2**53  # up to here, float64 holds every whole number
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # pandas writes 1.0 for 1 in a column with missing cells

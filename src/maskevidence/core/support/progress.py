@@ -83,7 +83,7 @@ def progress(description: str, total: float, *, parts: bool = False) -> Iterator
             step = _Step(bar.update)
             token = _STEP.set(step)
             try:
-                yield lambda steps, *more: advance(max(0.0, step.rest(steps)), *more)
+                yield lambda steps, *more: advance(step.rest(steps), *more)
             finally:
                 _STEP.reset(token)
         else:

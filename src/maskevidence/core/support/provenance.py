@@ -62,7 +62,7 @@ def differences(these: Mapping[str, Any], others: Mapping[str, Any]) -> list[str
 
 
 def _short(value: Any) -> str:
-    """A value in an error, of which long ones are cut."""
+    """Shorten a long value for an error."""
     if isinstance(value, str) and _FINGERPRINT.fullmatch(value):
         return "-".join(part[:12] for part in value.split("-"))
     text = "none" if value is None else str(value)

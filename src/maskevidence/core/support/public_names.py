@@ -110,7 +110,7 @@ def _is_plain(hint: Any) -> bool:
 
 
 def _is_no_array(hint: Any) -> bool:
-    """Whether an annotation says something else than an array or anything."""
+    """Whether an annotation names more than an array or any object."""
     return _is_plain(hint) or (
         isinstance(hint, type) and hint not in _ANYTHING and not hasattr(hint, "dtypes")
     )

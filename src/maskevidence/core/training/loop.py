@@ -98,13 +98,7 @@ class TrainingLoop:
             self.model.load_state_dict(self.best)
         columns: Any = np.array(self.records, dtype=np.float64).reshape(-1, len(EpochRecord._fields)).T
         epoch, *of_epochs = columns
-        ended: Any = (
-            self.best_epoch,
-            stopped,
-            resumed_from,
-            tuple(self.devices),
-            self.pace is not None,
-        )
+        ended: Any = self.best_epoch, stopped, resumed_from, tuple(self.devices), self.pace is not None
         return History(epoch.astype(np.int64), *of_epochs, *ended)
 
     def _add_device(self) -> None:

@@ -10,12 +10,7 @@ from torch import Tensor
 from maskevidence.core.errors import InputError
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks, drawn_masks, masks_of_all_rows
 from maskevidence.core.masks.orders import Orderings
-from maskevidence.core.model import (
-    as_tokens,
-    how_to_wrap,
-    moments_of,
-    to_device_of,
-)
+from maskevidence.core.model import as_tokens, how_to_wrap, moments_of, to_device_of
 from maskevidence.core.moments import GaussianMoments
 from maskevidence.core.scores.score_masks import score_masks
 from maskevidence.core.support.checks import whole_number

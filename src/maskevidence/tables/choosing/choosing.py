@@ -21,7 +21,7 @@ from maskevidence.core.comparing.comparison import (
 from maskevidence.core.errors import ConvergenceWarning, InputError, NumericalError, unknown_name
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.evidence.result import EstimateKind, EvidenceEstimate, HowScored, summarize_scores
-from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.masks.design import MaskDesign, MaskKey
 from maskevidence.core.masks.design_words import as_design
 from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.model import (
@@ -152,7 +152,6 @@ def select(
     *,
     folds: int | None = None,
     design: MaskDesign | str | None = None,
-    masks: Masks = "own",
     seed: int = 0,
 ) -> Selection:
     """Choose a family of models and its number of components by held-out evidence.
@@ -183,7 +182,6 @@ def select(
             every candidate has a closed form: with few rows, fits to four fifths of them favour small models.
         design: how masks are drawn, or a word such as "every-size:4,shared"; by default the closed form is
             used where there is one, and `EverySize(masks_per_size=2)` otherwise.
-        masks: "own" for each row, or "shared" by all.
         seed: of the division of the rows and of the masks.
 
     Raises:
@@ -198,7 +196,7 @@ def select(
         >>> selection.choice, selection.model.n_components
         ('ppca:2', 2)
     """
-    key = MaskKey(whole_number("seed", seed, 0), masks)
+    key = MaskKey(whole_number("seed", seed, 0))
     plan, notes = _plan(data, candidates(families, _numbers(components)), folds, design, key)
     scores, noted = _fitted(plan)
     notes += noted
@@ -343,7 +341,7 @@ def _plan(
     """Plan the selection; the notes say which rows, columns and candidates are left out."""
     folds = None if folds is None else whole_number("folds", folds)
     if design is not None:
-        drawn = as_design(design, key.masks).without_tokens("select")
+        drawn = as_design(design).without_tokens("select")
         design, key = drawn.design, MaskKey(key.seed, drawn.masks)
     table = as_table(data)
     values, columns = table.values, table.columns

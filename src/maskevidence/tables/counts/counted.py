@@ -27,7 +27,7 @@ ALL = -1
 
 
 class Own(NamedTuple):
-    """The training rows equal to some rows, which are not counted."""
+    """The training rows that equal the judged rows, and are left out of the counts."""
 
     cells: CodedRows
     copies: (

@@ -324,10 +324,6 @@ class MixtureTransition(DescribedTableModel):
             drawn[rows] = self.counted.drawn(j, parts[k], batch.take(rows), uniform[rows, 1:])
         return drawn
 
-    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
-        blank = torch.full((n, self.n_features), math.nan, dtype=torch.float64)
-        return self._draw_missing(Tokens.from_array(blank, empty_rows=True), seed) if n else blank
-
 
 def _fitted_weights(
     use: Float[np.ndarray, "N C"], p: Float[np.ndarray, "N C"], log_new: Float64[np.ndarray, " N"]

@@ -208,7 +208,7 @@ def habits(words: Words, counts: _Ints) -> Near:
 
 
 def _near(words: Words, these: _Ints, meant: _Ints, n_signs: int) -> list[tuple[np.ndarray, ...]]:
-    """The pairs of words of one length with common ones of one length."""
+    """Pair the words of one length with the common words of one length."""
     size, other = len(words[these[0]]), len(words[meant[0]])
     right, found = _signs(words, meant, other), list[tuple[np.ndarray, ...]]()
     n_edits = other * (n_signs - 1) + (other + 1) * n_signs + other
@@ -230,7 +230,7 @@ def _near(words: Words, these: _Ints, meant: _Ints, n_signs: int) -> list[tuple[
 
 
 def _signs(words: Words, some: _Ints, size: int) -> np.ndarray:
-    """The signs of words of one length."""
+    """The characters of words of one length."""
     text = "".join(words[k] for k in some.tolist())
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).reshape(len(some), size)
 

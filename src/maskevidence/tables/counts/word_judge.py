@@ -1,4 +1,4 @@
-"""Which words are wrong: their suspicion by counts without their row, and how many of them are right."""
+"""Find wrong words by counts without their row, and estimate how many suspicious words are right."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -56,15 +56,12 @@ class WordJudge(CellJudge):
         model: fitted.
         facts: of its columns.
         rows: that the model was fitted to, and those without a value among them.
-        batch_size: rows in a call of the model.
     """
 
     own: Own | None  # the training row of each row that is searched; None for other rows
 
-    def __init__(
-        self, model: MixtureTransition, facts: Facts, rows: _Rows, batch_size: int | None = None
-    ) -> None:
-        super().__init__(model, facts, batch_size)
+    def __init__(self, model: MixtureTransition, facts: Facts, rows: _Rows) -> None:
+        super().__init__(model, facts)
         self.model, self.counted = model, model.counted
         there, cells = with_values(rows), np.full(rows.shape, np.nan)
         copies = np.zeros(len(rows), dtype=np.int64)

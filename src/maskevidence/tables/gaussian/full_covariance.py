@@ -35,7 +35,7 @@ _CLOSE = 0.08  # relative difference of the sizes that one batch pads to the lar
 
 
 class Given(NamedTuple):
-    """What the visible tokens R of some rows say of the hidden ones."""
+    """The distribution of hidden tokens given the visible tokens R of some rows."""
 
     mean: Float[Tensor, "B D"]  # about μ; as it comes for visible tokens
     variance: Float[Tensor, "B D"]  # likewise
@@ -174,7 +174,7 @@ def _tiles(visible: Bool[Tensor, "B D"], elements: int) -> Iterator[_Tiles]:
 
 
 def _length(sizes: list[int], width: int, height: int, elements: int, by_hidden: bool) -> int:
-    """How many of the first tiles have blocks of close sizes, and room in one batch."""
+    """The number of leading tiles with blocks of similar sizes that fit into one batch."""
     least = sizes[0]
     block = least if by_hidden else width - least
     last = least + max(2, int(_CLOSE * block))

@@ -158,7 +158,7 @@ class KernelGaussian(TableModel):
         return self
 
     def _fit_again(self, table: Float64[np.ndarray, "N D"], seed: int) -> None:
-        """With bandwidth and shrinkage as they are, which equal rows would mislead, and one kernel a row.
+        """Fit one kernel a row, keeping bandwidth and shrinkage, which equal rows would distort.
 
         The missing values of a centre are drawn: their means, as after a fit, would vary too little, so that
         a coefficient of a half-empty column were biased.
@@ -364,7 +364,7 @@ class KernelGaussian(TableModel):
         return result
 
     def _weights_of_others(self, seen: Bool[Tensor, "B D"], part: KernelPart) -> Float[Tensor, "b N"]:
-        """The weights of the kernels given the present tokens, without that of the row itself."""
+        """The kernels' weights given the present tokens, leaving out the row's own kernel."""
         log_kernels, own = part.log_kernels(self.bandwidth), self._own_kernels(seen, part)
         log_kernels[own] = -torch.inf
         return torch.softmax(log_kernels, 1)

@@ -128,7 +128,7 @@ class LowRankGaussian(GaussianFamily):
 
     @property
     def n_parameters(self) -> int:
-        """Free parameters: a rotation of z leaves the density as it is, K (K - 1)/2 of them do not count."""
+        """The number of free parameters, without the K (K - 1)/2 of rotations of z."""
         return super().n_parameters - self.n_components * (self.n_components - 1) // 2
 
     @abstractmethod

@@ -25,7 +25,7 @@ from maskevidence.tables.gaussian.quasi_newton import Evaluation, Point, maximis
 
 
 class MissingRows(NamedTuple):
-    """What a Gaussian likelihood has to know about rows with missing values.
+    """The parts of rows with missing values that a Gaussian likelihood needs.
 
     The rows of a pattern enter it only through the Gram matrix of [1, x]. If they are more than D + 1,
     the triangular factor of a QR decomposition, which has the same Gram matrix, stands for them.

@@ -380,12 +380,6 @@ class MixedKernelGaussian(DescribedTableModel):
                 values[:, k] = torch.where(seen[:, k], values[:, k], new)
         return values
 
-    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
-        blank = torch.full((n, self.n_features), math.nan, dtype=torch.float64)
-        if not n:
-            return blank
-        return self._draw_missing(Tokens.from_array(blank, empty_rows=True).to(self._like().device), seed)
-
 
 def _inputs(table: Float64[np.ndarray, "N D"], columns: Sequence[Column]) -> list[tuple[int, float | None]]:
     """Columns and values of the kernels' inputs: numbers, yes/no, and the most frequent words."""

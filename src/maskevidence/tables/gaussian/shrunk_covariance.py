@@ -41,7 +41,7 @@ class ShrunkFit:
 
     @property
     def covariance(self) -> Float64[np.ndarray, "D D"]:
-        """Σ, which is made when it is asked for if there are fewer complete rows than columns."""
+        """The covariance Σ; with fewer complete rows than columns, it is computed on first use."""
         return self.spread.covariance() if isinstance(self.spread, Span) else self.spread
 
     def precision(self) -> Precision:
@@ -120,7 +120,7 @@ def fit_shrunk(
 
 
 def _more_steps(before: float, change: float, tolerance: float) -> int:
-    """How many more steps the last two changes promise, if each is the same share of the one before."""
+    """The number of further steps, if changes keep shrinking at the rate of the last two."""
     if not 0 < tolerance < change < before < np.inf:
         return int(change > tolerance)
     return int(np.ceil(np.log(change / tolerance) / np.log(before / change)))

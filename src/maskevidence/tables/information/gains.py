@@ -119,7 +119,7 @@ def gains(
 
 
 class Fold(NamedTuple):
-    """A model, rows that it has not seen, and a model of another fold, which has seen them."""
+    """A model, its held-out rows, and a model of another fold that was fitted to those rows."""
 
     model: Any
     out: Int64[np.ndarray, " n"]
@@ -223,7 +223,7 @@ def _target_of(table: Table, target: Any) -> int | None:
 
 
 def _once(table: Table) -> Table:
-    """The table without copies of rows, which are no rows more to learn from."""
+    """The table without copies of rows, which add no information."""
     once = first_copies(table.values) == np.arange(len(table))
     if once.all():
         return table
@@ -286,7 +286,7 @@ def _by_word(
     sizes: bool,
     pairs: bool,
 ) -> tuple[list[Fold], Any]:
-    """New models, each fitted to all rows but those of a part, and one of half the rows (if sizes)."""
+    """Fit a new model to all rows but those of each part, and one to half of the rows if `sizes`."""
     (parts, given), (build, _) = division, parse_model(word)
     assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
@@ -326,7 +326,7 @@ def n_half(folds: int) -> int:
 def _usable(
     word: str, table: Table, parts: list[Any], target: str | None, *, each: bool
 ) -> tuple[Table, _Columns]:
-    """The restated columns (see `_restated`); if each is of its own, without those that tell nothing new."""
+    """The restated columns (see `_restated`); if `each` is a variable, only those with new information."""
     fits = np.stack([varies(np.delete(table.values, part, axis=0)) for part in parts])
     constant = np.array(table.columns)[~fits.all(0)].tolist()
     table, ranked, copies = _restated(word, table)

@@ -261,7 +261,7 @@ def _entropy(fit: Fitted, group: Sequence[int]) -> float | None:
 
 
 def _missed(quantity: str, n_folds: int, more: float) -> float:
-    """What more rows would add, if what is missed falls with the square root of their number."""
+    """Extrapolate to more rows, if the missed part falls with the square root of their number."""
     rise = more / (((n_folds - 1) / n_half(n_folds)) ** 0.5 - 1)
     return rise if quantity == SIGNED else max(rise, 0.0)
 
@@ -279,7 +279,7 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
 
 
 def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
-    """For each row another one, at random; given columns, one of the five nearest that is not taken."""
+    """Pair each row with another at random; given columns, with one of its five nearest that is free."""
     from scipy.spatial import cKDTree
 
     given, n = fit.table.values[:, fit.groups[-1]], len(fit.table)
@@ -300,7 +300,7 @@ def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
 def _notes(
     quantity: str, errors: Errors, held_out: float, zero: tuple[Any, Any], bounds: list[float]
 ) -> list[str]:
-    """What a reader needs to know besides the numbers."""
+    """Notes that a reader needs besides the numbers."""
     notes = [NOT_CAUSE]
     if held_out < 0 and quantity != SIGNED:
         notes.append("the model finds nothing in rows that it has not seen")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from maskevidence.tables.information.matrix import InformationMatrix
 
 RESULT, TABLE, PAGE, PICTURE = "information.json", "information.csv", "information.html", "information.png"
-REMEDY = "estimate it again with --overwrite"
+_REMEDY = "estimate it again with --overwrite"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def information_command(
         reading, notes = reading_for(saved, data, reading)
     table = read_rows(data, reading, limit=options.limit, words=takes_words(model, saved))
     asked = hash_of([data, model, options.target, options.rate, options.folds, options.seed], saved, [table])
-    content = finished(folder, lambda: asked, REMEDY, overwrite=options.overwrite)
+    content = finished(folder, lambda: asked, _REMEDY, overwrite=options.overwrite)
     if folder is not None and content is not None:
         found = InformationMatrix.from_dict(content)
         return Result(found.page(), content, folder.finished_before("estimates it again"))
@@ -96,20 +96,20 @@ def information_command(
     return Result(found.page(), content, [] if folder is None else _write(found, content, folder))
 
 
-def read_page(folder: Path) -> "Page":
+def read_information(folder: Path) -> "Page":
     """Rebuild the page of a folder that `information --out` wrote."""
     from maskevidence.runs.folder import read_sealed
     from maskevidence.tables.information.matrix import InformationMatrix
 
-    content = read_sealed(folder / RESULT, REMEDY)
+    content = read_sealed(folder / RESULT, _REMEDY)
     try:
         return _page(InformationMatrix.from_dict(content), content)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{RESULT} holds no information; {REMEDY}") from error
+        raise InputError(f"{RESULT} holds no information; {_REMEDY}") from error
 
 
 def _page(found: "InformationMatrix", content: "dict[str, Any]") -> "Page":
-    """The page of a file of its own, with the picture."""
+    """The page as a separate file, with the picture."""
     from maskevidence.core.support.provenance import made_of
 
     page = found.page()

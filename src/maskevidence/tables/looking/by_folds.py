@@ -15,7 +15,7 @@ from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.folds import folds_of
 from maskevidence.tables.saving import load
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, facts_of
-from maskevidence.tables.wrong_cells.found_cells import WrongCells
+from maskevidence.tables.wrong_cells.found_cells import WrongCells, odd_cells
 from maskevidence.tables.wrong_cells.wrong_cells import Search, cells_by_folds
 
 _FOLDS = 5
@@ -97,7 +97,7 @@ class Folds:
     def without_suspicious(
         self, models: Models, course: Course, end: float
     ) -> tuple[Float64[np.ndarray, "N D"], bool, bool]:
-        """The values without suspicious ones; whether there are any; and whether all rows were judged.
+        """Hide suspicious values; also say whether there are any, and whether all rows were judged.
 
         Args:
             models: of `fit_all`, to the values of the table.
@@ -145,6 +145,8 @@ class Folds:
         with course.step("cells", "looking for wrong cells"):
             known = [np.delete(values, part, axis=0) for part in self.parts]
             found = cells_by_folds(models, self.table.take(judged), parts, known, how)
+        others = odd_cells(self.table.take(np.flatnonzero(place < 0)))  # known without a model
+        found = replace(found, cells=(*others, *found.cells))
         suspicious = np.isnan(values) & ~np.isnan(self.table.values)  # in rows that are judged no more
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
         return found, self.cleaned(suspicious)

@@ -11,6 +11,7 @@ from maskevidence.core.support.files import csv_text, write_atomic
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import Table
 from maskevidence.tables.filling import filled_cells, with_rows_apart, write_sheet
+from maskevidence.tables.looking import CELLS, COLUMNS, MODEL, PAGE, SD
 from maskevidence.tables.looking.look_page import left_empty, page_of_look
 from maskevidence.tables.looking.looked import Looked
 from maskevidence.tables.reading.contents import SHEETS
@@ -18,14 +19,6 @@ from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.table_files import is_text, write_table
 from maskevidence.tables.wrong_cells.found_cells import WrongCell
 
-SD, CELLS, COLUMNS, MODEL, TABLE, PAGE = (
-    "filled_sd.csv",
-    "cells.csv",
-    "columns.csv",
-    "model",
-    "table.json",
-    "index.html",
-)
 _COLUMNS = (
     "column",
     "kind",
@@ -72,7 +65,8 @@ def write_look(look: Looked, folder: Path) -> None:
         look.modelled.model.save(folder / MODEL)
     page = page_of_look(look)
     where = (
-        f"The file was not changed: {target.name} is the filled table, {CELLS} lists the cells to look at."
+        f"The file was not changed. {target.name} is a copy with its holes filled, where suspicious cells "
+        f"stand as they were; {CELLS} lists them."
     )
     write_report(replace(page, parts=[page.parts[0], where, *page.parts[1:]]), folder / PAGE)
 

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.show.parts import Bars, BigNumbers, Group, Page, Part, Table
 from maskevidence.core.show.pictures import CellMap
 from maskevidence.core.show.words import MINUS, count, figures
+from maskevidence.core.support.checks import some_of, typed
 from maskevidence.core.support.provenance import origin
 from maskevidence.core.table import cell_value
 from maskevidence.tables.choosing.selection import error_left
@@ -38,7 +39,6 @@ _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more th
 _EXCHANGED = "exchanged, both would fit the row"  # of two cells
 _COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")  # between thousands of a count
 _QUOTED = re.compile(r"('[^']*')")  # cells of the file
-_OTHERWISE = "which stands if it is right; to change it, run the command again with the option."
 _NAMES = {"codes": "codes?", "id": "names of rows", "odd cells": "not numbers", "text": "free text"}
 
 
@@ -94,12 +94,16 @@ def _counts(look: Looked, words: str) -> str:
 
 def _decisions(look: Looked) -> tuple[str, str]:
     """The heading of the findings, and a sentence on them."""
+    file = f" to: maskevidence look {typed([PurePath(look.description.name).name])} --overwrite"
+    otherwise = (
+        f"which stands if it is right; to change it, add the option{file if look.given is None else '.'}"
+    )
     if any(each.weight >= DECIDE for each in look.description.findings):
         return (
             "Decisions and assumptions",
-            f"Bold findings need a decision. The others say what was assumed, {_OTHERWISE}",
+            f"Bold findings need a decision. Each says what was assumed, {otherwise}",
         )
-    return "Assumptions", f"No finding needs a decision. Each says what was assumed, {_OTHERWISE}"
+    return "Assumptions", f"No finding needs a decision. Each says what was assumed, {otherwise}"
 
 
 def _of_all(listed: Sequence[object]) -> str:
@@ -114,14 +118,14 @@ def _headline(look: Looked) -> str:
 
 def _answers(look: Looked) -> list[tuple[str, str, str]]:
     """The numbers of the first screen."""
-    decide = {each.column for each in look.description.findings if each.weight >= DECIDE}
+    decide = [*dict.fromkeys(each.column for each in look.description.findings if each.weight >= DECIDE)]
     n_empty = int(sum(each.n_missing for each in look.description.columns)) - look.n_filled
     verb = "needs" if len(decide) == 1 else "need"
-    answers = [(f"{len(decide)}", f"column{'' if len(decide) == 1 else 's'} {verb} a decision", "")]
+    named = some_of([name or "the file" for name in decide], 3)
+    answers = [(f"{len(decide)}", f"column{'' if len(decide) == 1 else 's'} {verb} a decision", named)]
     remark = f"{n_empty:,} left empty" if n_empty > 0 else ""
-    if look.modelled is not None and (typical := _typical_error(look.modelled)) is not None:
-        typical_error = f"typical error {100 * typical:.0f} % of a column’s spread"
-        remark = "; ".join(filter(None, [typical_error, _hardly_filled(look.modelled), remark]))
+    if look.modelled is not None:
+        remark = "; ".join(filter(None, [*_how_well_filled(look.modelled), remark]))
     answers.append((f"{look.n_filled:,}", f"hole{'' if look.n_filled == 1 else 's'} filled", remark))
     cells = listed_cells(look)
     slips, n = sum(map(_is_slip, cells)), len(cells)
@@ -130,10 +134,21 @@ def _answers(look: Looked) -> list[tuple[str, str, str]]:
     return [(_counts(look, n), words, _counts(look, remark)) for n, words, remark in answers]
 
 
-def _hardly_filled(modelled: Modelled) -> str:
-    """How many columns are filled hardly better than with their mean or commonest word."""
-    n = sum(fill.holes > 0 and error_left(fill) > _HARDLY for fill in modelled.fills.values())
-    return f"{count(n, 'column')} hardly better than with the mean or commonest word" if n else ""
+def _how_well_filled(modelled: Modelled) -> list[str]:
+    """Of numbers and of words the median over columns, weighted by holes; and the columns to trust least."""
+    said, fills = [], {name: fill for name, fill in modelled.fills.items() if fill.holes}
+    for of_words, words in (
+        (False, "typical error {:.0f} % of a column’s spread"),
+        (True, "words {:.0f} % right"),
+    ):
+        some = [fill for fill in fills.values() if fill.words == of_words and fill.without > 0]
+        if some:
+            shares = [(fill.quality / (1.0 if of_words else fill.without), fill.holes) for fill in some]
+            values, holes = np.array(sorted(shares)).T
+            said.append(words.format(100 * values[np.searchsorted(np.cumsum(holes), holes.sum() / 2)]))
+    if worst := [name for name, fill in fills.items() if error_left(fill) > _HARDLY]:
+        said.append(f"hardly better than the mean or commonest word: {some_of(worst, 3)}")
+    return said
 
 
 def _is_slip(cell: WrongCell) -> bool:
@@ -141,19 +156,6 @@ def _is_slip(cell: WrongCell) -> bool:
     shifted = cell.suggestion.removeprefix("× ").removeprefix("÷ ") in ("10", "100")
     other = bool(cell.suggestion) and cell.suggestion[0] not in "×÷"
     return cell.fault in UNREAD or (cell.suspicion > _SLIP and (shifted or other))
-
-
-def _typical_error(modelled: Modelled) -> float | None:
-    """The error of filled numbers in standard deviations: median over columns, weighted by holes."""
-    shares = [
-        (fill.quality / fill.without, fill.holes)
-        for fill in modelled.fills.values()
-        if not fill.words and fill.holes and fill.without > 0
-    ]
-    if not shares:
-        return None
-    values, holes = np.array(sorted(shares)).T
-    return float(values[np.searchsorted(np.cumsum(holes), holes.sum() / 2)])
 
 
 def listed_cells(look: Looked) -> list[WrongCell]:
@@ -173,7 +175,7 @@ def listed_cells(look: Looked) -> list[WrongCell]:
 
 def _findings(look: Looked) -> Table:
     """The findings that the user may override, most serious first."""
-    listed = [each for each in look.description.findings if each.weight >= LOOK]
+    listed = [each for each in look.description.findings if each.weight >= LOOK or each.what == "constant"]
     columns = list(dict.fromkeys(each.column for each in listed))  # that with the worst finding first
     listed.sort(key=lambda each: columns.index(each.column))
     rows = [
@@ -304,7 +306,7 @@ def _cells(look: Looked) -> Group:
     table = _table_of_cells(look)
     words = (
         "The most suspicious first: cells that the rest of their row makes unlikely. Not every one is wrong; "
-        "none was changed. The interval holds nine of ten right values."
+        "none was changed. The interval holds nine of ten right values. Two exchanged cells share a line."
     )
     more = len(listed_cells(look)) - sum(1 + (row[4] == _EXCHANGED) for row in table.rows)
     parts: list[Part] = [words, table]
@@ -327,7 +329,7 @@ def _table_of_cells(look: Looked) -> Table:
             continue
         swapped[cell.row, cell.suggestion] = len(rows)
         rows.append(line)
-    headings = ["row", "column", "value in the file", "likely (90 % interval)", "why"]
+    headings = ["where", "column", "value in the file", "likely (90 % interval)", "why"]
     marked = {(k, 2) for k in range(len(rows))}
     return Table(headings, rows, words=(0, 1, 2, 3, 4), marked=marked, sortable=True, elsewhere="cells.csv")
 
@@ -360,8 +362,8 @@ def _holes(look: Looked, modelled: Modelled) -> Group:
         "Known values of rows that the model had not seen were hidden and filled, to see how far off filled "
         "values are: the root mean square error of numbers, the share of words that are right. Beside it, "
         "the same for the column’s mean or commonest word. Where the model does no better, the column is "
-        "filled with its mean, its median if it is skewed, or its commonest word. Values that look wrong do "
-        "not count."
+        "filled with its mean, its median if it is skewed, or its commonest word: error left 100 %. Values "
+        "that look wrong do not count."
     )
     beside = ["mean or commonest", "error left"]
     heads = ["column", "filled", "by", "typical error", *beside]
@@ -386,7 +388,7 @@ def _links(modelled: Modelled) -> Group:
     """A matrix of the links between columns; of many columns, the most linked."""
     strength: Float64[np.ndarray, "D D"] = np.nan_to_num(modelled.links)
     if len(strength) < 2 or np.isnan(modelled.links).all():
-        return Group("How columns are related", [Table([], [])])
+        return Group("How columns are related", ["Not measured; the notes below say why."])
     order = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_LINKED])
     names = [modelled.table.columns[j] for j in order]
     rows, shades = list[list[str]](), dict[tuple[int, int], float]()

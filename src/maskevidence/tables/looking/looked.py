@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Modelled:
     notes: tuple[str, ...] = ()
     of_time: str = ""
 
-    @property
+    @cached_property
     def holes(self) -> Bool[np.ndarray, "N D"]:
         """The cells that were filled."""
         return self.table.holes() & ~np.isnan(self.filled)

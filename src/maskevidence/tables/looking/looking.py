@@ -1,8 +1,7 @@
 """Look at a table: read it, choose and fit a model, fill the holes and find the cells to look at."""
 
 import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,14 +11,14 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.support.checks import in_short, join_words, some_of, whole_number
-from maskevidence.core.support.progress import course
+from maskevidence.core.support.progress import Course, course
 from maskevidence.core.table import Table
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, best_filler, error_left
 from maskevidence.tables.gaussian.kernel_choice import seconds_of_fit
 from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
-from maskevidence.tables.looking.copies import with_copies
+from maskevidence.tables.looking.determined import with_determined
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
+_WRITING = 3.0  # times as long as reading
 
 
 class Budget(NamedTuple):
@@ -110,40 +110,51 @@ def _joined(value: Any) -> Any:
 
 
 def look_at(
-    data: object, options: TableOptions, budget: Budget, kept: Kept, limit: int | None = None
+    data: object,
+    options: TableOptions,
+    budget: Budget,
+    kept: Kept,
+    limit: int | None = None,
+    write: Callable[[Look], None] | None = None,
 ) -> Look:
-    """Look at a file or data frame; see `look`."""
+    """Look at a file or data frame, and write what was seen; see `look`."""
     from maskevidence.tables.looking.reading import read_for_look  # pydantic, which `import *` spares
 
-    start = time.perf_counter()
-    raw, table, description, options = read_for_look(data, options)
-    if limit is not None:
-        table = table.head(limit)
-    modelled, notes = None, list(table.notes)
-    try:
-        folds = folds_for(table, budget.seed, kept)
-        if folds is None:
-            notes.append("no model: fewer than two columns or four rows that vary")
-        else:
-            spent = time.perf_counter() - start
-            modelled = _modelled(folds, budget._replace(seconds=max(0.0, budget.seconds - spent)))
-    except (InputError, NumericalError) as error:
-        notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
-    if modelled is not None:
-        notes += [*modelled.found.notes, *modelled.notes, *filter(None, [modelled.of_time])]
-    return Look(
-        description=description,
-        raw=raw,
-        table=table,
-        given=None if isinstance(data, str) else data,
-        modelled=modelled,
-        options=options,
-        seconds=time.perf_counter() - start,
-        notes=tuple(notes),
-    )
+    modelled, steps = None, {"read": (1, 1.0), "write": (int(write is not None), 1.0)}
+    with course("looking", steps | {"model": (1, 0.1 * budget.seconds)}) as plan:
+        with plan.step("read", "reading the table"):
+            raw, table, description, options = read_for_look(data, options)
+        if limit is not None:
+            table = table.head(limit)
+        plan.left["model"], plan.seconds["write"] = 0, max(1.0, _WRITING * plan.seconds["read"])
+        notes = list(table.notes)
+        try:
+            folds = folds_for(table, budget.seed, kept)
+            if folds is None:
+                notes.append("no model: fewer than two columns or four rows that vary")
+            else:
+                modelled = _modelled(folds, budget, plan)
+        except (InputError, NumericalError) as error:
+            notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
+        if modelled is not None:
+            notes += [*modelled.found.notes, *modelled.notes, *filter(None, [modelled.of_time])]
+        seen = Look(
+            description=description,
+            raw=raw,
+            table=table,
+            given=None if isinstance(data, str) else data,
+            modelled=modelled,
+            options=options,
+            seconds=plan.spent,
+            notes=tuple(notes),
+        )
+        if write is not None:
+            with plan.step("write", "writing"):
+                write(seen)
+    return seen
 
 
-def _modelled(folds: Folds, budget: Budget) -> Modelled:
+def _modelled(folds: Folds, budget: Budget, plan: Course) -> Modelled:
     """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
     from maskevidence.tables.filling import fill_holes, possible_filling
     from maskevidence.tables.looking.reading import with_meant_words
@@ -153,34 +164,34 @@ def _modelled(folds: Folds, budget: Budget) -> Modelled:
     words = _words(folds, budget)
     steps = dict.fromkeys(words, n) | {words[0]: 2 * n, "choose": len(words) - 1}
     steps |= dict.fromkeys(("suspect", "cells", "measure", "links", "fit-all", "fill"), 1)
-    with course("looking", {kind: (n_steps, guess) for kind, n_steps in steps.items()}) as plan:
-        clock = Clock(plan, budget.seconds)
-        folds, models, values, notes = _chosen(folds, words, clock, budget.seed)
-        plan.seconds["fit-all"] = plan.seconds[folds.word]
-        size = clock.search(folds, models, values, budget.seed)
-        found, values = folds.search(models, values, plan, size)
-        found = replace(found, cells=with_meant_words(found.table, found.cells))
-        cleaned = replace(table, values=values)
-        most = clock.filled("measure", [models], values)
-        with plan.step("measure", "filling hidden cells"):
-            fills = _with_holes(_fills(models, cleaned, folds, budget.seed, most), table)
-        n_linked = clock.linked(models, folds)
-        with plan.step("links", "how columns are related"):
-            links = links_of(models, cleaned, [part[:n_linked] for part in folds.parts])
-        with plan.step("fit-all", f"{folds.word}, fit to all rows"):
-            model = folds.fit(values, "fit-all", np.arange(0))
-        with plan.step("fill", "filling the holes"):
-            holes = table.holes()
-            by_model = fill_holes(model, cleaned, ImputeOptions())
-            filling, simple, fills = _simplest(table, values, by_model, fills)
-            filling = possible_filling(cleaned, filling, holes, budget.seed)
+    plan.left |= steps
+    plan.seconds |= dict.fromkeys(steps, guess)
+    clock = Clock(plan, budget.seconds)
+    folds, models, values, notes = _chosen(folds, words, clock, budget.seed)
+    size = clock.search(folds, models, values, budget.seed)
+    found, values = folds.search(models, values, plan, size)
+    found = replace(found, cells=with_meant_words(found.table, found.cells))
+    cleaned = replace(table, values=values)
+    most = clock.filled("measure", [models], values)
+    with plan.step("measure", "filling hidden cells"):
+        fills = _with_holes(_fills(models, cleaned, folds, budget.seed, most), table)
+    n_linked = clock.linked(models, folds)
+    with plan.step("links", "how columns are related"):
+        links = links_of(models, cleaned, [part[:n_linked] for part in folds.parts])
+    with plan.step("fit-all", f"{folds.word}, fit to all rows"):
+        model = folds.fit(values, "fit-all", np.arange(0))
+    with plan.step("fill", "filling the holes"):
+        holes = table.holes()
+        by_model = fill_holes(model, cleaned, ImputeOptions())
+        filling, simple, fills = _simplest(table, values, by_model, fills)
+        filling = possible_filling(cleaned, filling, holes, budget.seed)
     assert filling.deviation is not None
     filled = np.where(holes, filling.values[0], table.values)
     deviation = np.where(holes, filling.deviation, 0.0)
     before = filled.copy()
-    if copies := with_copies(table, filled, deviation):
-        listed = ", ".join(f"{name} by {other}" for name, other in copies.items())
-        notes.append(f"holes of columns that repeat another are filled by it: {listed}")
+    if by := with_determined(table, filled, deviation):
+        listed = ", ".join(f"{name} by {other}" for name, other in by.items())
+        notes.append(f"holes of columns that follow from another are filled by it: {listed}")
     if simple:
         notes.append(
             f"filled without {folds.word}, which does no better: "
@@ -218,7 +229,11 @@ def _chosen(
     each, plan, n = {word: replace(folds, word=word) for word in words}, clock.course, len(folds.parts)
     first, *others = words
     models = each[first].fit_all(folds.table.values, plan, 1)
+    clock.last_fit(each[first])
     clock.forecast(each[first], [models, *(clock.trial(each[word]) for word in others)], seed)
+    for word in others:
+        if n * plan.seconds[word] > clock.end("refit") - plan.spent:
+            clock.without(word)
     values, suspicious, in_time = each[first].without_suspicious(models, plan, clock.end("suspect"))
     if not in_time:
         clock.shortened["fit"] = "suspicious cells of some rows stayed in the fits"
@@ -228,12 +243,11 @@ def _chosen(
         until += plan.left[word] * plan.seconds[word]
         if not plan.left[word]:
             continue
-        if until > clock.end("refit"):
-            plan.left |= {word: 0, "choose": 0}
-            if word == first:
-                values, clock.shortened["fit"] = folds.table.values, "suspicious cells stayed in the fits"
-            else:
-                clock.shortened["choose"] = f"{word} was not tried"
+        if until > clock.end("refit") and word == first:
+            plan.left[word] = 0
+            values, clock.shortened["fit"] = folds.table.values, "suspicious cells stayed in the fits"
+        elif until > clock.end("refit"):
+            clock.without(word)
         else:
             fitted[word] = each[word].fit_all(values, plan, 2)
     if len(fitted) == 1:
@@ -243,11 +257,13 @@ def _chosen(
         table = replace(folds.table, values=values)
         of_each = {word: _fills(models, table, folds, seed, most) for word, models in fitted.items()}
         word, why = best_filler(of_each)
+    if word != first:
+        clock.last_fit(each[word])
     return each[word], fitted[word], values, [f"{AUTO}: {word}, {why}"]
 
 
 def _words(folds: Folds, budget: Budget) -> list[str]:
-    """The given MODEL word; by default kernels and, for words, counts; a faster one if kernels take long."""
+    """Choose the MODEL words: the given one, or kernels (counts for words) unless they are too slow."""
     if budget.word != AUTO:
         return [budget.word]
     some, n, in_words = folds.table.values[:MOST_FITTED], len(folds.parts), bool(folds.table.levels)
@@ -315,6 +331,6 @@ def _pairs(table: Table) -> list[str]:
 
 
 def _with_holes(fills: dict[str, Fill], table: Table) -> dict[str, Fill]:
-    """The same, with the holes of the table; suspicious cells are not among them."""
+    """Count the holes of the table in each column; suspicious cells are no holes."""
     holes: Float64[np.ndarray, " D"] = table.holes().sum(axis=0)
     return {name: fills[name]._replace(holes=int(n)) for name, n in zip(table.columns, holes, strict=True)}

@@ -1,4 +1,4 @@
-"""The time of a look: how fast models are, and how much of a step fits into its share."""
+"""The time that `look` has: the speed of models, and how much of a step fits into its share."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,18 +9,21 @@ import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.support.progress import Course
+from maskevidence.tables.by_name import COUNTS
 from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, planted
 from maskevidence.tables.wrong_cells.wrong_cells import Search
 
-# the share of the time by whose end a step is done
-ENDS = {"suspect": 0.3, "refit": 0.45, "choose": 0.5, "cells": 0.78, "measure": 0.86, "links": 0.92}
+# the share of the time by whose end a step is done; the rest of the time is for the steps of `LAST`
+ENDS = {"suspect": 0.32, "refit": 0.48, "choose": 0.53, "cells": 0.84, "measure": 0.93, "links": 1.0}
+LAST = ("fit-all", "fill", "write")
 _MOST_FILLED = {"choose": 300, "measure": 1000}  # values of a column
 _MOST_LINKED, _MOST_LINKED_COLUMNS = 120, 150  # rows of a fold
 _FEWEST_FILLED, _FEWEST_LINKED, _FEWEST_JUDGED, _FEWEST_PLANTED, _FEWEST_DESCRIBED = 10, 8, 1, 100, 100
 _DRAWS = 100  # of a described cell
-_TRIED, _TRIAL = 64, 0.1  # rows of a trial at most, and seconds at least
+_TRIED, _MOST_TRIED, _TRIAL = 64, 4096, 0.1  # rows of a trial at most, of filling too, and seconds at least
+_LEAST = 1e-3  # seconds for a step
 _LEAST_EACH = 0.1  # of a trial's mean per row, the part that grows with the rows
 
 Values = Float64[np.ndarray, "N D"]
@@ -33,7 +36,7 @@ class Pace(NamedTuple):
     each: float
 
     def times(self, n: int) -> "Pace":
-        """The pace of the same work done n times."""
+        """The seconds of the work done n times."""
         return Pace(n * self.start, n * self.each)
 
     def seconds(self, n: int) -> float:
@@ -41,7 +44,7 @@ class Pace(NamedTuple):
         return (self.start + self.each * n) if n else 0.0
 
     def fits(self, seconds: float) -> int:
-        """How many rows the time is long enough for."""
+        """The number of rows that can be done in the time."""
         return max(0, int((seconds - self.start) / self.each))
 
 
@@ -60,15 +63,15 @@ def pace_of(work: Callable[[Values], object], rows: Values) -> Pace:
 
 
 class Clock:
-    """The time of a look, and the paces of its models.
+    """The time that `look` has, and the speeds of its models.
 
     Args:
         course: of its steps.
-        seconds: of the whole course.
+        seconds: of the whole course, with reading and writing.
     """
 
     def __init__(self, course: Course, seconds: float) -> None:
-        self.course, self.seconds = course, seconds
+        self.course, self.seconds, self.begun = course, seconds, course.spent
         self.shortened = dict[str, str]()  # what was left out, by step
 
     def sentence(self) -> str:
@@ -81,16 +84,22 @@ class Clock:
 
     def end(self, step: str) -> float:
         """Seconds of the course by which a step is done."""
-        return self.seconds * ENDS[step]
+        return self.begun + self._shared * ENDS[step]
+
+    @property
+    def _shared(self) -> float:
+        """Seconds for all steps of `ENDS`."""
+        left, seconds = self.course.left, self.course.seconds
+        return max(0.0, self.seconds - self.begun - sum(left[step] * seconds[step] for step in LAST))
 
     def room(self, step: str) -> float:
         """Seconds for a step; a tenth of its share if earlier ones took longer than theirs."""
         before = [share for share in ENDS.values() if share < ENDS[step]]
-        least = 0.1 * (self.end(step) - self.seconds * max(before, default=0.0))
-        return max(self.end(step) - self.course.spent, least)
+        least = 0.1 * self._shared * (ENDS[step] - max(before, default=0.0))
+        return max(self.end(step) - self.course.spent, least, _LEAST)
 
     def _some(self, step: str, wanted: int, fewest: int, pace: Pace, share: float = 1.0) -> int:
-        """How many rows fit into a share of the step's room; 0 below fewest."""
+        """The number of rows that fit into a share of the step's time; 0 below `fewest`."""
         n = min(wanted, pace.fits(share * self.room(step)))
         return n if n >= min(wanted, fewest) else 0
 
@@ -102,6 +111,21 @@ class Clock:
         took, n = time.perf_counter() - start, len(folds.table) - len(folds.parts[0])
         self.course.seconds[folds.word] = took * max(1.0, n / len(some))
         return (model,)
+
+    def last_fit(self, folds: Folds) -> None:
+        """Forecast the fit to all rows by a fit of a fold, to few rows, and one to a tenth of all."""
+        n, most, took = len(folds.table) // 10, MOST_FITTED, self.course.seconds[folds.word]
+        if n > most and folds.word != COUNTS:  # whose fits take all rows
+            start = time.perf_counter()
+            replace(folds, kept=Kept()).fit(folds.table.values[:n], "", np.arange(0))
+            more = max(0.0, time.perf_counter() - start - took)
+            took += more * (len(folds.table) - most) / (n - most)
+        self.course.seconds["fit-all"] = took
+
+    def without(self, word: str) -> None:
+        """Leave a model out of the choice, for which the time is too short."""
+        self.course.left |= {word: 0, "choose": 0}
+        self.shortened["choose"] = f"{word} was not tried"
 
     def forecast(self, folds: Folds, tried: Sequence[Models], seed: int) -> None:
         """Forecast all later steps by trials: those of the chosen model by the mean of the tried ones."""
@@ -144,7 +168,7 @@ class Clock:
         return n, Search(seed=seed, n_planted=n_planted, most=most)
 
     def filled(self, step: str, each: Sequence[Models], values: Values) -> int:
-        """How many values of each column to hide, and to fill by each of some models."""
+        """The number of values of each column to hide, and to fill by each model."""
         hidden, wanted = values[:_TRIED].copy(), min(_MOST_FILLED[step], len(values))
         hidden[:, 0] = np.nan
         paces = [pace_of(models[0].impute, hidden) for models in each]
@@ -153,11 +177,12 @@ class Clock:
         if step == "measure" and n < wanted:
             self.shortened[step] = f"errors are those of {n:,} hidden values of a column"
         self.course.seconds[step] = pace.seconds(min(n, len(values)))
-        self.course.seconds["fill"] = paces[0].seconds(int(np.isnan(values).any(axis=1).sum()))
+        if len(holed := values[np.isnan(values).any(axis=1)]):
+            self.course.seconds["fill"] = pace_of(each[0][0].impute, holed[:_MOST_TRIED]).seconds(len(holed))
         return n
 
     def linked(self, models: Models, folds: Folds) -> int:
-        """How many rows of each fold show how columns are related; 0 for none."""
+        """The number of rows of each fold that show how columns are related; 0 for none."""
 
         def work(some: Values) -> object:
             rows = np.arange(len(some))

@@ -11,6 +11,7 @@ from jaxtyping import Int64
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.table import Table
+from maskevidence.tables.looking.determined import determined
 from maskevidence.tables.reading.describing import folded_word
 from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
 from maskevidence.tables.rows import read_described, selection_of
@@ -48,7 +49,9 @@ def read_for_look(data: object, options: TableOptions) -> Read:
         ]
         found = replace(found, findings=tuple(kept))
     spelt = [each for name in table.levels if (each := near_words(table, name)) is not None]
-    return raw, table, replace(found, findings=_sorted([*found.findings, *spelt])), options
+    copies = [each.name for each in found.columns if each.copy_of]
+    more = [*spelt, *determined(table, copies)]
+    return raw, table, replace(found, findings=_sorted([*found.findings, *more])), options
 
 
 def _read(data: object, options: TableOptions) -> tuple[RawTable, Table, TableDescription]:

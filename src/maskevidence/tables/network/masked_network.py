@@ -430,12 +430,6 @@ class MaskedNetwork(DescribedTableModel):
             seen[rows, column] = True
         return values
 
-    def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
-        blank = torch.full((n, self.n_features), math.nan, dtype=torch.float64)
-        if not n:
-            return blank
-        return self._draw_missing(Tokens.from_array(blank, empty_rows=True).to(self._like().device), seed)
-
 
 def one_cycle(progress: float) -> float:
     """Learning rate relative to its peak: a linear rise, then half a cosine; `progress` is in [0, 1].

@@ -53,7 +53,7 @@ _TRUTHS = (
 )
 _YES, _NO = ({*words.split(" ")} for words in _TRUTHS)
 NAMED_CODE = re.compile(
-    r"(?i)(^|[\s_.-])(id|no|nr|num|number|\w*code|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
+    r"(?i)((^|[\s_.-])(id|no|nr|num|number|key|index|zip|plz|pin|ean|isbn|sku|type|phone|tel)|code)\.?$|[a-z](ID|Id|Code|No|Nr|Type)$"
 )
 
 _NAMED_ID = re.compile(r"(?i)(^|[\s_.-])(id|no|nr|num|number|key)\.?$")
@@ -269,7 +269,7 @@ def _plain(name: str, column: Any, choices: FileOptions) -> tuple[ReadColumn | N
 def _with_mark(
     name: str, cells: Any, choices: FileOptions, mark: Choice
 ) -> tuple[Float64[np.ndarray, " N"] | None, Signs]:
-    """Numbers whose only mark is one decimal sign, which commas have to prove; None for a general reading."""
+    """Read numbers with one decimal sign and no other mark; a comma needs proof. None if some do not fit."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -433,8 +433,6 @@ def _others(
         return None
     if n_others and not said and n_others - repeated > (1 - _NUMBERS) * (n_all - repeated):
         return None
-    if n_others and repeated and n_others <= (1 - _NUMBERS) * n_all and repeated < 0.02 * n_all:
-        often = []  # typing errors that repeat
     return _Others([*(k for k in rest if k not in often), *other_writing], often, holes)
 
 
@@ -455,6 +453,12 @@ def _as_numbers(
         return ReadColumn(refused, refusal=_two_readings(cells, signs), cells=cells)
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
+    letters = Counter[str]()  # glued to a number, as in 12a and 12b
+    for cell, n in zip(cells.parsed, cells.counts, strict=True):
+        letters[cell.suffix if cell is not None and len(cell.suffix) == 1 else ""] += n
+    rarer = sorted(n for letter, n in letters.items() if letter.isalpha())[:-1]
+    if sum(rarer) > (1 - _NUMBERS) * letters.total() and not said:
+        return None
     others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
     if others is None:
         return None
@@ -521,7 +525,10 @@ def _as_dates(base: ColumnDescription, cells: Cells, choices: FileOptions) -> Re
     exist = [value == value for value in read.values]
     others = _others(cells, exist, base.name in choices.numbers)
     if others is None:
-        return None
+        words, n_dates = cells.at([k for k, date in enumerate(exist) if not date]), cells.number(exist)
+        note = f"words in {len(words):,} cells, dates in {n_dates:,}"
+        found = finding("mixed", base.name, words, note, f"--numbers {typed([base.name])}", DECIDE)
+        return _of_words(base, cells, choices, found) if n_dates >= len(words) else None
     column = np.append(np.array(read.values), np.nan)[cells.codes]
     as_read = _finished(base, column, cells, others, read.form, {})
     if not read.n_either:
@@ -563,6 +570,9 @@ def _finished(
         is_none = f"is not a {noun}" if len(odd) == 1 else f"are not {noun}s"
         if all(cell_of(cell.text.strip()) for cell in odd):
             is_none = f"{'has' if len(odd) == 1 else 'have'} another unit or sign than the others"
+        if isinstance(form, DateForm) and all(_in_other_order(cell.text.strip(), form) for cell in odd):
+            has = "has" if len(odd) == 1 else "have"
+            is_none = f"{has} day and month in another order, as dates with two readings may have, too"
         they = "it is" if len(odd) == 1 else "they are"
         note = f"{count(len(odd), 'cell')} {is_none}: kept as {they}, hidden from the model"
         first, *more = dict.fromkeys(cell.text.strip() for cell in odd)
@@ -581,6 +591,12 @@ def _finished(
     return ReadColumn(described, column, form, of_odd, of_codes, limits, tuple(found))
 
 
+def _in_other_order(text: str, form: DateForm) -> bool:
+    """Whether a cell is a date if day and month change places."""
+    read = read_dates([text], [1])
+    return read is not None and {read.form.order, form.order} == {"dmy", "mdy"}
+
+
 def _two_readings(cells: Cells, signs: Signs) -> str:
     """Explain the two possible readings of a column, and the options that decide."""
     proving = dict[str, int]()  # for each mark, the first cell that proves it; without any proof that has it
@@ -592,7 +608,9 @@ def _two_readings(cells: Cells, signs: Signs) -> str:
     first = {mark: cells.at([k])[0] for mark, k in proving.items()}
     if len(first) == 2:
         both = f"numbers with a decimal comma ({first[',']}) and others with a decimal point ({first['.']})"
-        return f"{both}; write all in one way"
+        n = {m: cells.number(cell is not None and m in cell.body for cell in cells.parsed) for m in first}
+        option = f"--decimal '{max(n, key=n.__getitem__)}'"
+        return f"{both}: write all in one way, or give {option}, which keeps the others apart"
     ((mark, at),) = first.items()
     cell = cells.parsed[proving[mark]]
     assert cell is not None
@@ -607,8 +625,9 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
     folded = {text.casefold() for text in cells.texts}
     kind: ColumnKind = "words"
     why = base.why or count(n_different, "different word")
-    numbers = [cell is not None and not cell.suffix for cell in cells.parsed]
-    n_numbers, unique = cells.number(numbers), _names_rows(n_different, n_full, base.n_cells)
+    numbers = [cell is not None and cell.is_amount for cell in cells.parsed]
+    n_numbers, asked = cells.number(numbers), name in choices.of_words
+    unique = not asked and _names_rows(n_different, n_full, base.n_cells)
 
     def share(pattern: str) -> float:
         return cells.number(re.search(pattern, text) for text in cells.texts) / n_full
@@ -618,25 +637,30 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         if len(folded) > 2:  # that --fold-words does not bring together
             note, at = f"yes and no in {len(folded)} spellings", cells.at(range(n_different))
             found += (finding("spellings", name, at, note, "mend them in the file", LOOK),)
-    elif unique or (_NAMED_ID.search(name) and share(r"^\S*[0-9]\S*$") >= _NUMBERS):
+    elif unique or (not asked and _NAMED_ID.search(name) and share(r"^(?=\D*[0-9])\S*$") >= _NUMBERS):
         one_token = min(share(r"^\S*$"), share("[0-9]")) >= _NUMBERS
         named = _NAMED_ID.search(name) or (NAMED_CODE.search(name) and n_different >= _NUMBERS * n_full)
         kind = "id" if one_token and (n_different == n_full or named) else "text"
         why = f"{n_different:,} different words in {n_full:,} cells"
     elif n_different == 1:
         kind, why = "constant", f"one value, {quoted(cells.texts[0])}"
-    if 0 < n_numbers < n_full and kind == "words" and not found and name not in choices.of_words:
+    if 0 < n_numbers < n_full and kind == "words" and not found and not asked:
         fewer = 2 * n_numbers < n_full
         rarer = [k for k, number in enumerate(numbers) if number == fewer]
         note = f"words in {n_full - n_numbers:,} of {n_full:,} cells, numbers in {n_numbers:,}"
         hint = "" if fewer else f"--numbers {typed([name])}"
         found += (finding("mixed", name, cells.at(rarer), note, hint, DECIDE),)
-    if kind == "words" and not found and name not in choices.of_words and share(r"^\W*[0-9]") >= _NUMBERS:
+    if kind == "words" and not found and not asked and share(r"^\W*[0-9]") >= _NUMBERS:
         several = cells.number(cells.parsed) >= _NUMBERS * n_full
         near = next(text for text in cells.texts if re.match(r"\W*[0-9]", text))
         note = f"cells such as {quoted(near)} begin with a number and are read as words"
         option, weight = (f"--numbers {typed([name])}", LOOK) if several else ("", RECORD)  # in several units
         found += (Finding("near numbers", name, n_full, (), note, option, weight),)
+    holes = cells.at([k for k, text in enumerate(cells.texts) if text.casefold() in CODES])
+    if kind == "words" and 0 < len(holes) < n_full and not asked:
+        note = f"{some_texts(holes)} in {count(len(holes), 'cell')} is taken for a word"
+        hint = f"--missing {_as_typed([*dict.fromkeys(cell.text.strip() for cell in holes)])}"
+        found += (finding("missing words", name, holes, note, f"{hint} if that means missing"),)
     no_number = [
         cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]
@@ -648,7 +672,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
 
 
 def left_out(one: ColumnDescription) -> Finding:
-    """The finding on a column that says nothing of others."""
+    """The finding on a column that is left out, since it tells nothing about other columns."""
     name, what = typed([one.name]), {"id": "names of rows", "text": "near-unique text"}.get(one.kind)
     options = {"empty": "", "constant": f"--drop {name}"}
     option = options.get(one.kind, f"--id-column {name}, or --categories {name}")

@@ -31,16 +31,17 @@ _WEEKDAYS = (
     "(mon|tues?|wed(nes)?|thu(rs?)?|fri|sat(ur)?|sun)(day)?|mo(ntag)?|di(enstag)?|mi(ttwoch)?|do(nnerstag)?|"
     "fr(eitag)?|sa(mstag)?|so(nntag)?|(lun|mar|mercre|jeu|vendre|same)di|dimanche"
 )
-_WEEKDAY = rf"(?:(?:{_WEEKDAYS})\.?,?\s+)?"
+_WEEKDAY = rf"(?:(?:{_WEEKDAYS})\.?,?\s++)?"
 _TIME = (
-    r"(?P<between>[ T]\s*)?(?P<hour>[0-9]{1,3}):(?P<minute>[0-9]{2})"
-    r"(?::(?P<second>[0-9]{2})(?P<part>[.,][0-9]+)?)?(?P<half>\s*[AaPp]\.?[Mm]\.?)?"
+    r"(?P<between>[ T]\s*+)?(?P<hour>[0-9]{1,3}):(?P<minute>[0-9]{2})"
+    r"(?::(?P<second>[0-9]{2})(?P<part>[.,][0-9]+)?)?(?P<half>\s*+[AaPp]\.?[Mm]\.?)?"
     r"(?P<zone>Z|\s?[+-][0-9]{2}:?[0-9]{2})?"
 )
 _NUMBERS = r"(?P<a>[0-9]{1,4})(?P<sep>[-./年])(?P<b>[0-9]{1,2})(?P=sep)(?P<c>[0-9]{1,4})"
 _NAMED = (
     rf"(?:(?P<month_first>{_NAME})\.?\s+)?(?P<a>[0-9]{{1,2}})(?:st|nd|rd|th|er|º)?,?"
-    rf"(?:(?P<sep>-|\.? )\s*(?P<month>{_NAME})\.?)?(?P<sep2>[ ,-])\s*(?P<c>[0-9]{{4}}|(?<=-)[0-9]{{2}})"
+    rf"(?:(?P<sep>-|\.? | de |)\s*+(?P<month>{_NAME})\.?)?"
+    r"(?P<sep2> de |[ ,-]|(?<=[a-z]))\s*+(?P<c>[0-9]{4}|(?<=-)[0-9]{2})"
 )
 _MONTH = re.compile(  # of a year
     r"(?P<year>[12][0-9]{3})-(?P<number>0[1-9]|1[0-2])"
@@ -247,6 +248,8 @@ def _duration(text: str) -> _Date | None:
     for digits, behind, word in (part.groups() for part in parts):
         follows = {3600: 60, 60: 1} | ({DAY: 3600} if ":" in text else {})
         unit = _SPANS.get(word.lower(), 0) if word else follows.get(before, 0)
+        if not word and len(digits) < 2 and ":" not in text:
+            return None  # 2020m1 is a month
         if not unit or (spans and unit >= before):
             return None
         spans.append((unit, behind, 2 if re.match("0[0-9]", digits) else 1))
@@ -284,9 +287,9 @@ def _parts(text: str) -> _Date | None:
         part = float((of["part"] or "0").replace(",", "."))
         seconds = hour * 3600 + minute * 60 + second + part - _offset(of["zone"] or "")
         time = "H:M" if of["second"] is None else "H:M:S"
-    if of["a"] is None:
-        return _Date(None, (0, 0, 0), "", "", seconds, time, "") if time and not of["between"] else None
     between, zone = (of["between"] or "")[:1], of["zone"] or ""
+    if of["a"] is None:  # 22:00-06:00 are two times
+        return _Date(None, (0, 0, 0), "", "", seconds, time) if time and not between and zone in "Z" else None
     if "b" in of:
         a, b, c = of["a"], of["b"], of["c"]
         parts, widths = (int(a), int(b), int(c)), (len(a), len(b), len(c))
@@ -307,7 +310,7 @@ def _parts(text: str) -> _Date | None:
 @lru_cache(maxsize=1000)
 def _month(word: str) -> int:
     """The number of a month by its name, or three letters and more of it; 0 for other words."""
-    word = word.casefold()
+    word = {"mrz": "mär", "mrt": "maa"}.get(word.casefold(), word.casefold())
     names = ((k, name) for of in _MONTHS for k, name in enumerate(of, 1))
     return next((k for k, name in names if len(word) > 2 and name.casefold().startswith(word)), 0)
 

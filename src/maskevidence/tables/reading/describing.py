@@ -34,6 +34,7 @@ from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copie
 
 _ROWS_OF_IDS, _FEWEST_OF_IDS, _DIFFERENT = 50, 10_000, 0.9  # rows, size and share of numbers that name rows
 _RELATED = 3.5  # standard errors of a rank correlation
+_REMEDY = re.compile(": (?=give |write )")  # before what a refusal asks for
 _FEW_CODES = 3  # different whole numbers that may be codes
 
 
@@ -132,11 +133,14 @@ def _column(read: ReadColumn, cells: Any, first: bool) -> tuple[ColumnDescriptio
         elif one.kind == "number":
             one, found = _whole_numbers(one, read.values, values, different)
             found += (
-                _versions(one.name, cells) if one.decimals == 2 and len(different) <= MAX_CATEGORIES else []
+                _versions(one.name, cells)
+                if one.decimals in (1, 2) and len(different) <= MAX_CATEGORIES
+                else []
             )
     elif one.used_as is None and read.refusal:
-        what, note = "decimals" if "may be" in read.refusal else "type", f"cannot be read: {read.refusal}"
-        return one, [Finding(what, one.name, one.n_cells, (), note, "", DECIDE)]
+        what, (why, *remedy) = "decimals" if "may be" in read.refusal else "type", _REMEDY.split(read.refusal)
+        note = f"cannot be read: {why}"
+        return one, [Finding(what, one.name, one.n_cells, (), note, "".join(remedy), DECIDE)]
     else:
         if first and one.kind == "text" and one.n_different == one.n_cells - one.n_missing:
             one = replace(one, kind="id", why=f"{one.why}, in the first column")
@@ -205,9 +209,9 @@ def _spellings(name: str, cells: Cells) -> list[Finding]:
     if not several:
         return []
     pairs = [" and ".join(quoted(cells.texts[k]) for k in group[:2]) for group in several]
-    note = f"{some_of(pairs, 2)} differ by capitals, blanks or composition alone: kept apart"
+    note = f"{some_of(pairs, 2)} differ by capitals, blanks or encoding alone: kept apart"
     at = cells.at([k for group in several for k in group[1:]])
-    return [finding("spellings", name, at, note, "--fold-words", DECIDE)]
+    return [finding("spellings", name, at, note, "--fold-words takes them for one", DECIDE)]
 
 
 def folded_word(word: str) -> str:
@@ -232,5 +236,6 @@ def _of_rows(values: Float64[np.ndarray, "N D"]) -> list[Finding]:
     filled, found = values[~np.isnan(values).all(axis=1)], []
     for note in note_on_copies(filled):
         number = int(note.split(" ")[0].replace(",", ""))
-        found.append(Finding("equal rows", None, number, (), note, "", LOOK))
+        which, _, todo = note.partition(": ")
+        found.append(Finding("equal rows", None, number, (), which, todo.partition("; ")[0], LOOK))
     return found

@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 100
 _ENOUGH = 3  # fewest rows of data to tell other rows from
 _NUMBERS = 0.75  # share of numbers in a column below a row of units
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-_RULER = re.compile(r"^[ \t|:+=]*-{3,}[ \t|:+=-]*[\r\n]*$", re.M)  # of a table as text
+_RULER = re.compile(r"^[ \t|:+=]*+---[ \t|:+=-]*+[\r\n]*$", re.M)  # of a table as text
 _TOTAL = re.compile(
     r"(?i)((grand|sub|over-?all)[ -]?)?"
     r"(totals?|sum|summe|gesamt(summe)?|insgesamt|totaux|average|mean|mittelwert|durchschnitt)\b[\s:.]*"
@@ -131,14 +131,22 @@ def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
     place = next((k for k, row in enumerate(rows[: _MOST_ABOVE + 1]) if not is_title(row)), 0)
     if len(rows) < place + 1 + _ENOUGH:
         return 0 if len(rows) < 1 + _ENOUGH else place
-    first, second, below = rows[place], rows[place + 1], rows[place + 2 :]
-    merged = 2 * sum(bool(cell.strip()) for cell in first) <= width and all(cell.strip() for cell in second)
-    if (merged or all(is_number(cell) for cell in first)) and len(first) == len(second):
-        of_numbers = _columns_of_numbers(below, len(first))
-        words = [j for j in of_numbers if second[j].strip() and cell_of(second[j].strip()) is None]
+    names = place  # below rows of which half of the cells are empty, or numbers in the place of names
+    if all(is_number(cell) for cell in rows[place]):
+        names += 1
+    while names < min(len(rows) - _ENOUGH, _MOST_ABOVE) and _is_half_empty(rows[names]):
+        names += 1
+    if names > place and all(cell.strip() for cell in rows[names]):
+        of_numbers = _columns_of_numbers(rows[names + 1 :], width)
+        words = [j for j in of_numbers if not is_number(rows[names][j])]
         if of_numbers and 2 * len(words) > len(of_numbers):
-            return place + 1
+            return names
     return place
+
+
+def _is_half_empty(row: Sequence[str]) -> bool:
+    """Whether half of the cells hold nothing, as in a row of titles or merged names."""
+    return 2 * sum(bool(cell.strip()) for cell in row) <= len(row)
 
 
 def _columns_of_numbers(rows: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -183,7 +191,8 @@ def _header_of(
     marked = all(every[k - 1].startswith("#") for k in gone)
     n_lines, are = count(len(at), "line"), "is" if len(at) == 1 else "are"
     note = f"{n_lines} above the names of the columns (line {start}) {are} left out"
-    return start, [finding("comments" if marked else "header", None, at, note, f"--header {gone[0]}", LOOK)]
+    what, option = ("comments", "") if marked else ("header", f"--header {gone[0]}")
+    return start, [finding(what, None, at, note, option, LOOK)]
 
 
 def apart(
@@ -213,8 +222,6 @@ def apart(
         end = rows(max(n_head, n - _HEAD_LINES), n)
         while n_foot < min(5, len(end) - _ENOUGH) and _foot(end, n_foot):
             n_foot += 1
-        while n_foot and not any(cell.strip() for cell in end[len(end) - n_foot]):
-            n_foot -= 1
         again = _repeated(columns.columns, names)
     head, foot = range(n_head), range(n - n_foot, n)
     at = [CellAt(-1, lines[k], _shown(rows(k, k + 1)[0])) for k in (*head, *foot, *again)]
@@ -251,17 +258,10 @@ def _is_of_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         return False
     if any(not any(letter.isalpha() or letter in "%°‰$€£" for letter in cell) for cell in cells.values()):
         return False
-    if len(cells) == 1 and len(of_numbers) == 1:
-        (cell,) = cells.values()
-        others = {j: cell.strip() for j, cell in enumerate(row) if j not in of_numbers and cell.strip()}
-        if not others:
-            return len(cell) <= 20
-        # a row of questions: no cell of it comes again, though others do
-        words = {j: [other[j].strip() for other in below] for j in others}
-        again = any(2 * len({*each}) < len(each) for each in words.values())
-        new = all(cell not in words[j] for j, cell in others.items())
-        return again and new and len(cell.split()) > 1 and cell.casefold() not in CODES
-    return 2 * len(cells) >= len(of_numbers) and len(cells) > 1
+    if len(cells) > 1 or len(of_numbers) > 1:
+        return len(cells) > 1 and 2 * len(cells) >= len(of_numbers)
+    alone = "".join(cell.strip() for cell in row)
+    return alone in cells.values() and len(alone) <= 20
 
 
 def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
@@ -280,7 +280,7 @@ def _foot(rows: Sequence[Sequence[str]], n_below: int) -> bool:
     return (
         alone
         and 2 * many > len(above[-20:])
-        and (len(text.split()) > 2 or text.startswith("*"))
+        and (len(text.split()) > 2 or not text[0].isalnum())
         and not is_number(text)
     )
 

@@ -15,21 +15,24 @@ from maskevidence.core.support.checks import NUMBER
 _MINUS = r"\-\u2212\u2013"  # in brackets of a regular expression
 _SPACES = "\u00a0\u202f\u2009 "
 _GROUPS = {"'": "'", "\u2019": "'"} | dict.fromkeys(_SPACES, " ")  # marks that only separate thousands
+_SYMBOLS = "$¢£¥\u20a0-\u20cf"  # of currencies, in brackets of a regular expression
 _CURRENCY = (
-    r"[A-Z]{0,2}\$|[€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|SEK|NOK|DKK|PLN|INR|CNY)\b|(?:Fr|Rs|kr)\.?(?=\s|\d)"
+    rf"[A-Z]{{0,2}}\$|[{_SYMBOLS}]|(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|SEK|NOK|DKK|PLN|INR|CNY)\b"
+    r"|(?:Fr|Rs|kr)\.?(?=\s|\d)"
 )
 _RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 _LETTER = r"[^\W\d_]"
 # what may stand before and behind a number, and says something else: about, an error, a footnote
-_BEFORE = r"(?:[A-Za-z]{1,3}\s*=|[~≈∼]|(?:ca|approx)\b\.?)\s*"
-_BEHIND = r"\s*(?:(?:±|\+/-)\s*[0-9.,]+|\[[^\[\]]{1,12}\]|\s\([^()]{1,20}\)|\*{1,3}|[†‡§])"
+_BEFORE = r"(?:[A-Za-z]{1,3}\s*+=|[~≈∼]|(?:ca|approx)\b\.?)\s*+"
+_BEHIND = r"\s*+(?:(?:±|\+/-)\s*+[0-9.,]++|\[[^\[\]]{1,12}\]|(?<=\s)\([^()]{1,20}\)|\*{1,3}|[†‡§])"
 _CELL = re.compile(
-    rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*(?P<bracket>\()?\s*(?P<sign>[+{_MINUS}])?\s*"
-    rf"(?P<prefix>{_CURRENCY})?\s*(?P<after>[{_MINUS}]|\((?=.*\)$))?"
-    rf"(?P<body>[0-9](?:[.,'\u2019{_SPACES}]?[0-9])*[.,]?|[.,][0-9]+)"
-    rf"(?P<exponent>(?:[eE]|\s*[x×·]\s*10(?=[\^{_MINUS}{_RAISED}])\^?)[+{_MINUS}⁻]?[0-9{_RAISED}]+)?(?P<behind>{_BEHIND})?"
-    rf"\s*(?P<suffix>(?:[%‰°µΩ€£¥₹$]|{_LETTER})(?:{_LETTER}|[ .%°/²³^*µΩ$€£-])*"
-    rf"(?:(?<=[^\W\d_^])\^?[23])?)?(?P<minus>(?<=[.,])(?:--|[–—])|-)?\s*(?P<close>\))?(?P<mark>{_BEHIND})?"
+    rf"(?P<before>{_BEFORE})?(?P<limit>[<>]=?|[≤≥])?\s*+(?P<bracket>\()?\s*+(?P<sign>[+{_MINUS}])?\s*+"
+    rf"(?P<prefix>{_CURRENCY})?\s*+(?P<after>[{_MINUS}]|\((?=.*\)$))?"
+    rf"(?P<body>[0-9]++(?:[.,'\u2019{_SPACES}][0-9]++)*[.,]?|[.,][0-9]++)"
+    rf"(?P<exponent>(?:[eE]|\s*+[x×·]\s*+10(?=[\^{_MINUS}{_RAISED}])\^?)[+{_MINUS}⁻]?[0-9{_RAISED}]++)?"
+    rf"(?P<behind>{_BEHIND})?\s*+(?P<suffix>(?:[%‰°µΩ{_SYMBOLS}]|{_LETTER})"
+    rf"(?:{_LETTER}|[ .%°/²³^*µΩ{_SYMBOLS}-])*(?:(?<=[^\W\d_]|\^)[23])?)?"
+    rf"(?P<minus>(?<=[.,])(?:--|[–—])|-)?\s*+(?P<close>\))?(?P<mark>{_BEHIND})?"
 )
 # digits and marks of other scripts
 _NARROW = {
@@ -38,7 +41,7 @@ _NARROW = {
 }
 _NO_GROUPS = re.compile(r"([.,])[0-9]*\1(?![0-9]{2,3}(?![0-9]))|([.,])(?![0-9]{2,3}(?![0-9]))[0-9]+\2")
 _MOST_DECIMALS = 6
-_MOST_UNIT = 24  # characters of a unit
+_MOST_UNIT, _LONGEST = 24, 200  # characters of a unit, and of a cell
 _SCALES = {"%", "‰", "k", "m", "b", "bn", "mn", "mio", "mrd", "tsd", "t", "million", "billion", "thousand"}
 _ALONE = set("mgshlVWNJtKCFL°")  # units of one letter that may stand beside numbers without a unit
 _USUAL = (
@@ -54,7 +57,8 @@ _MIXED_SHARE = 0.1  # cells of the rarer of two writings, at most
 # words for "missing" where they stand among numbers or dates, besides `MISSING`
 _CODES = (
     "?|-|--|---|.|..|...|*|–|—|n/a|na|n.a.|n. a.|none|nil|null|nan|missing|unknown|<na>|\\n|#n/a|#na|#null!|"
-    "#value!|#div/0!|#ref!|#num!|#name?|k.a.|k. a.|n.d.|nd|not available"
+    "#value!|#div/0!|#ref!|#num!|#name?|k.a.|k. a.|n.d.|nd|not available|no data|(null)|(blank)|"
+    "keine angabe|n.v.|s/o|нет данных|н/д"
 )
 CODES = {*_CODES.split("|")}
 
@@ -77,6 +81,11 @@ class Cell(NamedTuple):
         """The first word of the unit, however it is spelled, and where degrees point to; "" for none."""
         word = (self.prefix or self.suffix).split()
         return "".join(word[: 1 + (word[:1] == ["°"])]).rstrip(".-").casefold()
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether it is a number without doubt: no letters follow, or a usual unit."""
+        return not self.suffix or not self.unit[:1].isalpha() or self.unit in _KNOWN
 
 
 @dataclass(frozen=True)
@@ -154,15 +163,19 @@ def cell_of(text: str) -> Cell | None:
         >>> cell_of("<\u22121.417,5 kg"), cell_of("17o.2"), cell_of("4th of 5")
         (Cell(body='1.417,5', exponent='', negative='−', ..., suffix=' kg', limit='<', mark=''), None, None)
     """
+    if len(text) > _LONGEST:
+        return None
     text = text if text.isascii() else text.translate(_NARROW)
     if text.startswith("("):  # of (1,1) % the sign goes into the brackets
-        text = re.sub(r"^(\([^()]*)\)(\s*[%‰€£¥₹$])$", r"\1\2)", text)
+        text = re.sub(rf"^(\([^()]*)\)(\s*[%‰{_SYMBOLS}])$", r"\1\2)", text)
     found = _CELL.fullmatch(text)
     if found is None or ("(" in (found["bracket"], found["after"])) != bool(found["close"]):
         return None
     if _NO_GROUPS.search(found["body"]):
         return None  # a version such as 1.10.1
     sign, suffix = found["sign"] or found["after"] or "", found["suffix"] or ""
+    if found["body"].endswith(".") and suffix[:1].isalpha():
+        return None  # 1. floor
     trailing = found["minus"] or ("-" if suffix.endswith("-") else "")
     of_francs = found["body"][-1] in ".," and bool(found["minus"])  # 5.- is 5
     trailing = "" if of_francs else trailing
@@ -204,6 +217,7 @@ def signs_of(cells: Mapping[str, int]) -> Signs:
     """
     seen = Counter[str]()
     for body, n in cells.items():
+        body = body.rstrip(".,")  # a last mark proves nothing
         points, commas = body.count("."), body.count(",")
         mark, other = (".", ",") if body.rfind(".") > body.rfind(",") else (",", ".")
         name = {".": "point", ",": "comma"}

@@ -127,7 +127,7 @@ class Sets(NamedTuple):
     first: Ints  # the column of the most suspicious cell
 
     def take(self, kept: np.ndarray) -> "Sets":
-        """Select sets."""
+        """Keep some of the sets."""
         return Sets(*(each[kept] for each in self))
 
     def rank(self) -> Ints:
@@ -282,7 +282,7 @@ class CellJudge:
         return answers
 
     def _each_alone(self, model: Any, rows: Rows, visible: Cells) -> Rows:
-        """The same in one pass, by a model with a leave-one-out formula."""
+        """Judge all cells in one pass, by the model's leave-one-out formula."""
         tokens = to_device_of(model, Tokens.from_array(rows, empty_rows=True))
         with torch.no_grad():
             answer = model.log_leave_one_out(tokens, torch.from_numpy(visible).to(tokens.ids.device))

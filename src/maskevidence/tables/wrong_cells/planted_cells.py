@@ -122,7 +122,7 @@ def call(clues: Clues, n_rows: int, right: Right, trial: Planted, rate: float) -
 def _called(
     found: tuple[Sets, Sets, Sets], n_rows: int, rows: Right, trial: Planted, rate: float
 ) -> tuple[Sets, float]:
-    """The called sets beside right and tried ones, and the estimated false share among single cells."""
+    """Call sets by comparison with right and planted rows; estimate the false share among single cells."""
     sets, right, tried = found
     sets = sets.take(np.flatnonzero(~(sets.cells & ~np.bool_(rows.may_be_called)).any(1)))
     sets = sets.take(np.argsort(-sets.suspicion, kind="stable"))

@@ -16,8 +16,8 @@ from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
-from maskevidence.core.tokens import Tokens, column_names, share_fitted
-from maskevidence.tables.base import TableModel
+from maskevidence.core.tokens import Tokens, column_names
+from maskevidence.tables.base import TableModel, share_fitted
 from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
@@ -80,7 +80,6 @@ def wrong_cells(
     *,
     folds: int = 5,
     seed: int = 0,
-    batch_size: int | None = None,
 ) -> WrongCells:
     """Find the cells of a table that are probably wrong: typing errors, swapped columns, wrong units.
 
@@ -120,7 +119,6 @@ def wrong_cells(
             must be wrong for any to be called: about N / (rate × trusted rows).
         folds: parts of the rows, each of which is judged by a model that is fitted to the others.
         seed: of the folds and the draws.
-        batch_size: rows in a call of the model.
 
     Raises:
         InputError: a rate outside (0, 1), tables whose columns differ, a model that was fitted to the trusted
@@ -147,10 +145,10 @@ def wrong_cells(
         notes += of_auto
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
-        task = _by_model(fitted, table, trusted, batch_size)
+        task = _by_model(fitted, table, trusted)
     else:
         rows, known = as_table(table), None if trusted is None else as_table(trusted)
-        task = _by_word(build, rows, known, (folds, seed), batch_size)
+        task = _by_word(build, rows, known, (folds, seed))
     return _as_given(_found(task._replace(notes=[*notes, *task.notes]), Search(rate, seed)), table)
 
 
@@ -177,7 +175,7 @@ def cells_by_folds(
 
 
 def _found(task: "_Task", how: Search) -> WrongCells:
-    """Search the table by who judges its rows."""
+    """Search the table with the judges of its rows."""
     given, coded, sittings, notes, kept = task
     if kept is None:
         places = np.argsort(np.concatenate([each.places for each in sittings]))
@@ -312,7 +310,7 @@ class _Kept(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """Who judges which rows of a table."""
+    """A table and the judges of its rows."""
 
     given: Table
     coded: Table  # in the codes of the model
@@ -351,7 +349,7 @@ def _most_suspicious(judge: CellJudge, file: RowGroups) -> tuple[Table, _Kept, l
     return kept[0], _Kept(kept[1], (file.n_rows, seen)), notes
 
 
-def _by_model(model: Any, table: object, trusted: object, batch_size: int | None) -> _Task:
+def _by_model(model: Any, table: object, trusted: object) -> _Task:
     """The table as a fitted model reads it; the model judges all rows."""
     check_conditionals(model)
     levels, by_groups = getattr(model, "levels", {}), isinstance(table, RowGroups)
@@ -369,7 +367,7 @@ def _by_model(model: Any, table: object, trusted: object, batch_size: int | None
         notes.append("the model was fitted to these rows: wrong cells surprise it less; give a MODEL word")
     facts = facts_of(model, known.values, [rows.columns.index(name) for name in levels])
     clean = known.values[:0] if trusted is None else known.values[np.unique(first_copies(known.values))]
-    judge = CellJudge(model, facts, batch_size)
+    judge = CellJudge(model, facts)
     if isinstance(table, RowGroups):
         rows, kept, noted = _most_suspicious(judge, table)
         coded, notes = rows, [*noted, *notes]
@@ -384,10 +382,8 @@ def _check_columns(base: Table, table: Table) -> None:
         )
 
 
-def _by_word(
-    build: Any, table: Table, trusted: Table | None, folding: tuple[int, int], batch_size: int | None
-) -> _Task:
-    """The same with new models: no row is judged by a model that was fitted to it."""
+def _by_word(build: Any, table: Table, trusted: Table | None, folding: tuple[int, int]) -> _Task:
+    """Have each row judged by a new model that was fitted without it."""
     (folds, seed), base = folding, table if trusted is None else trusted
     _check_columns(base, table)
     example = build(len(base.columns)).for_table(base)
@@ -405,7 +401,7 @@ def _by_word(
         model: Any = declared(build(len(base.columns)), base, base.columns)
         model.fit(base.values[with_values(base.values)])
         facts = facts_of(model, base.values, [base.columns.index(name) for name in base.levels])
-        judge_of_words = WordJudge(model, facts, base.values, batch_size)
+        judge_of_words = WordJudge(model, facts, base.values)
         return _Task(table, base, [_Sitting(judge_of_words, np.arange(len(base)), base.values[:0])], [])
     parts = folds_of(base.values, folds, np.random.default_rng(seed))
     kept = list(base.columns)
@@ -425,7 +421,7 @@ def _by_word(
         fitted = Reshaped(model, filled) if reshapes else model.fit(filled)
         advance(1)
         facts = facts_of(fitted, train, [kept.index(name) for name in base.levels])
-        return CellJudge(fitted, facts, batch_size)
+        return CellJudge(fitted, facts)
 
     with progress("fits", folds, parts=True) as advance:
         judges = [judge(part, advance) for part in parts]
@@ -484,7 +480,7 @@ class _Tail:
         return shares
 
     def _at(self, level: Float64[np.ndarray, " n"], column: Int64[np.ndarray, " n"]) -> np.ndarray:
-        """The same of cells of some columns."""
+        """The share of right cells of a column that are at least as suspicious as a level."""
         own = np.empty_like(level)
         for j, tail in enumerate(self.of_columns):
             own[column == j] = tail(level[column == j])
@@ -575,7 +571,7 @@ def _described(
 
 
 class _Expected(NamedTuple):
-    """What the rest of a row says of a cell."""
+    """The prediction of a cell from the rest of its row."""
 
     numbers: Float64[np.ndarray, " n"] | None = None  # draws
     likelier: Sequence[tuple[float, float]] = ()  # words, the most probable first, and their probabilities
@@ -585,7 +581,7 @@ class _Expected(NamedTuple):
 def _expected(
     coded: Table, sittings: Sequence[_Sitting], judged: Judged, cells: tuple[Ints, Ints], seed: int
 ) -> list[_Expected]:
-    """What is expected of each cell: draws of a number, or words with their probabilities."""
+    """Predict each cell: draws of a number, or words with their probabilities."""
     row, column = cells
     rows, hidden = np.where(judged.fault[row] == OUTSIDE, np.nan, coded.values[row]), judged.hidden[row]
     blank = np.where(hidden, np.nan, rows)

@@ -1,0 +1,140 @@
+"""Columns that another one determines, whose holes it fills exactly."""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+from maskevidence.core.support.checks import typed
+from maskevidence.core.table import Table
+from maskevidence.tables.reading.description import Finding
+from maskevidence.tables.reading.numbers import decimals_of
+
+_SURE = 14.0  # nats by which it is no chance
+_FIRST_ROWS = 2000  # in which most pairs of columns fail
+_REPEATED = 4  # times that values occur on average
+_MOST_COLUMNS = 100
+_FEWEST, _NEAR = 5, 0.02  # values of a line, and rounding errors in standard deviations at most
+
+Values = Float64[np.ndarray, " N"]
+
+
+class Rule(NamedTuple):
+    """How a column follows from another.
+
+    Attributes:
+        value: of the column from those of the other; NaN where the rule does not say it.
+        error: of such a value.
+        words: the rule.
+    """
+
+    value: Callable[[Values], Values]
+    error: float
+    words: str
+
+
+def rules_of(table: Table) -> dict[tuple[int, int], Rule]:
+    """How a column follows from another one, by the places of both.
+
+    Equal values of the other column go with equal ones, which chance makes with probability below exp(-14),
+    or the values are on a line, up to their rounding.
+    """
+    if len(table.columns) > _MOST_COLUMNS:
+        return {}
+    rules = dict[tuple[int, int], Rule]()
+    for j, y in enumerate(table.values.T):
+        for k, x in enumerate(table.values.T):
+            if j == k:
+                continue
+            rule = _mapping(x[:_FIRST_ROWS], y[:_FIRST_ROWS]) and _mapping(x, y)
+            if rule is None and not {*table.levels} & {table.columns[j], table.columns[k]}:
+                rule = _line(x, y)
+            if rule is not None:
+                rules[j, k] = rule
+    return rules
+
+
+def _mapping(x: Values, y: Values) -> Rule | None:
+    """The rule that a value of one column goes with one of the other."""
+    both = ~np.isnan(x) & ~np.isnan(y)
+    known, codes = np.unique(x[both], return_inverse=True)
+    different, n = np.unique(y[both], return_counts=True)
+    value = np.zeros(len(known))
+    value[codes] = y[both]
+    surprise = -np.log(np.sum((n / max(1, n.sum())) ** 2)) * (n.sum() - len(known)) if len(different) else 0.0
+    if surprise < _SURE or _REPEATED * len(known) > n.sum() or (value[codes] != y[both]).any():
+        return None
+
+    def of(given: Values) -> Values:
+        place = np.searchsorted(known, given).clip(max=len(known) - 1)
+        return np.where(known[place] == given, value[place], np.nan)
+
+    return Rule(of, 0.0, f"each of its {len(known):,} values goes with one here")
+
+
+def _line(x: Values, y: Values) -> Rule | None:
+    """The rule that the values are on a line, up to their rounding."""
+    both = ~np.isnan(x) & ~np.isnan(y)
+    x, y = x[both], y[both]
+    few = min(len(x) // _REPEATED, len(np.unique(x))) < _FEWEST
+    if few or not y.std() or abs(np.corrcoef(x, y)[0, 1]) < 1 - _NEAR**2:
+        return None
+    slope, start = np.polyfit(x, y, 1)
+    off = np.abs(start + slope * x - y).max()
+    if off < 1e-9 * y.std():
+        error = 0.0
+    else:
+        sizes = zip((abs(slope), 1.0), map(decimals_of, (x, y)), strict=True)
+        error = sum(0.5 * size * 10.0**-places for size, places in sizes if places is not None)
+        if off > 1.1 * error or error > _NEAR * y.std():
+            return None
+    places = decimals_of(y)
+    return Rule(
+        lambda given: start + slope * given if places is None else np.round(start + slope * given, places),
+        error,
+        f"a line of it, of slope {slope:.4g}",
+    )
+
+
+def with_determined(
+    table: Table, filled: Float64[np.ndarray, "N D"], deviation: Float64[np.ndarray, "N D"]
+) -> dict[str, str]:
+    """Fill the holes of columns that others determine, in place; which column by which.
+
+    Example:
+        >>> values = np.repeat(np.arange(8.0), 4)[:, None] * [1.0, 1.0]
+        >>> values[5, 1] = np.nan
+        >>> filled = np.where(np.isnan(values), 9.0, values)
+        >>> with_determined(Table("t", values, ("a", "b"), np.arange(32)), filled, np.ones((32, 2)))
+        {'b': 'a'}
+        >>> filled[5, 1].item()
+        1.0
+    """
+    by = dict[str, str]()
+    for (j, k), rule in rules_of(table).items():
+        value, name = rule.value(table.values[:, k]), table.columns[j]
+        rows = np.isnan(table.values[:, j]) & ~np.isnan(value)
+        if rows.any() and name not in by:
+            filled[rows, j], by[name] = value[rows], table.columns[k]
+            deviation[rows, j] = 1.0 if name in table.levels else rule.error
+    return by
+
+
+def determined(table: Table, known: Collection[str]) -> list[Finding]:
+    """Findings on columns that others determine, but on known copies; of two alike, on the later one.
+
+    Example:
+        >>> code = np.arange(60.0) % 5
+        >>> table = Table("t", np.stack([code, code // 2], 1), ("zip", "city"), np.arange(60))
+        >>> [(each.column, each.assumed) for each in determined(table, ())]
+        [('city', "follows from 'zip': each of its 5 values goes with one here")]
+    """
+    rules, found = rules_of(table), dict[str, Finding]()
+    for (j, k), rule in rules.items():
+        name, other = table.columns[j], table.columns[k]
+        if name in {*known, *found} or (j < k and (k, j) in rules):
+            continue
+        n, note = int((~np.isnan(table.values[:, j])).sum()), f"follows from {other!r}: {rule.words}"
+        found[name] = Finding("determined", name, n, (), note, f"--drop {typed([name])}")
+    return [*found.values()]
