@@ -286,7 +286,7 @@ def csv_lines(columns: Iterable[Sequence[object]]) -> str:
 def _texts(column: Sequence[object]) -> list[str]:
     """The cells of a column; `float.__repr__` takes two thirds of the time of `str`."""
     kinds = set(map(type, column)) - {type(None)}
-    write: Callable[[Any], str] = kinds.copy().pop().__repr__ if kinds in ({int}, {float}) else str
+    write: Callable[[Any], str] = float.__repr__ if kinds == {float} else str
     texts = ["" if value is None else write(value) for value in column]
     if not any(issubclass(kind, str) for kind in kinds):
         return texts

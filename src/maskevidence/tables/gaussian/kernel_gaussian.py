@@ -218,13 +218,10 @@ class KernelGaussian(TableModel):
         result, h = self.centres.new_zeros(values.shape), self.bandwidth
         variances = h.square() * self.gaussian.factor.square().sum(1)
         by_columns = (torch.sqrt(1 - h.square()) * self.centres).T.contiguous()
-        few, constant = (
-            wanted.sum(0) < (FEWEST if step is None else 0),
-            0.5 * (LOG_2PI + torch.log(variances)),
-        )
-        each = torch.nonzero(wanted & few)
-        for some in torch.split(each, max(1, MAX_ELEMENTS // len(self.centres))) if len(each) else ():
-            rows, j = some.T
+        constant = 0.5 * (LOG_2PI + torch.log(variances))
+        few = wanted.sum(0) < (FEWEST if step is None else 0)
+        cells, at_once = torch.nonzero(wanted & few), max(1, MAX_ELEMENTS // len(self.centres))
+        for rows, j in (part.T for part in torch.split(cells, at_once) if len(part)):
             x = (values[rows, j] - self.gaussian.mean[j]).to(result)
             scale = torch.rsqrt(2 * variances[j])[:, None]
             squares = (x[:, None] * scale - by_columns[j] * scale).square()
@@ -235,7 +232,7 @@ class KernelGaussian(TableModel):
             if step is None:
                 result[rows, j] = log_kernel_sums(x, centres, variance) - constant[j]
             else:
-                some = torch.split(x[:, None], max(1, MAX_ELEMENTS // len(centres)))
+                some = torch.split(x[:, None], at_once)
                 wide = variance.expand(1, len(centres))
                 masses = [normal_log_cell(each - centres, wide, step[j]) for each in some]
                 result[rows, j] = torch.cat([torch.logsumexp(each, 1) for each in masses])
