@@ -1,7 +1,7 @@
 """Writing the observations of a run: microseconds a row by columns and by cells, and as Parquet.
 
 All give the same content; the lines by columns and by cells are equal to the last byte. Beside them stand a
-floor, the digits of the numbers alone, and pyarrow's writer of CSV. Takes ten seconds.
+floor, the digits of the numbers alone, and pyarrow's writer of CSV. Takes twenty seconds.
 """
 
 import sys
