@@ -10,7 +10,8 @@ its column of ounces, which is wrong throughout, and without its two indices, ho
 
 `--parts rates` draws tables whose wrong words are known: typing errors of 1 to 10 % of the cells among words
 that recur, words with a long tail, and a column of names; swapped words; a code that a share of the rows
-writes with a full stop; no errors. `--parts speed` times a table of 100,000 × 15.
+writes with a full stop; one code in rows of all kinds, which is wrong, or is right and stands for no code;
+no errors. `--parts speed` times a table of 100,000 × 15.
 """
 
 import sys
@@ -41,6 +42,8 @@ WAYS = (
     ("typing", 0.1),
     ("swapped", 0.02),
     ("second writing", 0.3),
+    ("one code everywhere", 0.02),
+    ("no code", 0.02),
 )
 
 
@@ -264,6 +267,13 @@ def spoilt(rng: np.random.Generator, frame: pd.DataFrame, way: str, share: float
     if way == "second writing":
         wrong[:, list(frame).index("code")] = rng.random(len(frame)) < share
         return frame.where(~wrong, frame + "."), wrong
+    if way in ("one code everywhere", "no code"):
+        wrong[:, list(frame).index("code")] = rng.random(len(frame)) < share
+        code = "none" if way == "no code" else rng.choice(frame["code"])
+        frame = frame.assign(mayor=frame["city"].str[::-1])  # by which the city is known without the code
+        wrong = np.column_stack([wrong, np.zeros(len(frame), dtype=bool)])
+        table = frame.where(~wrong, code)
+        return table, (table != frame).to_numpy() & (way != "no code")
     for cell in rng.permutation(frame.size)[: round(share * frame.size)]:
         i, j = divmod(int(cell), frame.shape[1])
         other = frame.iat[int(rng.integers(len(frame))), j]
@@ -289,7 +299,7 @@ def rates(sets: int, n_rows: int, kinds: list[str]) -> tuple[dict[str, Any], lis
             name = f"{kind}, {way} {100 * share:g} %"
             numbers[name] = {"false": list(map(float, false)), "power": list(map(float, power))}
             rows.append((name, mean_and_se(false), mean_and_se(power), f"{np.mean(order):.3f}"))
-            if way == "typing" and share:
+            if share and way != "no code":
                 bound = RATE + 2 * float(np.std(false, ddof=1)) / len(false) ** 0.5
                 targets.append(Target(f"false calls, {name}", float(np.mean(false)), high=float(bound)))
     show(f"Drawn tables, {sets} each, a rate of {RATE:g}", ("words, errors", "false", "power", "AP"), rows)
@@ -312,7 +322,7 @@ def main() -> int:
     parser.add_argument("--tables", default=",".join(DROPPED), help="names of tables between commas")
     parser.add_argument("--parts", default="tables,rates,speed", help="these, between commas")
     parser.add_argument("--only", default=",".join(KINDS), help="kinds of drawn tables between commas")
-    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 18 settings")
+    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 24 settings")
     parser.add_argument("--rows", type=int, default=1000, help="of each drawn table")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

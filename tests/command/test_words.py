@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import maskevidence as me
+from command_line import CommandLine
 from image_models import write_images
 from maskevidence.command.failures import interrupted
-from maskevidence.command.options import RunOptions, parse_size
-from maskevidence.command.scoring import check_run
+from maskevidence.command.options import parse_size
 from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.rows import read_rows
 from maskevidence.tables.table_options import RowReading
@@ -63,9 +63,15 @@ def test_a_folder_around_a_model_names_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "glue/qnli"])
-def test_a_run_has_no_name_of_a_data_set(name: str) -> None:
-    with pytest.raises(me.InputError, match=f"is the name of a data set.*such as runs/{name}"):
-        check_run(RunOptions(out=Path(name)))
+@pytest.mark.parametrize("command", ["score", "select", "train", "cells", "information"])
+def test_a_folder_of_results_has_no_name_of_a_data_set(
+    command: str, name: str, run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(command, "ppca:1", "digits", "--out", name)
+    assert found.code == 2
+    assert f"--out {name} is the name of a data set" in found.error
+    assert f"such as runs/{name}" in found.error
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,7 @@ def test_a_run_has_no_name_of_a_data_set(name: str) -> None:
         (["score", "a", "b", "--out", "runs/a"], "the same command goes on with the scores in 'runs/a'"),
         (["score", "a", "b", "--out=runs/a"], "the same command goes on with the scores in 'runs/a'"),
         (["score", "a", "b"], "no score is kept; with --out FOLDER"),
-        (["select", "a", "b"], "interrupted"),
+        (["select", "a", "b"], "interrupted, and nothing is kept: the same command starts again"),
         (["train", "a", "b"], "the same command goes on with what is saved"),
         (["look", "a"], "the same command goes on with what is saved"),
     ],

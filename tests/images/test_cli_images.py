@@ -122,6 +122,6 @@ def test_images_that_fit_only_after_an_option(run: CommandLine, folder: Path, tm
     assert "is a vit model, which has no decoder that predicts patches" in error
     words = ("--skip-bad", "--calibration-fraction", 0.4, "--json", "-")
     skipped = json.loads(run("score", model, tmp_path / "bad", *words).out)
-    assert "skipped 1 image(s) that cannot be read: 02.png" in skipped["notes"]
+    assert "skipped 1 image that cannot be read: 02.png" in skipped["notes"]
     resized = json.loads(run("score", tmp_path / "larger", images, "--resize", 16, "--json", "-").out)
-    assert "resized 30 image(s)" in resized["notes"][0]
+    assert "resized 30 images" in resized["notes"][0]

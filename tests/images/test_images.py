@@ -66,7 +66,7 @@ def test_grey_among_colour_is_read_as_colour_with_a_note(tmp_path: Path) -> None
     images = read_images(str(tmp_path))
     assert images.pixels.shape == (4, 4, 6, 3)
     assert np.array_equal(images.pixels[3], np.repeat(GREY[0][..., None], 3, axis=2))
-    assert images.notes == ("1 grey image(s) among colour ones were read as colour",)
+    assert images.notes == ("read 1 grey image among colour ones as colour",)
 
 
 def test_splits_and_classes_of_a_folder(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_sizes_must_agree_unless_images_are_resized(tmp_path: Path) -> None:
     images = read_images(str(tmp_path), resize=(4, 6))
     assert images.pixels.shape == (3, 4, 6, 1)
     assert np.array_equal(images.pixels[:2, ..., 0], GREY[:2])
-    assert images.notes == ("resized 1 image(s) to 4x6 pixels",)
+    assert images.notes == ("resized 1 image to 4x6 pixels",)
 
 
 def test_corrupt_images_are_named_and_skipped_only_on_request(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_corrupt_images_are_named_and_skipped_only_on_request(tmp_path: Path) ->
         read_images(str(tmp_path))
     images = read_images(str(tmp_path), skip_bad=True)
     assert images.ids.tolist() == [0, 2]
-    assert images.notes == ("skipped 2 image(s) that cannot be read: 1.png, 2a.png",)
+    assert images.notes == ("skipped 2 images that cannot be read: 1.png, 2a.png",)
     for name in ("0.png", "2.png"):
         (tmp_path / name).unlink()
     with pytest.raises(InputError, match=r"none of the 2 images of .* can be read"):
@@ -143,7 +143,7 @@ def test_links_to_nowhere_and_pipes_are_named_like_images_that_cannot_be_read(tm
         read_images(str(tmp_path))
     images = read_images(str(tmp_path), skip_bad=True)
     assert np.array_equal(images.pixels[..., 0], GREY[[0, 1, 1, 2]])
-    assert images.notes == ("skipped 3 image(s) that cannot be read: 0a.png, 0b.png, album.png/pipe.png",)
+    assert images.notes == ("skipped 3 images that cannot be read: 0a.png, 0b.png, album.png/pipe.png",)
     for name in ("0a.png", "0b.png"):
         (tmp_path / name).unlink()
     with pytest.raises(InputError, match=r"image album.png/pipe.png of .* is a pipe or a device, not a file"):

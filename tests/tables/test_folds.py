@@ -177,14 +177,14 @@ def by_select(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
 def by_cells(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
     given = choosing.as_table(x)
     build, _ = parse_model("gaussian")
-    task = wrong_cells._by_word(build, given, None, (5, 0), None)
+    task = wrong_cells._by_word(build, given, None, (5, 0))
     for each in task.sittings:
         yield np.delete(x, each.places, axis=0), x[each.places]
 
 
 def by_trusted_cells(x: np.ndarray, patch: pytest.MonkeyPatch) -> Divisions:
     build, _ = parse_model("gaussian")
-    task = wrong_cells._by_word(build, choosing.as_table(x), choosing.as_table(x), (5, 0), None)
+    task = wrong_cells._by_word(build, choosing.as_table(x), choosing.as_table(x), (5, 0))
     sittings = task.sittings
     for number, each in enumerate(sittings):
         yield np.concatenate([one.clean for k, one in enumerate(sittings) if k != number]), each.clean

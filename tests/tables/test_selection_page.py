@@ -10,7 +10,7 @@ import pytest
 
 import maskevidence as me
 from command_line import CommandLine
-from maskevidence.core.show.parts import Table
+from maskevidence.core.show.parts import Group
 from maskevidence.data import read_table
 from maskevidence.runs.folder import read_sealed, write_sealed
 from maskevidence.tables.selection_page import read_selection
@@ -65,7 +65,8 @@ def test_known_values_are_filled_by_models_that_have_not_seen_them(chosen: Path)
     fill = said["fills"]["b"]
     assert (fill["holes"], fill["words"]) == (3, False)
     assert [fill["quality"], fill["without"]] == pytest.approx([error, np.nanstd(x[:, 1])], rel=1e-4)
-    *_, holes = (part for part in read_selection(chosen).parts if isinstance(part, Table))
+    (group,) = (part for part in read_selection(chosen).parts if isinstance(part, Group))
+    (holes,) = group.parts
     assert holes.rows == [["b", "3", f"{error:.3g}", f"{np.nanstd(x[:, 1]):.3g}"]]
 
 

@@ -132,6 +132,7 @@ def test_pairs_prompts_blocks_and_long_texts(
     assert "framed as a pair" in " ".join(paired["notes"])
     blocks = scored(model, texts, "--block-size", 9)
     assert blocks["n_tokens"] == 7 * blocks["n_observations"]
+    assert scored(model, texts, "--block-size", 9, "--limit", 2)["n_observations"] == 2
     short = save(small_bert(small_tokenizer(), max_position_embeddings=9), tmp_path / "short")
     assert "choose --long split" in run("score", short, texts).error
     assert "were split" in scored(short, texts, "--long", "split")["notes"][0]

@@ -147,6 +147,16 @@ def test_split_keeps_all_tokens_and_truncate_the_first(tokenizer: Any) -> None:
     assert [sorted(row) for row in rows_of(pair)] == [sorted(row) for row in expected]
 
 
+def test_a_limit_takes_the_first_blocks(tokenizer: Any) -> None:
+    texts = ["the cat\n", "\n", "rain falls on the roof\n", "a dog sleeps\n", "the rain falls\n"]
+    whole = encode_texts(tokenizer, texts, block_size=5)
+    first = encode_texts(tokenizer, texts, block_size=5, most_blocks=2)
+    assert torch.equal(first.tokens.values, whole.tokens.values[:2])
+    assert not any("fill no block" in note for note in first.notes)
+    more = encode_texts(tokenizer, texts, block_size=5, most_blocks=99)
+    assert len(more.tokens) == len(whole.tokens) > 2
+
+
 def test_blocks_are_full_and_in_order(tokenizer: Any) -> None:
     lines = [sentence + "\n" for sentence in SENTENCES]
     running = [token for row in tokenizer(lines, add_special_tokens=False)["input_ids"] for token in row]

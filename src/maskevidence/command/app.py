@@ -273,11 +273,18 @@ def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> 
     }
     for name, place in places.items():
         replaces = values.get("overwrite", True)
-        check_place(place, folder=declared[name].writes == "folder", replaces=replaces)
+        folder = declared[name].writes == "folder"
+        words = (word for kind in kinds() for word in (*kind.data_sets, *kind.data))
+        if folder and str(place) in {word.partition(":")[0] for word in words}:
+            raise InputError(
+                f"--out {place} is the name of a data set, which DATA would then look for in this folder; "
+                f"give another, such as runs/{place}"
+            )
+        check_place(place, folder=folder, replaces=replaces)
     if "json" in places and "out" in places:
         json, out = str(places["json"]), str(places["out"])
-        place, folder = (Path(os.path.realpath(path)) for path in (json, out))  # also resolves loops of links
-        if place in (folder, *folder.parents):
+        place, inside = (Path(os.path.realpath(path)) for path in (json, out))  # also resolves loops of links
+        if place in (inside, *inside.parents):
             raise InputError(f"--json {json!r} is the place of --out {out!r}; give another file")
 
 

@@ -21,7 +21,8 @@ def interrupted(words: list[str]) -> str:
     if words[:1] in (["train"], ["look"]):
         return "interrupted; the same command goes on with what is saved"
     if words[:1] != ["score"]:
-        return "interrupted"
+        kept = words[:1] == ["lm-eval"]  # the harness has a cache of its own
+        return "interrupted" + ", and nothing is kept: the same command starts again" * (not kept)
     out = next((word for k, word in enumerate(words[1:], 1) if words[k - 1] == "--out"), None)
     out = next((word.partition("=")[2] for word in words if word.startswith("--out=")), out)
     if out is None:

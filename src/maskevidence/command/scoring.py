@@ -172,12 +172,6 @@ def check_tokens_asked(kind: Kind, design: MaskDesign, key: MaskKey, *, reports:
 
 def check_run(run: RunOptions) -> None:
     """Raise an InputError for conflicting or meaningless run options, before any fitting or loading."""
-    names = [name for kind in kinds() for name in (*kind.data_sets, *kind.data)]
-    if run.out is not None and str(run.out) in {name.partition(":")[0] for name in names}:
-        raise InputError(
-            f"--out {run.out} is the name of a data set, which DATA would then look for in this folder; give "
-            f"another, such as runs/{run.out}"
-        )
     if run.engine is not None:
         _ray_engine(run.engine)
         if run.out is None:
@@ -259,9 +253,10 @@ def result_of(
     ]
     title = "log-probability of each token given all others, nats"
     parts: list[Part] = [Table(["observation", "position", "token", "log p"], cells, title)]
-    if len(tokens) > MAX_TOKENS_SHOWN:
-        target = "--json" if out is None else str(out / TOKENS)
-        parts.append(f"The first {MAX_TOKENS_SHOWN} of {len(tokens):,} tokens; {target} has all of them.")
+    more = len(tokens) > MAX_TOKENS_SHOWN
+    if more or out is not None:
+        first, target = f"The first {MAX_TOKENS_SHOWN} of " * more, "--json" if out is None else out / TOKENS
+        parts.append(f"{first}{count(len(tokens), 'token')}; {target} has all of them.")
     return Result(replace(page, parts=[*page.parts, *parts]), content | {"tokens": list(tokens)}, lines)
 
 

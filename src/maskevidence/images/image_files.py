@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from maskevidence.core.errors import InputError, import_extra, unknown_name
+from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import some_of, whole_number
 from maskevidence.core.support.progress import progress
 from maskevidence.core.support.provenance import digest
@@ -150,13 +151,13 @@ def read_images(
         )
     notes = []
     if bad:
-        notes.append(f"skipped {len(bad):,} image(s) that cannot be read: {some_of(bad, 5)}")
+        notes.append(f"skipped {count(len(bad), 'image')} that cannot be read: {some_of(bad, 5)}")
     if n_resized:
-        notes.append(f"resized {n_resized:,} image(s) to {_by(read[0])} pixels")
+        notes.append(f"resized {count(n_resized, 'image')} to {_by(read[0])} pixels")
     channels = max(pixels.shape[2] for pixels in read)
     n_grey = sum(pixels.shape[2] == 1 for pixels in read)
     if channels == 3 and n_grey:
-        notes.append(f"{n_grey:,} grey image(s) among colour ones were read as colour")
+        notes.append(f"read {count(n_grey, 'grey image')} among colour ones as colour")
     pixels = np.stack([np.broadcast_to(image, (*image.shape[:2], channels)) for image in read])
     files = [encoded[number] for number in ids]
     named = all(isinstance(file, Path) and file.name == Path(name).name for name, file in files)

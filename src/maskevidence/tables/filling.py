@@ -51,7 +51,7 @@ from maskevidence.tables.possible_values import (
 from maskevidence.tables.reading.columns import FALSE, TRUE
 from maskevidence.tables.reading.contents import SHEETS
 from maskevidence.tables.reading.dates import DateForm
-from maskevidence.tables.reading.numbers import NumberForm, cell_of, decimals_written
+from maskevidence.tables.reading.numbers import NumberForm, cell_of, decimals_of, decimals_written
 from maskevidence.tables.rows import (
     decided,
     is_table_file,
@@ -365,9 +365,13 @@ def possible_filling(table: Table, filling: Filling, holes: Bool[np.ndarray, "N 
     for name in numbers:
         j = table.columns.index(name)
         rows, known = holes[:, j], table.values[~np.isnan(table.values[:, j]), j]
-        exist = False
+        exist, unit = False, 1
+        if isinstance(table.forms.get(name), DateForm):  # whole days, hours, minutes or seconds
+            unit = next((n for n in (1, 24, 24 * 60, 86400) if decimals_of(np.round(known * n, 6)) == 0), 1)
+            known = np.round(known * unit, 6)
         for each in values:
-            each[rows, j], exist = as_the_column(known, each[rows, j])
+            new, exist = as_the_column(known, each[rows, j] * unit)
+            each[rows, j] = new / unit
         existing += [name] if exist and rows.any() else []
     notes = (*filling.notes, *note_on_bounds(bounded, cut, filling.logs))
     if existing and deviation is not None:

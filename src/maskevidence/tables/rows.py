@@ -15,7 +15,7 @@ from maskevidence.command.options import flag, own_file, parse_words
 from maskevidence.core.errors import InputError, unknown_name
 from maskevidence.core.kind import Kind, kinds
 from maskevidence.core.model import as_tokens, to_device_of
-from maskevidence.core.show.words import MINUS
+from maskevidence.core.show.words import MINUS, count, figures
 from maskevidence.core.support.checks import join_words, plain_number, some_of
 from maskevidence.core.support.devices import choose_device
 from maskevidence.core.support.files import read_json
@@ -84,7 +84,7 @@ def prepare_rows(
         >>> len(ready.tokens), ready.notes[0]
         (20, 'fitted to 80 rows, scored on the 20 others')
     """
-    reading, notes = options.reading, list[str]()
+    reading, notes = replace(options.reading, table=with_decisions(options.reading.table)), list[str]()
     code = own_file(model) is not None and not Path(model).is_dir()
     build, saved = (None, own_model(model, options.device)) if code else model_on(model, options.device)
     words = takes_words(model, saved)
@@ -470,8 +470,8 @@ def note_on_units(rows: Table) -> list[str]:
         return []
     return [
         "PPCA has one noise variance for all columns, whose standard deviations range from "
-        f"{spread.min():.2g} to {spread.max():.2g}: bring them to one scale, or use factor-analysis, which "
-        "does not depend on units"
+        f"{figures(spread.min(), 2)} to {figures(spread.max(), 2)}: bring them to one scale, or use "
+        "factor-analysis, which does not depend on units"
     ]
 
 
@@ -529,7 +529,8 @@ def fit_held_out(
     test = test.select(columns)
     notes = [*table.notes, f"fitted to {len(train):,} rows, scored on the {len(test):,} others"]
     if dropped:
-        notes.append(f"dropped {len(dropped)} constant column(s) of the training part: {some_of(dropped)}")
+        constant = count(len(dropped), "constant column")
+        notes.append(f"dropped {constant} of the training part: {some_of(dropped)}")
     if model.bounded:
         names = ", ".join(columns[j] for j in model.bounded)
         notes.append(f"noise variance at its lower bound (10⁻⁴ of the column's variance): {names}")

@@ -77,6 +77,7 @@ class Encoding:
     ids: Sequence[int] | None = None  # whole numbers that masks are keyed by
     long: Long = "error"  # what happens to texts that are too long
     block_size: int | None = None  # tokens of a block of running text; None for one observation per text
+    most_blocks: int | None = None  # the first ones alone
     # the longest text that the model reads, special tokens included; None if there is no limit
     max_tokens: int | None = None
     separator_id: int | None = None  # the token that ends a segment, if the model numbers segments
@@ -190,6 +191,14 @@ def room_in_block(frame: Frame, options: Encoding) -> int:
     return room
 
 
+def _first(texts: list[Pieces], options: Encoding) -> list[Pieces]:
+    """The first texts, whose tokens fill as many blocks as are read."""
+    if options.most_blocks is None:
+        return texts
+    ends = np.cumsum([len(text.ids) for text in texts])
+    return texts[: 1 + int(np.searchsorted(ends, options.most_blocks * (options.block_size or 0)))]
+
+
 def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str]) -> list[Row]:
     """The tokens of all texts one after the other, cut into blocks; adds what is left out to `notes`.
 
@@ -205,7 +214,9 @@ def blocks(texts: list[Pieces], frame: Frame, options: Encoding, notes: list[str
             f"the texts have {len(running.ids)} tokens, too few for a block of {room + frame.n_tokens}"
             f"{special}; give a smaller --block-size"
         )
-    if left:
+    if n_blocks >= (most := options.most_blocks or n_blocks + 1):
+        n_blocks = most
+    elif left:
         notes.append(f"the last {left} of {len(running.ids):,} tokens fill no block and are not scored")
     source = np.repeat(np.arange(len(texts)), [len(text.ids) for text in texts])
     starts = range(0, n_blocks * room, room)
@@ -271,12 +282,14 @@ def encode_texts(tokenizer: Any, texts: Sequence[str], options: Encoding | None 
     frame = frame_of(tokenizer, pair=options.pair or options.context_pair)
     notes, told = list[str](), _Told(tokenizer, options)
     if options.joining is not None:
-        cut, frame = tokenize(tokenizer, texts), Frame([], [], [])
+        cut, frame = _first(tokenize(tokenizer, texts), options), Frame([], [], [])
+        texts = texts[: len(cut)]
         rows = joined_blocks(tokenizer, cut, options.joining, options, notes)
         numbers = np.arange(len(rows))
     elif options.block_size is not None:
         room_in_block(frame, options)  # refuses a block size before the texts are tokenized
-        cut = tokenize(tokenizer, texts)
+        cut = _first(tokenize(tokenizer, texts), options)
+        texts = texts[: len(cut)]
         rows = blocks(cut, frame, options, notes)
         numbers = np.arange(len(rows))
     else:

@@ -127,6 +127,7 @@ def _encode(
         context_pair=options.pair,
         long=options.long or "error",
         block_size=options.block_size,
+        most_blocks=None if options.block_size is None else options.limit,
         allow_unknown=options.allow_unknown,
         joining=joining,
         lines=texts.lines,
@@ -267,7 +268,8 @@ def read_texts_of(data: str, options: TextOptions, required: Sequence[str] = ())
         columns,
         extra=extra,
         id_column=options.id_column,
-        limit=options.limit,
+        # each text has a token or more, but for empty lines
+        limit=None if options.limit is None else options.limit * (options.block_size or 1),
         running=options.block_size is not None and options.recipe is None,
         skip_empty=required if options.skip_empty else None,
         upper=options.upper,

@@ -33,6 +33,7 @@ from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.masks.sizes import EverySize
 from maskevidence.core.scores.record import ScoreTable
+from maskevidence.core.show import parts
 from maskevidence.core.show.pictures import Lines
 from maskevidence.core.show.words import typeset
 from maskevidence.core.table import Table
@@ -480,3 +481,9 @@ def test_categories_of_a_row_are_shown_as_words() -> None:
 def test_one_hidden_token_draws_no_curve(folder: Path) -> None:
     assert "Score by mask size" not in render([only(folder / "alone")])
     assert "Score by mask size" in render([only(folder / "ppca-1")])
+
+
+def test_a_table_without_a_title_is_a_region_that_shows_that_it_scrolls() -> None:
+    grid = parts.Table(["column", "nats"], [["age", "0.2"]], words=(0,))
+    page = parts.Page("", "One pair", parts=[grid], about="Information")
+    assert 'class="scroll" role="region" tabindex="0" aria-label="column, nats">' in render(page)

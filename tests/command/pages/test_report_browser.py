@@ -237,3 +237,5 @@ def test_the_printed_page_is_light_and_complete(show: Open, reports: dict[str, P
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 252)"
     assert page.locator("#curves svg").first.is_visible()
     assert not page.locator("nav").is_visible()
+    size = "(words) => parseFloat(getComputedStyle(document.querySelector(words)).fontSize)"
+    assert page.evaluate(size, "h1") > page.evaluate(size, "#numbers h2") > page.evaluate(size, "#curves h2")

@@ -43,6 +43,19 @@ def test_the_crossing_and_the_number_of_one_rate(design: me.MaskDesign) -> None:
     assert "; 15 % alone would have said −1" in words
 
 
+def test_the_number_of_one_rate_has_its_error() -> None:
+    """Few masks of noisy scores may put it above 0, which no log-probability is."""
+    rate, zero = np.array([0.1, 0.2, 0.9]), np.zeros(3)
+    curve = Curve(None, None, rate, np.array([0.02, 0.04, -3]), np.array([0.1, 0.3, 0.1]), zero, zero, zero)
+    estimate = me.estimate_evidence(known(2.0), rows(6, 20), me.RandomSize(8, 8))
+    estimate.__dict__["curve"] = curve
+    one = estimate.to_dict()["one_rate"]
+    assert one["instead"] == pytest.approx(20 * 0.03)
+    assert one["mask_se"] == pytest.approx(20 * 0.2)
+    words = dict(page_of_numbers(estimate.to_dict(), "text").parts[0].rows)["one rate"]
+    assert words.endswith("15 % alone would have said 0.60 ± 4.00 nats per text")
+
+
 def test_what_has_no_crossing_says_nothing() -> None:
     assert "one_rate" not in me.estimate_evidence(known(0.0), rows(6, 20), me.EverySize(2)).to_dict()
     x = me.models.PPCA(6, 2, seed=0).sample(5)
@@ -61,3 +74,13 @@ def test_noise_moves_the_crossing_little() -> None:
     assert None not in found
     assert abs(np.mean(found) - 0.505) < 0.01
     assert np.std(found) < 0.05
+
+
+def test_a_flat_curve_has_no_crossing() -> None:
+    """Noise alone divides it somewhere, in less than one of ten curves by three standard errors."""
+    rng, rate, zero, found = np.random.default_rng(1), np.arange(1, 21) / 20, np.zeros(20), []
+    for _ in range(200):
+        score = 0.1 * rng.normal(size=20)
+        curve = Curve(20, 20 * rate, rate, score, np.full(20, 0.1), zero, zero, np.full(20, 8))
+        found.append(curve.crossing(float(score.mean())))
+    assert found.count(None) > 180

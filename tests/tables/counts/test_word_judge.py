@@ -1,5 +1,6 @@
 """Wrong words by counts: typing errors and swapped words, their suggestions, and the rate of false calls."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.tables.counts.counted import ALL, Own
-from maskevidence.tables.counts.word_judge import _right_share
+from maskevidence.tables.counts.word_judge import _broken_share, _right_share
 
 CITIES = ("birmingham", "montgomery", "huntsville", "tuscaloosa", "gadsden", "florence", "dothan", "mobile")
 
@@ -130,7 +131,7 @@ def test_the_share_of_right_cells_is_that_of_the_formula() -> None:
             right = (m2 + 0.25) * max(1.0, (m2 + 0.25) / (m3 + 0.25))
             of_level.append(min(1.0, right / m1) if level >= 1 else 1.0)
         expected.append(min(of_level))
-    np.testing.assert_allclose(_right_share(first, second, third), expected)
+    np.testing.assert_allclose(_right_share(first, [first, second, third]), expected)
 
 
 def test_a_word_is_left_out_with_all_its_rows() -> None:
@@ -213,3 +214,63 @@ def test_cells_at_once_are_those_one_by_one() -> None:
         with torch.no_grad():
             alone = model.log_conditionals(tokens, masks)[:, j].numpy()
         np.testing.assert_allclose(every[seen[:, j], j], alone[seen[:, j]], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("numbers", "n_once"), [(False, 0), (True, 0), (False, 400)])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_one_code_in_rows_of_all_kinds_is_called_where_each_other_code_has_one_kind(
+    numbers: bool, n_once: int, wrong: bool
+) -> None:
+    """Also among codes of which most occur once: what those break says nothing of the others."""
+    rng, n = np.random.default_rng(1), 400 + n_once
+    place = np.concatenate([np.arange(60, 60 + n_once), rng.integers(60, size=400)])[::-1]
+    city = np.array([f"{one} {two} {three}" for one in CITIES for two in CITIES for three in CITIES])
+    frame = pd.DataFrame({"city": city[place], "area": city[place // 2], "day": rng.normal(size=n).round(2)})
+    code, spoilt = 1000 * (1 + place % 12) + place, np.zeros(n, dtype=bool)
+    if wrong:
+        spoilt[:20] = code[:20] != code[20]
+        code[:20] = code[20]
+    frame["code"] = code if numbers else [f"z{k}" for k in code]
+    found = me.wrong_cells("mixture-transition", frame)
+    assert not found.called[:, :3].any()
+    assert found.called[~spoilt, 3].sum() <= 0.1 * found.called.sum()
+    assert found.called[spoilt, 3].mean() > 0.5 if wrong else not found.called.any()
+    assert any("the rest of the row speaks" in note for note in found.notes) == wrong
+    (named,) = [note for note in found.notes if "no number or yes/no is called" in note]
+    assert named.endswith("day, code" if numbers and not wrong else "day")
+
+
+def test_the_share_of_right_cells_of_a_value_is_told_by_the_other_values() -> None:
+    """Counted one by one; a value with fewer than three broken cells has none."""
+    rng = np.random.default_rng(0)
+    x = rng.choice(4, size=60, p=[0.6, 0.3, 0.08, 0.02])
+    first = 2 * rng.normal(size=60)
+    second = np.maximum(first, rng.normal(size=60))
+    third = np.maximum(second, rng.normal(size=60))
+    expected = np.ones(60)
+    for k, (value, s) in enumerate(zip(x, first, strict=True)):
+        own, levels = x == value, []
+        for level in first[own & (first <= s) & (first >= 1)]:
+            m1 = (first[own] >= level).sum()
+            m2, m3 = (
+                ((b >= level) & (a < level) & ~own).sum() for a, b in ((first, second), (second, third))
+            )
+            right = (m2 + 0.25) * max(1.0, (m2 + 0.25) / (m3 + 0.25)) * max(1.0, own.sum() / (~own).sum())
+            levels.append(min(1.0, right / m1))
+        if (first[own] >= 1).sum() >= 3:
+            expected[k] = min(levels, default=1.0)
+    assert 0 < (expected < 1).sum() < 60
+    np.testing.assert_allclose(_broken_share(x.astype(float), [first, second, third]), expected)
+
+
+def test_a_column_with_one_short_word_is_judged() -> None:
+    """Fewer letters than an n-gram has."""
+    frame = rows_of(40, 0).assign(ward="x")
+    assert not me.wrong_cells("mixture-transition", frame).called.any()
+
+
+def test_holes_of_words_are_judged_without_warnings() -> None:
+    frame = rows_of(60, 0).mask(np.random.default_rng(0).random((60, 4)) < 0.2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(me.wrong_cells("mixture-transition", frame).suspicion).any()

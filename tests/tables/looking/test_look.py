@@ -177,6 +177,17 @@ def test_a_data_frame_keeps_its_dtypes_and_index_and_shows_a_page() -> None:
     assert repr(seen) == "Look('the data': 120 rows, 3 columns)"
 
 
+def test_filled_times_are_whole_hours_where_the_column_has_whole_hours() -> None:
+    rng = np.random.default_rng(2)
+    hours = rng.integers(0, 900, 80)
+    when = pd.Timestamp("2024-01-01", tz="UTC") + pd.to_timedelta(hours, "h")
+    frame = pd.DataFrame({"when": when, "x": hours + rng.normal(0, 1, 80)})
+    frame.loc[[3, 5], "when"] = pd.NaT
+    filled = me.look(frame, model="gaussian").to_frame()["when"]
+    assert (filled == filled.dt.floor("h")).all()
+    assert abs(filled[3] - when[3]) < pd.Timedelta("6h")
+
+
 def test_a_table_without_anything_to_model_is_still_described() -> None:
     seen = me.look(pd.DataFrame({"who": ["ann", "bob", "cy", "di", "eve", "fay"], "n": [1.0] * 6}))
     assert seen.modelled is None

@@ -135,6 +135,9 @@ def test_other_commands_take_the_decisions(
     assert json.loads(Path("s.json").read_text())["columns"] == ["area", "rooms", "rent"]
     told_of = run("information", "gaussian", "flats.csv", *told, "--drop", "city", "--json", "i.json")
     assert told_of.code == 0, told_of.err
+    scored = run("score", "gaussian", "flats.csv", *told, "--drop", "city,let", "--json", "score.json")
+    assert scored.code == 0, scored.err
+    assert run("score", "flats-look/model", "flats.csv", *told).code == 0
     Path("other.json").write_text("[1]")
     refused = run("impute", "kernel-gaussian", "flats.csv", "--columns", "other.json", "--out", "x.csv")
     assert "no table.json" in refused.error

@@ -112,7 +112,7 @@ def _shown(part: Block, key: str, section: Section) -> str:
     if isinstance(part, str):
         return f"<p>{text(part)}</p>"
     if isinstance(part, Table):
-        return table(part, part.title or section.title)
+        return table(part, part.title or section.title or ", ".join(part.columns))
     if isinstance(part, BigNumbers):
         return answers(part)
     if isinstance(part, Picture):

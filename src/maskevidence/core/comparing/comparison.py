@@ -447,7 +447,7 @@ def compare(
     if not isinstance(estimates, Mapping):
         estimates = {str(k): estimate for k, estimate in enumerate(estimates, 1)}
     if len(estimates) < 2:
-        raise InputError(f"{len(estimates)} estimate(s) given; give two or more to compare")
+        raise InputError(f"{words.count(len(estimates), 'estimate')} given; give two or more to compare")
     notes = check_comparable(estimates)
     notes += [
         f"{name}: {note}"

@@ -128,7 +128,8 @@ class Curve(Shown):
             mean: the score averaged over all sizes, which is the log evidence per token, nats.
 
         Returns:
-            The rate between the two points that the mean divides best; None if all are on one side.
+            The rate between the two points that the mean divides best; None if all are on one side, or if
+            the two sides differ by less than three standard errors of the masks.
 
         Example:
             >>> zero, size = np.zeros(4), np.arange(1.0, 5)
@@ -140,6 +141,13 @@ class Curve(Shown):
         above = self.score - mean
         last = int(np.cumsum(above).argmax())  # the last point above, but for noise
         if last + 1 == len(above) or not above[last] > 0 > above[last + 1]:
+            return None
+        before = (last + 1) / len(above)
+        unknown = np.isnan(self.mask_se)
+        typical = 0.0 if unknown.all() else float((self.mask_se[~unknown] ** 2).mean())
+        variance = np.where(unknown, typical, self.mask_se**2)
+        of_sides = np.where(np.arange(len(above)) <= last, 1 - before, before) ** 2
+        if above[: last + 1].sum() < 3 * math.sqrt(float((of_sides * variance).sum())):
             return None
         share = above[last] / (above[last] - above[last + 1])
         return float(self.rate[last] + share * (self.rate[last + 1] - self.rate[last]))

@@ -279,6 +279,8 @@ class EvidenceEstimate(Shown):
     def to_arviz(self) -> Any:
         """A `DataTree` with the log evidence of each observation in the group `log_likelihood`; needs ArviZ.
 
+        It has no posterior draws, which ArviZ's `loo` asks for: compare models with `Comparison.to_arviz`.
+
         Raises:
             MissingExtraError: ArviZ is not installed.
         """
@@ -307,9 +309,13 @@ class EvidenceEstimate(Shown):
         if self.kind == "lower_bound" and (crossing := self.curve.crossing(self.per_token)) is not None:
             values["one_rate"] = {"crossing": crossing}
             if self.curve.rate[0] <= ONE_RATE:
-                score = float(np.interp(ONE_RATE, self.curve.rate, self.curve.score))
-                instead = self.n_tokens / self.n_observations * score
+                each = self.n_tokens / self.n_observations
+                instead, error = (
+                    each * float(np.interp(ONE_RATE, self.curve.rate, y))
+                    for y in (self.curve.score, self.curve.mask_se)
+                )
                 values["one_rate"] |= {"rate": ONE_RATE, "instead": instead}
+                values["one_rate"]["mask_se"] = None if math.isnan(error) else error
         orders = {"bracket": self.bracket, "order_spread": self.order_spread}
         values |= {name: part.to_dict() for name, part in orders.items() if part is not None}
         values["notes"] = list(self.notes)
@@ -357,7 +363,7 @@ def page_of_numbers(result: Mapping[str, Any], noun: str = "observation", token:
             "below it beyond"
         )
         if "instead" in one:
-            instead = words.typeset(one["instead"], digits)
+            instead = words.plus_minus(one["instead"], one.get("mask_se"), digits)
             said += f"; {100 * one['rate']:.0f} % alone would have said {instead} nats per {noun}"
         rows.append(["one rate", said])
     if result.get("reconstruction_loss"):

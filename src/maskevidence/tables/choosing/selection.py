@@ -8,18 +8,18 @@ import numpy as np
 
 from maskevidence.core.comparing.comparison import Difference
 from maskevidence.core.evidence.result import EstimateKind
-from maskevidence.core.show.parts import Page, Part, Table, Value, ValueRows
+from maskevidence.core.show.parts import Group, Page, Part, Table, Value, ValueRows
 from maskevidence.core.show.pictures import Band, Line, Lines
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import (
     Write,
+    capital,
     count,
     digits_for,
     evidence_name,
     figures,
     number,
     plus_minus,
-    sentence,
     standard_error,
     typeset,
 )
@@ -243,11 +243,11 @@ def page_of_selection(result: _Entry) -> Page:
     if result["fills"]:
         parts.append(_filled(result["fills"]))
     line = f"Selection of {len(candidates)} candidates; {answer_of_selection(result)}"
-    return Page(line, sentence(answer_of_selection(result, typeset)), parts=parts, notes=result["notes"])
+    return Page(line, capital(answer_of_selection(result, typeset)), parts=parts, notes=result["notes"])
 
 
-def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
-    rows = []
+def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Group:
+    rows, words = [], any(fill["words"] for fill in fills.values())
     for name, fill in fills.items():
         of_each = (
             f"{100 * x:.0f} % right" if fill["words"] else figures(x, 3, padded=True)
@@ -255,16 +255,18 @@ def _filled(fills: Mapping[str, Mapping[str, Any]]) -> Table:
         )
         rows.append([name, f"{fill['holes']:,}", *of_each])
     title = (
-        "Holes: known values were hidden and filled by the chosen model, fitted to the other folds. The root "
-        "mean square error (RMSE), compared with filling by the column's mean; for words, the share filled "
-        "right, compared with filling by the most frequent word."
+        "Known values were hidden and filled by the chosen model, fitted to the other folds. The root mean "
+        "square error (RMSE), compared with filling by the column’s mean"
+        + "; for words, the share filled right, compared with filling by the most frequent word" * words
+        + "."
     )
-    return Table(["column", "holes", "RMSE or share right", "without a model"], rows, title)
+    heading = "RMSE or share right" if words else "RMSE"
+    return Group("Holes", [Table(["column", "holes", heading, "without a model"], rows, title)])
 
 
 def picture_of_selection(result: _Entry) -> tuple[Lines | ValueRows, str]:
     """The picture of a selection.json, and its title; see `Selection.picture`."""
-    title, y_label = sentence(answer_of_selection(result, typeset)), "held-out log evidence  (nats per row)"
+    title, y_label = capital(answer_of_selection(result, typeset)), "held-out log evidence  (nats per row)"
     candidates = result["candidates"]
     sizes = sorted({each["n_components"] for each in candidates if each["n_components"] is not None})
     if len(sizes) < 2:

@@ -88,7 +88,7 @@ def _log_ngrams(words: Words, share: _Floats) -> _Floats:
     unseen = np.zeros(len(text), dtype=bool)
     for order in range(_ORDER):
         if order:
-            before = np.where(place >= order, code[np.arange(len(text)) - order] + 1, 0)
+            before = np.where(place >= order, np.roll(code, order) + 1, 0)
             # contexts, with this character added, are numbered again
             _, context = np.unique(context * (n_signs + 1) + before, return_inverse=True)
             n_context = int(context.max(initial=0)) + 1

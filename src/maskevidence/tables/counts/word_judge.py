@@ -10,6 +10,7 @@ from maskevidence.core.scores.ask import slices
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import some_of
 from maskevidence.core.table import with_values
+from maskevidence.tables.counts.column_codes import cells_of
 from maskevidence.tables.counts.counted import ALL, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.spelling import Near, habits, log_any, rough_shape
@@ -22,6 +23,7 @@ _RARE = 3  # cells with a word that may be wrong everywhere
 _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if one is
 _LEAST = 1.0  # nats; less suspicious cells are not called
 _BEFORE = 0.25  # cells of each column, added to both counts
+_FEWEST = 3  # cells of a value that break a rule
 _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
 _DISTRIBUTIONS = 3  # of a wrong word
@@ -203,19 +205,24 @@ class WordJudge(CellJudge):
         spelling = self.words[j]
         return spelling is not None and (spelling.counts == 1).sum() > _NEAR_UNIQUE * spelling.counts.sum()
 
-    def notes(self, names: Sequence[str], suspicion: _Rows, called: Cells) -> list[str]:
-        """What the calls rest on, and the columns without calls."""
+    def notes(self, names: Sequence[str], suspicion: _Rows, called: Cells, by_value: Cells) -> list[str]:
+        """What the calls rest on, and the columns without calls; `by_value` are those of `_broken_share`."""
         found = ["no trusted rows: the rate rests on how many right words only one or two other rows support"]
         words = np.array([spelling is not None for spelling in self.words])
-        alike = [name for j, name in enumerate(names) if self._near_unique(j)]
+        alike = [name for j, name in enumerate(names) if self._near_unique(j) and not called[:, j].any()]
         looks = (suspicion > -np.log(_PRIOR)) & words & ~called.any(0) & ~np.isin(names, alike)
         if looks.any():
-            columns = some_of([name for name, some in zip(names, looks.any(0), strict=True) if some])
             found.append(
-                f"{count(int(looks.sum()), 'cell')} of {columns} may be wrong, but right ones that look like "
-                "them cannot be told apart: they are listed, and none is called"
+                f"{count(int(looks.sum()), 'cell')} of {_columns(names, looks)} may be wrong, but right ones "
+                "that look like them cannot be told apart: they are listed, and none is called"
             )
-        numbers = [name for name, spelling in zip(names, self.words, strict=True) if spelling is None]
+        if by_value.any():
+            found.append(
+                f"{count(int(by_value.sum()), 'cell')} of {_columns(names, by_value)} are called since the "
+                "rest of the row speaks for other values of the column, but not for theirs: false if that "
+                'stands for no value, such as "unknown"'
+            )
+        numbers = [names[j] for j in np.flatnonzero(~words & ~called.any(0)).tolist()]
         if alike:
             found.append(
                 f"right and wrong words cannot be told apart where most occur once: none of "
@@ -269,7 +276,7 @@ class WordJudge(CellJudge):
                     of_cell.append((float(words[k]), float(p[k])))
         return found
 
-    def called(self, rows: _Rows, judged: Judged, rate: float) -> tuple[_Rows, _Rows, Cells]:
+    def called(self, rows: _Rows, judged: Judged, rate: float) -> tuple[_Rows, _Rows, Cells, Cells]:
         """The share of right cells among those of their column that are as suspicious, and what is called.
 
         A right cell that no other row supports is suspicious. How many there are is not known, but how many
@@ -282,45 +289,99 @@ class WordJudge(CellJudge):
 
         Returns:
             The share, shape (N, D), NaN for holes; the suspicion less the log of its column's share, which
-            makes columns comparable, or that of an exception if it is higher; the calls.
+            makes columns comparable, or that of an exception if it is higher; the calls, and those that
+            `_broken_share` alone makes.
         """
-        own, hidden = self.own, judged.hidden
+        own, hidden, marginal = self.own, judged.hidden, self._marginal(rows)
         assert own is not None
-        levels, given = list[_Rows](), self.log_wrong(rows) - judged.suspicion
-        broken = _exceptions(self._marginal(rows), given)
+        levels, breaks, others = list[_Rows](), list[_Rows](), self._others(rows)
+        gain = self.log_wrong(rows) - judged.suspicion - marginal
+        alone, of_known = (_drawn_alone(np.where(others >= n, gain, np.nan)) for n in (0, _RARE))
         for more in range(3):
             self.own = Own(own.cells, own.copies + more)
             wrong = self.log_wrong(rows, everywhere=False)
-            alone = wrong - self._alone(rows, hidden, np.arange(len(rows)))
-            again, _ = self._judged_again(rows, wrong, hidden, alone)
-            again = np.where(self._ordinary(rows, wrong - again), -np.inf, again)
+            each = wrong - self._alone(rows, hidden, np.arange(len(rows)))
+            again, _ = self._judged_again(rows, wrong, hidden, each)
+            given = wrong - again
+            again = np.where(self._ordinary(rows, given), -np.inf, again)
+            broken = np.where(others - more >= _RARE, _exceptions(given - marginal, of_known), -np.inf)
             levels.append(again if not more else np.fmax(levels[-1], again))
+            breaks.append(broken if not more else np.fmax(breaks[-1], broken))
         self.own = own
         share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
+        of_values = share.copy()
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(judged.suspicion[:, j]))
             if spelling is not None and len(there) and not self._near_unique(j):
-                share[there, j] = _right_share(*(each[there, j] for each in levels))
+                share[there, j] = _right_share(levels[0][there, j], [each[there, j] for each in levels])
+            of_values[there, j] = _broken_share(rows[there, j], [each[there, j] for each in breaks])
         with np.errstate(invalid="ignore"):  # NaN for holes
-            suspicion = np.logaddexp(judged.suspicion - np.log(np.maximum(share, _FLOOR)), broken)
-        share = _of_all_columns(1 - (1 - share) * _told_apart(judged, share))
-        return share, suspicion, share <= rate
+            suspicion = judged.suspicion - np.log(np.maximum(share, _FLOOR))
+            suspicion = np.logaddexp(suspicion, _exceptions(gain, alone))
+        share = 1 - (1 - share) * _told_apart(judged, share)
+        of_values = 1 - (1 - of_values) * _best_share(np.where(breaks[0] > _LEAST, breaks[0], -np.inf))
+        level = _of_all_columns(np.minimum(share, of_values))
+        return level, suspicion, level <= rate, (level <= rate) & (of_values < share)
+
+    def _others(self, rows: _Rows) -> Int64[np.ndarray, "N D"]:
+        """How many other rows have the value of each cell; of numbers, rounded as they are counted."""
+        assert self.own is not None
+        found = np.zeros(rows.shape, dtype=np.int64)
+        for j, (listed, n_each) in enumerate(zip(self.counted.listed, self.counted.n_each, strict=True)):
+            there = np.flatnonzero(~np.isnan(rows[:, j]))
+            cells = cells_of(self.counted.columns[j], rows[there, j])
+            found[there, j] = n_each[np.searchsorted(listed, cells)] - self.own.copies[there]
+        return found
 
 
-def _exceptions(marginal: _Rows, given: _Rows) -> _Rows:
-    """The suspicion of cells that break what their rows say of their column, nats; NaN for holes.
+def _columns(names: Sequence[str], cells: Cells) -> str:
+    """The columns of some cells."""
+    return some_of([names[j] for j in np.flatnonzero(cells.any(0)).tolist()])
 
-    With p(b | row) = (1 - β) d(b | row) + β p(b), where d is what the row adds to the frequency, β is the
-    share of the column's cells that are drawn by frequency alone, by EM. An exception, which the second part
-    explains, is wrong with a probability of .01 / β, at most ½: where few cells break a rule these are wrong,
-    and where the row says nothing none is.
-    """
-    odds, beta = np.expm1(np.clip(given - marginal, 1e-300, 500.0)), np.full(given.shape[1], 0.1)
+
+def _drawn_alone(gain: _Rows) -> Float64[np.ndarray, " D"]:
+    """The share β of each column's cells that are drawn by frequency alone, by EM; see `_exceptions`."""
+    odds, beta = np.expm1(np.clip(gain, 1e-300, 500.0)), np.full(gain.shape[1], 0.1)
     n = np.maximum((~np.isnan(odds)).sum(0), 1)
     for _ in range(_SWEEPS):
         beta = np.clip(np.nansum(1 / (1 + odds * (1 - beta) / beta), axis=0) / n, 1e-4, 1 - 1e-4)
+    return beta
+
+
+def _exceptions(gain: _Rows, beta: Float64[np.ndarray, " D"]) -> _Rows:
+    """The suspicion of cells that break what their rows say of their column, nats; NaN for holes.
+
+    With p(b | row) = (1 - β) d(b | row) + β p(b), d is what the row adds to the frequency. An exception,
+    which the second part explains, is wrong with a probability of .01 / β, at most ½: where few cells break a
+    rule these are wrong, and where the row says nothing none is.
+
+    Args:
+        gain: log p(b | row) - log p(b).
+        beta: of each column.
+    """
+    odds = np.expm1(np.clip(gain, 1e-300, 500.0))
     p = np.minimum(0.5, _PRIOR / beta) / (1 + odds * (1 - beta) / beta)
     return np.log(p + 1e-300) - np.log1p(-p) - np.log(_PRIOR)
+
+
+def _broken_share(x: Float64[np.ndarray, " n"], breaks: Sequence[np.ndarray]) -> Float64[np.ndarray, " n"]:
+    """The share of right cells among those of a value that break what their rows say of their column.
+
+    How many right cells break it the other values tell, as in `WordJudge.called`: wrong cells with the same
+    value support one another. A value with more cells than all others is taken to have as many times more.
+
+    Args:
+        x: the values of a column.
+        breaks: the suspicion of an exception, and that without one or two of the rows that support it.
+    """
+    share, (values, code, n_each) = np.ones(len(x)), np.unique(x, return_inverse=True, return_counts=True)
+    some = np.flatnonzero(breaks[-1] >= _LEAST)  # no other one counts
+    code, levels = code[some], [each[some] for each in breaks]
+    n_broken = np.bincount(code[levels[0] >= _LEAST], minlength=len(values))
+    for k in np.flatnonzero(n_broken >= _FEWEST).tolist():
+        own, times = code == k, max(1.0, n_each[k] / max(1, len(x) - n_each[k]))
+        share[some[own]] = _right_share(levels[0][own], [each[~own] for each in levels], times)
+    return share
 
 
 def _pairs(near: Near, place: _Ints) -> tuple[Near, _Ints]:
@@ -338,29 +399,35 @@ def _told_apart(judged: Judged, share: _Rows) -> _Rows:
     Cells count by how rarely right ones of their column are as suspicious.
     """
     clues, found = judged.clues, np.zeros(judged.suspicion.shape)
-    if len(clues.row):
-        with np.errstate(invalid="ignore"):
-            weight = (1 - share[clues.row]) / np.maximum(share[clues.row], _FLOOR)
-            odds = clues.suspicion + np.log(np.maximum(weight, _FLOOR))
-            odds = np.where(clues.suspicion > _LEAST, odds, -np.inf)
-        best, highest = odds.argmax(1), odds.max(1)
-        there = np.isfinite(highest)
-        share = np.exp(highest[there] - np.logaddexp.reduce(odds[there], axis=1))
-        np.maximum.at(found, (clues.row[there], best[there]), share)
+    with np.errstate(invalid="ignore"):
+        weight = (1 - share[clues.row]) / np.maximum(share[clues.row], _FLOOR)
+        odds = clues.suspicion + np.log(np.maximum(weight, _FLOOR))
+        odds = np.where(clues.suspicion > _LEAST, odds, -np.inf)
+    np.maximum.at(found, clues.row, _best_share(odds))
     return found
 
 
+def _best_share(odds: _Rows) -> _Rows:
+    """The share of the best cell of a row in the odds, which are given as logs; 0 for others."""
+    with np.errstate(invalid="ignore"):  # rows of -inf alone
+        share = np.exp(odds - np.logaddexp.reduce(odds, axis=1, keepdims=True))
+    best: Cells = np.arange(odds.shape[1]) == odds.argmax(1)[:, None]
+    return np.where(best & np.isfinite(odds), share, 0.0)
+
+
 def _right_share(
-    first: Float64[np.ndarray, " n"], second: Float64[np.ndarray, " n"], third: Float64[np.ndarray, " n"]
+    first: Float64[np.ndarray, " n"], levels: Sequence[np.ndarray], times: float = 1.0
 ) -> Float64[np.ndarray, " n"]:
-    """The least estimated share of right cells at the suspicion of each cell or a lower one."""
+    """The least estimated share of right cells at the suspicion of each cell or a lower one.
 
-    def above(values: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
-        return len(values) - np.searchsorted(np.sort(values), first)
-
-    n_first, n_second = above(first), above(second)
-    gone_one, gone_two = n_second - n_first, above(third) - n_second
-    right = (gone_one + _BEFORE) * np.maximum((gone_one + _BEFORE) / (gone_two + _BEFORE), 1.0)
+    Args:
+        first: the suspicion of the cells.
+        levels: of the cells that tell how many are right, with no, one and two rows taken away.
+        times: as many right cells as these tell.
+    """
+    n_first, *n_each = (len(each) - np.searchsorted(np.sort(each), first) for each in (first, *levels))
+    gone_one, gone_two = n_each[1] - n_each[0], n_each[2] - n_each[1]
+    right = (gone_one + _BEFORE) * np.maximum((gone_one + _BEFORE) / (gone_two + _BEFORE), 1.0) * times
     share = np.where(first >= _LEAST, np.minimum(right / n_first, 1.0), 1.0)
     order = np.argsort(first, kind="stable")
     best = np.empty_like(share)

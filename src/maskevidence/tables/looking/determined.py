@@ -1,6 +1,7 @@
 """Columns that another one determines, whose holes it fills exactly."""
 
 from collections.abc import Callable, Collection
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -42,20 +43,21 @@ def rules_of(table: Table) -> dict[tuple[int, int], Rule]:
     """
     if len(table.columns) > _MOST_COLUMNS:
         return {}
-    rules = dict[tuple[int, int], Rule]()
-    for j, y in enumerate(table.values.T):
-        for k, x in enumerate(table.values.T):
-            if j == k:
-                continue
-            rule = _mapping(x[:_FIRST_ROWS], y[:_FIRST_ROWS]) and _mapping(x, y)
-            if rule is None and not {*table.levels} & {table.columns[j], table.columns[k]}:
-                rule = _line(x, y)
-            if rule is not None:
-                rules[j, k] = rule
+    rules, some = dict[tuple[int, int], Rule](), table.values[:_FIRST_ROWS].T
+    known = [x[~np.isnan(x)] for x in table.values.T]
+    repeated = [_REPEATED * len(np.unique(x)) <= len(x) for x in known]
+    for j, k in permutations(range(len(known)), 2):
+        x, y, rule = table.values[:, k], table.values[:, j], None
+        if repeated[k] and _mapping(some[k], some[j], -np.inf):
+            rule = _mapping(x, y)
+        if rule is None and not {*table.levels} & {table.columns[j], table.columns[k]}:
+            rule = _line(some[k], some[j]) and _line(x, y)
+        if rule is not None:
+            rules[j, k] = rule
     return rules
 
 
-def _mapping(x: Values, y: Values) -> Rule | None:
+def _mapping(x: Values, y: Values, sure: float = _SURE) -> Rule | None:
     """The rule that a value of one column goes with one of the other."""
     both = ~np.isnan(x) & ~np.isnan(y)
     known, codes = np.unique(x[both], return_inverse=True)
@@ -63,7 +65,7 @@ def _mapping(x: Values, y: Values) -> Rule | None:
     value = np.zeros(len(known))
     value[codes] = y[both]
     surprise = -np.log(np.sum((n / max(1, n.sum())) ** 2)) * (n.sum() - len(known)) if len(different) else 0.0
-    if surprise < _SURE or _REPEATED * len(known) > n.sum() or (value[codes] != y[both]).any():
+    if surprise < sure or (value[codes] != y[both]).any():
         return None
 
     def of(given: Values) -> Values:

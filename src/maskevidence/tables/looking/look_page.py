@@ -39,7 +39,13 @@ _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more th
 _EXCHANGED = "exchanged, both would fit the row"  # of two cells
 _COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")  # between thousands of a count
 _QUOTED = re.compile(r"('[^']*')")  # cells of the file
-_NAMES = {"codes": "codes?", "id": "names of rows", "odd cells": "not numbers", "text": "free text"}
+_NAMES = {
+    "type": "not readable",
+    "codes": "codes?",
+    "id": "names of rows",
+    "odd cells": "not numbers",
+    "text": "free text",
+}
 
 
 def page_of_look(look: Looked) -> Page:

@@ -120,13 +120,13 @@ def look_at(
     """Look at a file or data frame, and write what was seen; see `look`."""
     from maskevidence.tables.looking.reading import read_for_look  # pydantic, which `import *` spares
 
-    modelled, steps = None, {"read": (1, 1.0), "write": (int(write is not None), 1.0)}
+    modelled, steps = None, {"read": (1, 1.0), "write": (int(write is not None), 0.5)}
     with course("looking", steps | {"model": (1, 0.1 * budget.seconds)}) as plan:
         with plan.step("read", "reading the table"):
             raw, table, description, options = read_for_look(data, options)
         if limit is not None:
             table = table.head(limit)
-        plan.left["model"], plan.seconds["write"] = 0, max(1.0, _WRITING * plan.seconds["read"])
+        plan.left["model"], plan.seconds["write"] = 0, max(0.5, _WRITING * plan.seconds["read"])
         notes = list(table.notes)
         try:
             folds = folds_for(table, budget.seed, kept)

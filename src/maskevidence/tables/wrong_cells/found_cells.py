@@ -62,7 +62,9 @@ class WrongCell:
     suggested: float | str | None = None
     probability: float | None = None
 
-    def likely(self, write: Callable[[float, float], str] = lambda number, _: figures(number)) -> str:
+    def likely(
+        self, write: Callable[[float, float], str] = lambda number, _: figures(number, padded=True)
+    ) -> str:
         """The value that is likely: with its 90 % interval, or of a word with its probability.
 
         Args:
@@ -145,7 +147,7 @@ class WrongCells(Shown):
             rows.append([cell.label, cell.column, value, cell.likely(), remarks, p_text(cell.p_value)])
         title = f"The {count(len(rows), 'most suspicious cell')}"
         bold = {(k, 2) for k, cell in enumerate(shown) if cell.called or cell.one_of}
-        headings = ["row", "column", "value", "expected (90 %)", "remarks", "p"]
+        headings = ["row", "column", "value", "likely (90 % interval)", "why", "p"]
         return Table(headings, rows, title, words=(0, 1, 3, 4), bold=bold, marked=bold)
 
     def _worst_rows(self) -> Table:

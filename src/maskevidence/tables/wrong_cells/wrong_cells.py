@@ -105,7 +105,9 @@ def wrong_cells(
 
     The word "mixture-transition" is fitted to all rows, each of which is judged by the counts without it, and
     words are called without trusted rows: how many right ones look wrong for lack of support shows in those
-    that one or two rows support, as `WordJudge` says. A p-value is then this share of right words.
+    that one or two rows support, as `WordJudge` says; and cells, also of numbers, of a value that the rows
+    expect no more than others, if the rows of other values expect these. A p-value is then this share of
+    right cells.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
@@ -186,9 +188,9 @@ def _found(task: "_Task", how: Search) -> WrongCells:
     judge = sittings[0].judge
     by_support = isinstance(judge, WordJudge)
     if isinstance(judge, WordJudge):
-        p_values, suspicion, alone = judge.called(coded.values, judged, how.rate)
+        p_values, suspicion, alone, by_value = judge.called(coded.values, judged, how.rate)
         judged, calls = judged._replace(suspicion=suspicion), _one_each(suspicion, alone)
-        notes += judge.notes(coded.columns, suspicion, alone)
+        notes += judge.notes(coded.columns, suspicion, alone, by_value)
     else:
         p_values, calls = _judged_wrong(judged, sittings, coded.values, n_rows, how)
     n_trusted = sum(len(each.clean) for each in sittings)
