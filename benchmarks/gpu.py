@@ -7,7 +7,8 @@ other, by themselves: their time over that of the whole score is the share of th
 computes. Weights are in float32, in float32 with products in TF32, and in bfloat16; LLaDA-8B is only measured
 in bfloat16. Some rows are scored on the CPU, too. Then a masked network is fitted to a table on both devices.
 It needs a GPU with 40 GiB or more and takes at most four minutes; `--cpu` measures BERT-base alone on the
-processor, in float32 and bfloat16, and `--quick` runs tiny shapes on any machine.
+processor, in float32 and bfloat16, beside the layers of transformers called on the same batches, and
+`--quick` runs tiny shapes on any machine.
 """
 
 import sys
@@ -101,6 +102,13 @@ def main() -> int:
                 targets.append(Target(f"{name}: nats a token from the CPU", found["cpu_apart"], high=1e-4))
     show(f"Random weights, random-size:{N_MASKS}, nats a token; {where}", columns, rows)
     if options.cpu:
+        parts = ("seconds", "calls_seconds", "layers_seconds")
+        found = [[numbers[f"{name}, {precision}"][part] for part in parts] for precision in shape.precisions]
+        titles = ("whole score", "calls of the network", "layers of transformers alone")
+        cells = [
+            (each, f"{a:.2f}", f"{b:.2f}", f"{a / b:.2f}") for each, a, b in zip(titles, *found, strict=True)
+        ]
+        show("CPU seconds", ("what", *shape.precisions, "times"), cells)
         return finish(numbers, targets, options.json)
     numbers["masked-net"] = fits = fitted(device, quick=options.quick)
     seconds = [f"{fits[name]:.1f}" for name in fits if name.endswith("seconds")]
@@ -169,7 +177,7 @@ def measured(
     per_token = score()
     model._adapter.log_probs = log_probs  # type: ignore[method-assign]
     peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
-    turns = [(seconds(score), seconds(replay)) for _ in range(1 if shape.n_rows == ON_CPU else 2)]
+    turns = [(seconds(score), seconds(replay)) for _ in range(2)]
     whole, network = (min(each) for each in zip(*turns, strict=True))
     alike.setdefault(precision, per_token)
     few = tokens[torch.arange(ON_CPU)]
@@ -181,6 +189,11 @@ def measured(
         "float32_apart": float(abs(per_token - alike["float32"]).max()) if "float32" in alike else None,
         "cpu_apart": None,
     }
+    layers = getattr(model._adapter.network, "base_model", None)
+    if layers is not None and not on_gpu:
+        with torch.inference_mode():
+            alone = min(seconds(lambda: [layers(**inputs) for inputs, *_ in calls]) for _ in range(2))
+        result |= {"seconds": whole, "calls_seconds": network, "layers_seconds": alone}
     calls.clear()
     if precision == "float32":
         here = score(few)

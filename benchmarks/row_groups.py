@@ -1,10 +1,13 @@
 """Parquet files beyond memory: peak memory and CPU seconds of `score` and `cells` with a saved model.
 
-    python benchmarks/row_groups.py [--rows 800000,1600000 --columns 20 --gigabytes 1.6]
+    python benchmarks/row_groups.py [--rows 800000,1600000 --columns 20 --gigabytes 1.6] [--suggestions]
 
 Each command runs in a process of its own: at once, in all memory, and by row groups, with an address space of
 some gigabytes (`ulimit -v`), of which the libraries take about one. What row groups take may not grow with
 the file but for the numbers of each row, about 130 bytes.
+
+`--suggestions` measures instead what `cells` takes in 200 x 300, some 450 of whose cells it describes: with
+its suggestions (units and swaps of columns) tried for all cells at once, in parts, or for none of them.
 """
 
 import sys
@@ -12,6 +15,7 @@ import sys
 from _timing import Target, arguments, finish, is_quick, machine, show
 
 # isort: split
+import argparse
 import os
 import resource
 import subprocess
@@ -34,7 +38,16 @@ def main() -> int:
     parser.add_argument("--rows", default="1000,2000" if is_quick() else "800000,1600000")
     parser.add_argument("--columns", type=int, default=5 if is_quick() else 20)
     parser.add_argument("--gigabytes", type=float, default=1.6)
+    parser.add_argument(
+        "--suggestions", action="store_true", help="memory of the suggestions of cells, instead"
+    )
+    parser.add_argument("--tried", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.tried is not None:
+        with_suggestions(options.tried)
+        return 0
+    if options.suggestions:
+        return finish(*suggestions(), options.json)
     sizes = [int(word) for word in options.rows.split(",")]
     lines, peaks = [], dict[str, list[float]]()
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +61,17 @@ def main() -> int:
                 ("score", ["--design", "random-size:1"]),
                 ("cells", ["--trusted", "trusted.parquet"]),
             ):
-                command = [name, "model", "t.parquet", *words, "--overwrite", "--out", name]
+                command = [
+                    "-m",
+                    "maskevidence",
+                    name,
+                    "model",
+                    "t.parquet",
+                    *words,
+                    "--overwrite",
+                    "--out",
+                    name,
+                ]
                 for way, limit in (("at once", None), ("by row groups", options.gigabytes)):
                     megabytes, seconds = measured(command, limit)
                     peaks.setdefault(f"{name} {way}", []).append(megabytes)
@@ -78,11 +101,33 @@ def write(name: str, n: int, width: int, seed: int) -> me.data.Table:
     return me.data.Table(name, x, tuple(columns), np.arange(len(x)))
 
 
+def suggestions() -> tuple[dict[str, list[float]], list[Target]]:
+    """Peak MiB and CPU seconds of `cells`, by how many suggestions are tried at once."""
+    ways = {"at once": 2**40, "in parts": 2**21, "no suggestions": 0}
+    found = {way: [*measured([__file__, "--tried", str(most)], None)] for way, most in ways.items()}
+    lines = [(way, f"{peak:,.0f}", f"{seconds:.1f}") for way, (peak, seconds) in found.items()]
+    show(machine(), ("suggestions", "peak MiB", "CPU seconds"), lines)
+    return found, [Target("MiB in parts", found["in parts"][0], high=1000.0)]
+
+
+def with_suggestions(most: int) -> None:
+    """Search and describe cells, with so many cells of rows tried at once."""
+    from maskevidence.tables.wrong_cells import wrong_cells as search
+
+    rng, (n, width) = np.random.default_rng(0), (20, 6) if is_quick() else (200, 300)
+    x = rng.normal(size=(n, 5)) @ rng.normal(size=(5, width)) + rng.normal(size=(n, width))
+    x[rng.random(x.shape) < 0.0045] *= 100
+    search._MOST_TRIED = most
+    if not most:
+        search._suggested = lambda judge, rows, *_: [""] * len(rows)
+    print(len(search.wrong_cells("kernel-gaussian", x).cells), "cells are described", file=sys.stderr)
+
+
 def measured(words: list[str], gigabytes: float | None) -> tuple[float, float]:
-    """Peak resident memory in MiB, and CPU seconds, of a command."""
+    """Peak resident memory in MiB, and CPU seconds, of a command of Python."""
     limit = resource.RLIM_INFINITY if gigabytes is None else int(gigabytes * 2**30)
     limited = partial(resource.setrlimit, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-    command = [sys.executable, "-m", "maskevidence", *words]
+    command = [sys.executable, *words, *(["--quick"] if is_quick() and "--tried" in words else [])]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=limited)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)

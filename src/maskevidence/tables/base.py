@@ -562,10 +562,13 @@ class TableModel(HasPage, nn.Module, ABC):
 
 
 def _with_hole(tokens: Tokens, description: str) -> Iterator[Int64[Tensor, " b"]]:
-    """The positions of the rows with a missing value, some at a time, with a progress."""
+    """The positions of the rows with a missing value, some of like masks at a time, with a progress."""
     rows = torch.nonzero(~tokens.maskable.all(1)).flatten()
+    at_once = max(1, min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // tokens.width))
+    if len(rows) > at_once:
+        seen = tokens.maskable[rows].cpu().numpy()
+        rows = rows[torch.from_numpy(np.lexsort([*np.packbits(seen, axis=1).T, seen.sum(1)])).to(rows.device)]
     with progress(description, len(rows)) as advance:
-        at_once = max(1, min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // tokens.width))
         for some in torch.split(rows, at_once) if len(rows) else ():
             yield some
             advance(len(some))

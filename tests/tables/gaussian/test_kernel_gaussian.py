@@ -115,6 +115,35 @@ def test_a_row_that_was_fitted_is_filled_without_its_own_kernel() -> None:
     np.testing.assert_array_equal(filled.values[3], filled.values[4])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("width", [1, 4])
+def test_rows_of_equal_masks_are_filled_as_each_alone(
+    width: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty rows of two masks and one without a value, by all kernels but their own, in three parts."""
+    monkeypatch.setattr("maskevidence.tables.base._ROWS_AT_ONCE", 34)
+    x = np.random.default_rng(8).normal(size=(81, width)) ** 2
+    model = KernelGaussian(width, 1).fit(x[:30], shrinkage=0.2, bandwidth=0.4).to(dtype)
+    x[1::2, 0] = x[80] = np.nan
+    x[::2, 1:3] = np.nan
+    filled = model.impute(x)
+    alone = [model.impute(row[None]) for row in x]
+    precision = {"rtol": 1e-10 if dtype == torch.float64 else 1e-4}
+    np.testing.assert_allclose(filled.values, np.concatenate([each.values for each in alone]), **precision)
+    np.testing.assert_allclose(
+        filled.variance, np.concatenate([each.variance for each in alone]), **precision
+    )
+
+
+def test_marginals_of_few_values_are_those_of_many() -> None:
+    x = np.random.default_rng(9).normal(size=(40, 3))
+    model, tokens = KernelGaussian(3, 1).fit(x, shrinkage=0.2, bandwidth=0.4), me.Tokens.from_array(x)
+    every = torch.ones(40, 3, dtype=torch.bool)
+    many = model.log_conditionals(tokens, every)
+    few = [model.log_conditionals(tokens[rows], every[rows]) for rows in torch.arange(40).split(3)]
+    torch.testing.assert_close(torch.cat(few), many, rtol=1e-12, atol=0)
+
+
 def slow_shrunk(x: np.ndarray, shrinkage: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """EM row by row, in units of the columns; each step ends with a covariance nearer to the identity."""
     shift, scale, one = np.nanmean(x, 0), np.nanstd(x, 0), np.eye(x.shape[1])

@@ -14,7 +14,7 @@ import maskevidence as me
 from maskevidence.data import Table
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
-from maskevidence.tables.wrong_cells.cell_search import CellJudge, Clues, Facts, facts_of
+from maskevidence.tables.wrong_cells.cell_search import CellJudge, Clues, Facts, _beside_others, facts_of
 from maskevidence.tables.wrong_cells.planted_cells import RESTS, Right, planted
 from maskevidence.tables.wrong_cells.wrong_cells import _ranks, _Tail
 from refusals import one_line
@@ -592,3 +592,11 @@ def test_expected_values_and_intervals_of_a_column_without_negative_values_begin
     assert min(cell.expected for cell in found.cells if cell.column == "a") >= 0
     assert min(lows["a"]) == 0
     assert min(lows["b"]) < 0
+
+
+def test_a_cell_is_weighed_beside_all_others_of_its_row() -> None:
+    suspicion = np.random.default_rng(0).normal(scale=8, size=(20, 5))
+    suspicion[::3, 1] = suspicion[4] = np.nan
+    weight = np.nan_to_num(suspicion, nan=-np.inf) + np.log(0.01)
+    others = [np.logaddexp.reduce(np.delete(weight, k, 1), axis=1, initial=0.0) for k in range(5)]
+    np.testing.assert_allclose(_beside_others(suspicion), suspicion - np.transpose(others), rtol=1e-13)

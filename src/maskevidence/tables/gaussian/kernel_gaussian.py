@@ -18,7 +18,7 @@ from maskevidence.tables.gaussian.family import LOG_2PI, normal_log_cell, normal
 from maskevidence.tables.gaussian.full_covariance import Gaussian, unique_rows
 from maskevidence.tables.gaussian.kernel_choice import choose_kernels, seconds_of_fit
 from maskevidence.tables.gaussian.kernel_leave_one_out import log_leave_one_out
-from maskevidence.tables.gaussian.kernel_sums import log_kernel_sums
+from maskevidence.tables.gaussian.kernel_sums import FEWEST, log_kernel_sums
 from maskevidence.tables.gaussian.kernels import (
     MAX_ELEMENTS,
     KernelPart,
@@ -216,23 +216,27 @@ class KernelGaussian(TableModel):
     ) -> Float[Tensor, "B D"]:
         """log p(x_j) of the wanted tokens, or of their cells; 0 for others."""
         result, h = self.centres.new_zeros(values.shape), self.bandwidth
-        a, variances = torch.sqrt(1 - h.square()), h.square() * self.gaussian.factor.square().sum(1)
-        for j in torch.nonzero(wanted.any(0)).flatten().tolist():
-            rows, centres, variance = (
-                torch.nonzero(wanted[:, j]).flatten(),
-                a * self.centres[:, j],
-                variances[j],
-            )
+        variances = h.square() * self.gaussian.factor.square().sum(1)
+        by_columns = (torch.sqrt(1 - h.square()) * self.centres).T.contiguous()
+        constant = 0.5 * (LOG_2PI + torch.log(variances))
+        few = wanted.sum(0) < (FEWEST if step is None else 0)
+        cells, at_once = torch.nonzero(wanted & few), max(1, MAX_ELEMENTS // len(self.centres))
+        for rows, j in (part.T for part in torch.split(cells, at_once) if len(part)):
+            x = (values[rows, j] - self.gaussian.mean[j]).to(result)
+            scale = torch.rsqrt(2 * variances[j])[:, None]
+            squares = (x[:, None] * scale - by_columns[j] * scale).square()
+            result[rows, j] = torch.logsumexp(-squares, 1) - constant[j]
+        for j in torch.nonzero((wanted & ~few).any(0)).flatten().tolist():
+            rows, centres, variance = torch.nonzero(wanted[:, j]).flatten(), by_columns[j], variances[j]
             x = (values[rows, j] - self.gaussian.mean[j]).to(result)
             if step is None:
-                sums = log_kernel_sums(x, centres, variance) - 0.5 * (LOG_2PI + torch.log(variance))
+                result[rows, j] = log_kernel_sums(x, centres, variance) - constant[j]
             else:
-                some = torch.split(x[:, None], max(1, MAX_ELEMENTS // len(centres)))
+                some = torch.split(x[:, None], at_once)
                 wide = variance.expand(1, len(centres))
                 masses = [normal_log_cell(each - centres, wide, step[j]) for each in some]
-                sums = torch.cat([torch.logsumexp(each, 1) for each in masses])
-            result[rows, j] = sums - np.log(len(centres))
-        return result
+                result[rows, j] = torch.cat([torch.logsumexp(each, 1) for each in masses])
+        return torch.where(wanted, result - np.log(len(self.centres)), result)
 
     def _log_densities(
         self,

@@ -7,7 +7,7 @@ from torch import Tensor
 from maskevidence.tables.gaussian.kernels import MAX_ELEMENTS
 
 _REACH, _N_TERMS = 2.0, 25  # 2²⁵/25! is 2e-18
-_FEWEST = 16  # values in a box, on average; fewer are summed one by one
+FEWEST = 16  # values in a box, on average; fewer are summed one by one
 
 
 def log_kernel_sums(
@@ -33,7 +33,7 @@ def log_kernel_sums(
     reach = (centres.max() - centres.min()).clamp(min=torch.sqrt(variance) * 1e-3)
     half = _REACH * variance / reach
     boxes, of = torch.unique(torch.round(x / (2 * half)), return_inverse=True)
-    if len(boxes) * _FEWEST > len(x) or torch.is_grad_enabled():
+    if len(boxes) * FEWEST > len(x) or torch.is_grad_enabled():
         scale, at_once = torch.rsqrt(2 * variance), max(1, MAX_ELEMENTS // (4 * len(centres)))
         parts = torch.split(x * scale, at_once)
         return torch.cat([torch.logsumexp(-(x[:, None] - centres * scale).square(), 1) for x in parts])

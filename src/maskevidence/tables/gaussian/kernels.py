@@ -9,10 +9,12 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from maskevidence.tables.gaussian.family import LOG_2PI, DataRows, check_table, refuse_constant
+from maskevidence.tables.gaussian.full_covariance import unique_rows
 from maskevidence.tables.gaussian.precision import Precision
 from maskevidence.tables.gaussian.shrunk_covariance import ShrunkFit
 
 MAX_CENTRES = 1000
+_MIN_ALIKE = 16  # rows of a mask, on average, from which parts of equal masks pay
 MAX_ELEMENTS = 2**18  # of an array over some rows, their hidden tokens and all centres: 2 MiB, in the cache
 
 
@@ -39,6 +41,11 @@ class KernelPart(NamedTuple):
     n_features: int  # D
 
     @property
+    def alike(self) -> bool:
+        """Whether the rows hide the same tokens, and share what follows from these."""
+        return self.moves.stride(0) == 0
+
+    @property
     def within(self) -> Float[Tensor, "b m"]:
         """The diagonals of A⁻¹."""
         return torch.diagonal(self.inverse, dim1=1, dim2=2)
@@ -53,8 +60,11 @@ class KernelPart(NamedTuple):
 
     def expected(self, weight: Float[Tensor, "b N"], bandwidth: Float[Tensor, ""]) -> Float[Tensor, "b m"]:
         """The mean of the hidden tokens, about μ, under weights of the kernels that sum to 1."""
-        pulled = (weight @ self.pulls).gather(1, self.hidden)  # one matrix product for all rows
-        moved = (self.inverse @ pulled[:, :, None])[:, :, 0]
+        if self.alike:
+            moved = weight @ self.moves[0].T
+        else:
+            pulled = (weight @ self.pulls).gather(1, self.hidden)  # one matrix product for all rows
+            moved = (self.inverse @ pulled[:, :, None])[:, :, 0]
         return self.shift + torch.sqrt(1 - bandwidth.square()) * moved
 
     def variance(
@@ -62,7 +72,8 @@ class KernelPart(NamedTuple):
     ) -> Float[Tensor, "b m"]:
         """The variance of the hidden tokens under the same weights, given their mean."""
         share = 1 - bandwidth.square()
-        square = (self.moves.square() @ weight[:, :, None])[:, :, 0]
+        moves = self.moves[:1] if self.alike else self.moves
+        square = _times(weight, moves.square().mT)
         between = (share * square - (mean - self.shift).square()).clamp(min=0.0)
         return bandwidth.square() * self.within + between
 
@@ -90,25 +101,23 @@ class Kernels(NamedTuple):
         counts, n_features = (~visible).sum(1), visible.shape[1]
         for count in torch.unique(counts).tolist():
             where = torch.nonzero(counts == count).flatten()
-            for rows in torch.split(where, max(1, MAX_ELEMENTS // (len(own) * max(1, count)))):
+            for rows in _of_equal_masks(visible, where, max(1, MAX_ELEMENTS // (len(own) * max(1, count)))):
                 if count == n_features:
                     yield self._nothing_visible(rows, pulls)
                     continue
                 hidden = torch.nonzero(~visible[rows])[:, 1].reshape(len(rows), count)
                 x = self.centred(values[rows], visible[rows])
                 pull = precision.times(x)
-                # rows that hide the same tokens share one block
                 each = hidden if bool((hidden != hidden[0]).any()) else hidden[:1]
                 factor_hidden = torch.linalg.cholesky(precision.block(each))
                 inverse, pulls_hidden = torch.cholesky_inverse(factor_hidden), by_columns[each]
                 moves = (inverse @ pulls_hidden).expand(len(rows), -1, -1)
                 own_hidden = (pulls_hidden * moves[: len(each)]).sum(1)
                 inverse = inverse.expand(len(rows), -1, -1)
-                pulls_hidden = pulls_hidden.expand(len(rows), -1, -1)
                 pull_hidden = pull.gather(1, hidden)
                 shift = (inverse @ pull_hidden[:, :, None])[:, :, 0]
                 base = (x * pull).sum(1) - (pull_hidden * shift).sum(1)
-                cross = torch.baddbmm((x @ by_columns)[:, None], -shift[:, None, :], pulls_hidden)[:, 0]
+                cross = x @ by_columns - _times(shift, pulls_hidden)
                 log_block = 2 * torch.log(torch.diagonal(factor_hidden, dim1=1, dim2=2)).sum(1)
                 yield KernelPart(
                     rows,
@@ -143,6 +152,24 @@ class Kernels(NamedTuple):
             zeros[:, 0],
             width,
         )
+
+
+def _of_equal_masks(
+    visible: Bool[Tensor, "B D"], rows: Int64[Tensor, " b"], at_once: int
+) -> Iterator[Int64[Tensor, " _"]]:
+    """The rows in parts, of equal masks where many are equal: these share one block."""
+    of = unique_rows(visible[rows])[1]
+    counts = torch.bincount(of)
+    groups = [rows]
+    if len(rows) >= _MIN_ALIKE * len(counts):
+        groups = list(torch.split(rows[torch.argsort(of, stable=True)], counts.tolist()))
+    for group in groups:
+        yield from torch.split(group, at_once)
+
+
+def _times(rows: Float[Tensor, "b n"], tables: Float[Tensor, "T n k"]) -> Float[Tensor, "b k"]:
+    """Each row times its own table, or times the one table of all rows."""
+    return rows @ tables[0] if len(tables) == 1 else (rows[:, None] @ tables)[:, 0]
 
 
 def around_rows(fit: ShrunkFit, seed: int = 0) -> tuple[Kernels, Int64[np.ndarray, " n_centres"]]:

@@ -310,10 +310,10 @@ class CellJudge:
 def _beside_others(suspicion: Rows) -> Rows:
     """T_k - log(1 + π Σ_{l ≠ k} exp T_l): the odds of k against no wrong cell and against another."""
     weight = np.nan_to_num(suspicion, nan=-np.inf) + np.log(_PRIOR)
-    others = np.empty_like(weight)
-    for k in range(weight.shape[1]):
-        others[:, k] = np.logaddexp.reduce(np.delete(weight, k, axis=1), axis=1, initial=0.0)
-    return suspicion - others
+    before, after = np.zeros_like(weight), np.full_like(weight, -np.inf)
+    before[:, 1:], after[:, 1:] = weight[:, :-1], weight[:, :0:-1]
+    before, after = (np.logaddexp.accumulate(side, axis=1) for side in (before, after))
+    return suspicion - np.logaddexp(before, after[:, ::-1])
 
 
 def _unknown(column: Float64[np.ndarray, " n"]) -> float:
