@@ -240,6 +240,18 @@ def test_one_code_in_rows_of_all_kinds_is_called_where_each_other_code_has_one_k
     assert named.endswith("day, code" if numbers and not wrong else "day")
 
 
+def test_a_word_that_stands_for_no_code_may_stand_in_rows_of_all_kinds() -> None:
+    rng = np.random.default_rng(1)
+    place = rng.integers(60, size=400)
+    city = np.array([f"{one} {two} {three}" for one in CITIES for two in CITIES for three in CITIES])
+    frame = pd.DataFrame(
+        {"city": city[place], "area": city[place // 2], "day": rng.normal(size=400).round(2)}
+    )
+    frame["code"] = [f"z{1000 * (1 + k % 12) + k}" for k in place]
+    frame.loc[:20, "code"] = "none"
+    assert not me.wrong_cells("mixture-transition", frame).called.any()
+
+
 def test_the_share_of_right_cells_of_a_value_is_told_by_the_other_values() -> None:
     """Counted one by one; a value with fewer than three broken cells has none."""
     rng = np.random.default_rng(0)

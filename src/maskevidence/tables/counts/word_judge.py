@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.scores.ask import slices
 from maskevidence.core.show.words import count
@@ -43,6 +43,7 @@ class _Spelling(NamedTuple):
     log_odd: Float64[np.ndarray, " V"]  # log q as any signs, or in another format
     log_whatever: Float64[np.ndarray, " V"]  # log q as a wrong word, whatever is right
     counts: Int64[np.ndarray, " V"]
+    as_most: Bool[np.ndarray, " V"]  # whether most cells are written in the word's format
 
 
 class WordJudge(CellJudge):
@@ -78,13 +79,15 @@ class WordJudge(CellJudge):
             return None
         counts = self.counted.n_each[j]
         shapes, which = np.unique([rough_shape(word) for word in words], return_inverse=True)
-        others = np.bincount(which, counts)[which] - counts
+        alike = np.bincount(which, counts)[which]
+        others = alike - counts
         share = (others + 0.5) / (counts.sum() - counts + 0.5 * (len(shapes) + 1))
         rare = np.maximum(-np.log(share) - np.log(len(shapes) + 1), -30.0)
         odd = np.logaddexp(log_any(words), self.counted.log_spelled(j) + rare) - np.log(_DISTRIBUTIONS)
         other_row = 0.5 * counts / max(1, counts.sum()) + 0.5 / len(counts)
         whatever = np.where(counts <= _RARE, odd, np.log(other_row))
-        return _Spelling(self.counted.near[j], habits(words, counts), odd, whatever, counts)
+        as_most = alike > counts.sum() / 2
+        return _Spelling(self.counted.near[j], habits(words, counts), odd, whatever, counts, as_most)
 
     def log_wrong(self, rows: _Rows, everywhere: bool = True) -> _Rows:
         """log q of each cell, nats.
@@ -315,6 +318,9 @@ class WordJudge(CellJudge):
             if spelling is not None and len(there) and not self._near_unique(j):
                 share[there, j] = _right_share(levels[0][there, j], [each[there, j] for each in levels])
             of_values[there, j] = _broken_share(rows[there, j], [each[there, j] for each in breaks])
+            if spelling is not None:  # "none" among codes may stand in rows of all kinds
+                place = np.searchsorted(self.counted.listed[j], rows[there, j])
+                of_values[there[~spelling.as_most[place]], j] = 1.0
         with np.errstate(invalid="ignore"):  # NaN for holes
             suspicion = judged.suspicion - np.log(np.maximum(share, _FLOOR))
             suspicion = np.logaddexp(suspicion, _exceptions(gain, alone))
