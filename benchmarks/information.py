@@ -11,9 +11,11 @@ model that learns (--learned --network kernel-gaussian).
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from _timing import Target, arguments, finish, machine, show
@@ -32,7 +34,7 @@ PARTS = ("groups", "pairs", "fork", "matrix", "zero", "coverage")
 N = 2_000
 A, B = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
 Rng = np.random.Generator
-Settings = dict[str, tuple[str, Callable[[], Any], list, list, list, float]]  # word, table, groups, truth
+Settings = dict[str, tuple[str, Callable[[Rng], Any], list, list, list, float]]  # word, table, groups, truth
 
 
 def ksg(x: np.ndarray, y: np.ndarray, k: int = 3) -> float:
@@ -193,6 +195,14 @@ def of_shape(shape: Callable[[np.ndarray], np.ndarray]) -> float:
     return float(-(p * np.log(p + 1e-300)).sum() * db - 0.5 * np.log(2 * np.pi * np.e * 0.25))
 
 
+def of_rows(shape: Callable[[np.ndarray], np.ndarray], a: np.ndarray, b: np.ndarray) -> float:
+    """The mean of log p(b | a) - log p(b) by the true densities, whose error is that of the rows."""
+    grid = np.linspace(-7, 7, 4001)
+    log_weight = -(grid**2) / 2 - 0.5 * np.log(2 * np.pi) + np.log(grid[1] - grid[0])
+    log_p = [logsumexp(log_weight - 2 * (each - shape(grid)) ** 2) for each in b]
+    return float((-2 * (b - shape(a)) ** 2 - np.array(log_p)).mean())
+
+
 def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
     """The error of pairs of numbers."""
     lines, numbers, targets = [], {}, []
@@ -209,20 +219,30 @@ def pairs(options: argparse.Namespace) -> tuple[dict, list[Target]]:
             ours = me.information(net, np.column_stack([a, b]), 0, 1, seed=seed)
             beside = mutual_info_regression(a[:, None], b, random_state=0)[0]
             low, high = ours.interval()
-            others = (ksg(a[:, None], b[:, None]), beside, lace(np.column_stack([a, b])))
+            others = (
+                ksg(a[:, None], b[:, None]),
+                of_rows(shape, a, b),
+                beside,
+                lace(np.column_stack([a, b])),
+            )
             errors.append((*(each - truth for each in (ours.nats, *others)), low <= truth <= high))
-        rms = np.sqrt(np.mean(np.square(np.array(errors)[:, :4]), axis=0))
-        held = sum(each[4] for each in errors)
-        lines.append((name, f"{truth:.3f}", *(f"{each:.3f}" for each in rms), f"{held} of {runs}"))
-        numbers[name] = [truth, *rms.tolist(), int(held)]
+        squares = np.square(np.array(errors)[:, :5])
+        rms, held = np.sqrt(squares.mean(0)), sum(each[5] for each in errors)
+        more = squares[:, 0] - squares[:, 1]  # of the same data
+        z = more.mean() / more.std(ddof=1) * runs**0.5 if runs > 1 else np.nan
+        shown = (*(f"{each:.4f}" for each in rms), f"{z:+.1f}")
+        lines.append((name, f"{truth:.3f}", *shown, f"{held} of {runs}"))
+        numbers[name] = [truth, *rms.tolist(), float(z), int(held), np.array(errors)[:, :3].tolist()]
         targets.append(Target(f"{name}: error over KSG's", float(rms[0] / rms[1]), high=1.0))
     heads = (
         "b = shape(a) + noise",
         "truth",
         net,
         "KSG",
+        "true densities",
         "mutual_info_regression",
         "lace",
+        "z of squares less KSG's",
         "intervals that hold",
     )
     show(f"Root mean square error, {n:,} rows, {runs} data sets; {machine()}", heads, lines)
@@ -283,63 +303,68 @@ def of_words() -> float:
     return float(np.log(3) + (shares * np.log(shares)).sum())
 
 
-def settings(rng: Rng, n: int) -> Settings:
+def settings(n: int) -> Settings:
     """Models, tables, groups and truths."""
     s = ten_columns(np.random.default_rng(5))
-    x = lambda: rng.multivariate_normal(np.zeros(10), s, n)  # noqa: E731
-    holes = lambda: np.where(rng.random((n, 10)) < 0.3, np.nan, x())  # noqa: E731
+    x = lambda rng: rng.multivariate_normal(np.zeros(10), s, n)  # noqa: E731
+    holes = lambda rng: np.where(rng.random((n, 10)) < 0.3, np.nan, x(rng))  # noqa: E731
     return {
-        "independent pair": ("gaussian", lambda: rng.normal(size=(n, 2)), [0], [1], [], 0.0),
+        "independent pair": ("gaussian", lambda rng: rng.normal(size=(n, 2)), [0], [1], [], 0.0),
         "pair": ("gaussian", x, [0], [6], [], of_normal(s, [0], [6])),
         "5 + 5": ("gaussian", x, A, B, [], of_normal(s, A, B)),
         "5 + 5 by factors": ("factor-analysis:3", x, A, B, [], of_normal(s, A, B)),
         "2 + 2 given 2": ("gaussian", x, [0, 1], [2, 3], [4, 5], of_normal(s, [0, 1], [2, 3], [4, 5])),
-        "word and word": ("mixture-transition", lambda: words(rng, n), [0], [1], [], of_words()),
+        "word and word": ("mixture-transition", lambda rng: words(rng, n), [0], [1], [], of_words()),
         "2 + 2, 30 % holes": ("gaussian", holes, [0, 1], [2, 3], [], of_normal(s, [0, 1], [2, 3])),
     }
 
 
-def by_learning(rng: Rng, n: int, word: str) -> Settings:
+def by_learning(n: int, word: str) -> Settings:
     """The same for a model that learns the shape of a dependence, such as a network."""
     s = ten_columns(np.random.default_rng(5))
 
-    def shaped(shape: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def shaped(rng: Rng, shape: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         a = rng.normal(size=n)
         return np.column_stack([a, shape(a) + 0.5 * rng.normal(size=n)])
 
-    def bent() -> np.ndarray:
+    def bent(rng: Rng) -> np.ndarray:
         x = rng.multivariate_normal(np.zeros(10), s, n)[:, :6]
         return np.sign(x) * np.abs(x) ** 1.7
 
     given = of_normal(s, [0, 1], [2, 3], [4, 5])
     return {
-        "independent pair": (word, lambda: rng.normal(size=(n, 2)), [0], [1], [], 0.0),
+        "independent pair": (word, lambda rng: rng.normal(size=(n, 2)), [0], [1], [], 0.0),
         **{
-            name: (word, lambda shape=shape: shaped(shape), [0], [1], [], of_shape(shape))
+            name: (word, lambda rng, shape=shape: shaped(rng, shape), [0], [1], [], of_shape(shape))
             for name, shape in SHAPES.items()
         },
         "bent, 2 + 2 given 2": (word, bent, [0, 1], [2, 3], [4, 5], given),
-        "word and word": (word, lambda: words(rng, n), [0], [1], [], of_words()),
+        "word and word": (word, lambda rng: words(rng, n), [0], [1], [], of_words()),
     }
 
 
 def coverage(options: argparse.Namespace, only: str = "") -> tuple[dict, list[Target]]:
     """How often intervals hold the truth."""
     n, runs = (120, 2) if options.quick else (options.rows, options.sets)
-    rng, lines, numbers, targets = np.random.default_rng(options.seed), [], {}, []
-    made = by_learning(rng, n, options.network) if options.learned else settings(rng, n)
+    lines, numbers, targets = [], {}, []
+    made = by_learning(n, options.network) if options.learned else settings(n)
+    kept = json.loads(options.kept.read_text()) if options.kept and options.kept.exists() else {}
     for name, (word, table, a, b, c, truth) in made.items():
         if (only or options.only) not in ("", name):
             continue
-        values, held, above = [], 0, 0
+        values = kept.setdefault(f"{name}, {word}, {n} rows, seed {options.seed}", [])
+        rng = np.random.default_rng(options.seed)
         for seed in range(runs):
-            found = me.information(word, table(), a, b, c, seed=seed)
-            low, high = found.interval()
-            held, above = held + (low <= truth <= high), above + (low > 0)
-            values.append((found.nats - truth, found.standard_error))
-        bias, se = np.mean(values, axis=0)
-        spread = float(np.std([value for value, _ in values]))
-        share = held / runs
+            x = table(rng)
+            if seed < len(values):
+                continue
+            found = me.information(word, x, a, b, c, seed=seed)
+            values.append((found.nats, found.standard_error, *found.interval()))
+            if options.kept:
+                options.kept.write_text(json.dumps(kept))
+        nats, errors, low, high = np.array(values[:runs]).T
+        bias, spread, se = nats.mean() - truth, nats.std(), errors.mean()
+        share, above = ((low <= truth) & (truth <= high)).mean(), (low > 0).mean()
         lines.append(
             (
                 name,
@@ -349,13 +374,15 @@ def coverage(options: argparse.Namespace, only: str = "") -> tuple[dict, list[Ta
                 f"{spread:.4f}",
                 f"{se:.4f}",
                 f"{share:.3f}",
-                f"{above / runs:.3f}",
+                f"{above:.3f}",
             )
         )
-        numbers[name] = [truth, bias, spread, se, share, above / runs]
+        numbers[name] = [float(each) for each in (truth, bias, spread, se, share, above)]
         low_share = 0.93 if truth == 0 else 0.90
         targets.append(
-            Target(f"{name}, {word}: intervals that hold", share, low=0 if options.quick else low_share)
+            Target(
+                f"{name}, {word}: intervals that hold", float(share), low=0 if options.quick else low_share
+            )
         )
     heads = ("setting", "model", "truth", "bias", "sd", "mean error", "hold", "above 0")
     show(f"95 % intervals, {n} rows, {runs} data sets; {machine()}", heads, lines)
@@ -383,6 +410,7 @@ def main() -> int:
         "--learned", action="store_true", help="coverage of --network in six settings, not of closed forms"
     )
     parser.add_argument("--sets", type=int, default=200, help="data sets in each setting of the coverage")
+    parser.add_argument("--kept", type=Path, help="file of the coverage's numbers, to go on from")
     parser.add_argument("--seed", type=int, default=1, help="of the data sets of the coverage")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -28,6 +28,8 @@ from _timing import Target, arguments, finish, interleaved, is_quick, machine, s
 # isort: split
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+from pyarrow.csv import write_csv
 
 import maskevidence as me
 from maskevidence.data import describe, read_table
@@ -259,11 +261,11 @@ def seconds() -> dict[str, float]:
     n = 20_000 if is_quick() else ROWS
     with tempfile.TemporaryDirectory() as place:
         path, rng = Path(place) / "t.csv", np.random.default_rng(0)
-        values = rng.normal(size=(n, COLUMNS)).round(4) * 10 ** rng.integers(0, 4, COLUMNS)
+        values = (rng.normal(size=(n, COLUMNS)).round(4) * 10 ** rng.integers(0, 4, COLUMNS)).round(4)
         values[:, ::4] = values[:, ::4].round()
-        pd.DataFrame(values, columns=[f"c{j}" for j in range(COLUMNS)]).to_csv(
-            path, index=False, float_format="%.10g"
-        )
+        write_csv(
+            pa.table({f"c{j}": column for j, column in enumerate(values.T)}), path
+        )  # as pandas, far faster
         ways = {
             "reader": lambda: read_table(path).values,
             "pandas": lambda: pd.read_csv(path).to_numpy(float),

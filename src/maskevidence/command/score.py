@@ -34,17 +34,18 @@ def score(
     """
     kind = kind_named(options.kind)
     kind.check_words(model, data)  # before numpy is imported
+    from maskevidence.core.masks.design_words import parse_design
+
+    word = None if design is None else parse_design(design)  # before torch is imported
 
     from maskevidence.command import scoring as numbers
     from maskevidence.command.scoring import drawing_for, parse_precise
     from maskevidence.core.masks.design import MaskKey
-    from maskevidence.core.masks.design_words import parse_design
     from maskevidence.core.masks.sizes import LeaveOneOut
     from maskevidence.core.scores.score_masks import Scoring
     from maskevidence.runs import RunDirectory, read_run
     from maskevidence.runs.prepared import score_prepared
 
-    word = None if design is None else parse_design(design)
     precise = parse_precise(run.target_se, word, run.shard)
     numbers.check_run(run)
     word = word or replace(parse_design(kind.design_for(options)), named=frozenset())

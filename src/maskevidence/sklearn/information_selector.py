@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from maskevidence.core.errors import import_extra
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import Table, as_table
 from maskevidence.sklearn.density_base import PURPOSE, checked_table, seed_from, with_names
 from maskevidence.tables.information.gains import FOLDS, Fitted, fitted
@@ -31,7 +32,8 @@ def information_score(
     log p(y | x_j) - log p(y), each row by a fit that has not seen it.
 
     Args:
-        X: shape (N, D), NaN where a value is missing.
+        X: shape (N, D), NaN where a value is missing (which `SelectKBest` refuses, as it does words;
+            `InformationSelector` takes both).
         y: shape (N,); text and booleans are classes, for models that take words, as "auto" is one.
         model: a MODEL word; "gaussian" is fastest, and sees what rises or falls.
         folds: parts of the rows, 3 or more.
@@ -108,9 +110,10 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         else:
             checked = checked_table(self, X, reset=True)
             X = checked if rows is None else rows
-        _utils.check_consistent_length(X, y)
+        most = self.n_features_in_
+        if self.max_features is not None:
+            most = whole_number("max_features", self.max_features, 1)
         fit, names = _fitted(X, y, self.model, (self.folds, seed_from(self.random_state)))
-        most = self.n_features_in_ if self.max_features is None else self.max_features
         self.chosen_, self.gains_, self.gain_errors_ = list[int](), list[float](), list[float]()
         while len(self.chosen_) < most:
             nats, error, p = _of_next(fit, names, self.chosen_)
@@ -140,6 +143,7 @@ def _fitted(
 ) -> tuple[Fitted, tuple[str, ...]]:
     """Models of the usable features and, as the last column, the target; and the names of all features."""
     rows, target = as_table(with_names(X)), _utils.column_or_1d(y, warn=True)
+    _utils.check_consistent_length(rows.values, target)
     _multiclass.type_of_target(target, raise_unknown=True)
     name, levels = "y" if "y" not in rows.columns else "the target", dict(rows.levels)
     if target.dtype.kind in "USb" or not all(isinstance(each, Real) for each in target.tolist()):

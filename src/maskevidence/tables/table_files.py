@@ -536,8 +536,11 @@ def _plain_numbers(name: str, content: bytes, delimiter: str | None) -> RawTable
     text = content[: content.find(b"\n", _HEAD) + 1 or None].decode(errors="replace")
     mark = delimiter or _guessed_delimiter(text)
     names, *rows = csv.reader(re.findall(LINE, text), delimiter=mark)
-    special = b'"' in content or b"\r" in content or content.startswith((codecs.BOM_UTF8, b"#"))
-    if special or "\ufffd" in text or len({*names} - {""}) < len(names) or any(map(is_number, names)):
+    quoted_cells = content.find(b'"', content.find(b"\n") + 1) >= 0  # below the names
+    other_ends = b"\r" in content and content.count(b"\r") != content.count(b"\r\n")
+    if quoted_cells or other_ends or content.startswith((codecs.BOM_UTF8, b"#")):
+        return None
+    if "\ufffd" in text or len({*names} - {""}) < len(names) or any(map(is_number, names)):
         return None
     convert = arrow_csv.ConvertOptions(
         check_utf8=False, column_types=dict.fromkeys(names, pa.float64()), null_values=list(MISSING)
@@ -646,21 +649,15 @@ def _cells(
 
 
 def _guessed_delimiter(text: str) -> str:
-    """Guess the delimiter: the mark of ; tab | , that cuts the first lines evenly, or occurs in the first."""
+    """Guess the delimiter: the mark of ; tab | , that cuts most of the first rows into as many cells."""
     lines = lines_of(text[:_HEAD])
     lines = lines if len(text) <= _HEAD else lines[:-1] or lines  # complete lines only
-    sniffer = csv.Sniffer()
-    sniffer.preferred = [";", "\t", "|", ","]
-    try:
-        return sniffer.sniff("\n".join(lines), ";\t|,").delimiter
-    except csv.Error:
-        pass
-    first = next(filter(None, lines), "")
-    marks = [mark for mark in ";\t|" if mark in first]
-    for mark in ";\t|":  # lines of another kind stand above
-        n, n_lines = Counter(line.count(mark) for line in lines).most_common(1)[0] if lines else (0, 0)
-        marks += [mark] * (n > 0 and 2 * n_lines > len(lines))
-    return next(iter(marks), ",")
+    found, best = ",", 0.0
+    for mark in ";\t|,":
+        widths = Counter(len(row) for row in csv.reader(lines, delimiter=mark))
+        share = max((n for width, n in widths.items() if width > 1), default=0) / max(1, widths.total())
+        found, best = (mark, share) if share > best else (found, best)
+    return found
 
 
 def _lines(text: str, delimiter: str, n_rows: int, n_columns: int) -> tuple[Sequence[int], Sequence[int]]:

@@ -344,7 +344,7 @@ def test_copies_of_rows_count_once(n: int, k: int) -> None:
     for x in (rng.normal(size=(n, 2)), rng.normal(size=(n, 2)).round(1)):  # of rounded rows none is a copy
         resampled = x[rng.integers(0, n, n * k)]
         low, high = me.information("kernel-gaussian", resampled, 0, 1, folds=3).interval()
-        assert low < 0 < high
+        assert low < 0 < high < 1  # 149 where fits to a part of the rows part equal ones
     matrix = me.information_matrix("gaussian", np.tile(x, (k, 1)))
     assert matrix.p_values[0, 1] == me.information_matrix("gaussian", x).p_values[0, 1]
     model = me.models.Gaussian(n_features=2).fit(x)
@@ -373,6 +373,34 @@ def test_columns_are_judged_as_they_were_asked_of_a_wide_table() -> None:
     assert found.n_rows == 80
     assert found.interval()[0] < 0 < found.interval()[1]
     assert FEW_ROWS in me.information("gaussian", rows(30, 1), [0, 1, 2, 3], [4, 5, 6, 7]).notes
+
+
+def test_more_rows_find_no_more_in_a_yes_or_no_than_it_has() -> None:
+    """2.1 nats at the upper end before."""
+    x = rows(100, 9)[:, :1]
+    found = me.information("kernel-gaussian", np.column_stack([x, x > 0]), 0, 1, folds=3)
+    assert found.with_more_rows is not None
+    assert found.interval()[0] < np.log(2) < found.interval()[1] < np.log(2) + 4 * found.standard_error
+
+
+def test_weighted_sums_are_told() -> None:
+    x = X[:, :3]
+    sums = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "sum": 2 * x[:, 0] - 100 * x[:, 1] + 5})
+    said = "one is a weighted sum of the others, so groups that part them have infinite information"
+    found = me.information("gaussian", sums, "sum", ["a", "b", "c"])
+    assert f"sum, a, b: {said}" in found.notes
+    assert f"a, b, sum: {said}" in me.information_matrix("gaussian", sums, "c").notes
+    for other in (
+        me.information("gaussian", sums, "sum", ["a", "c"]),
+        me.information_matrix("gaussian", sums),
+    ):
+        assert not any(said in note for note in other.notes)
+
+
+def test_folds_of_several_sizes_have_an_error() -> None:
+    """The shapes of a checked call named one size for all folds."""
+    folds = [np.arange(float(n))[None] for n in (3, 4, 5)]
+    assert errors_of(folds, folds, [3, 4, 5]).fit_se == 0
 
 
 def test_auto_finds_what_two_words_tell_together() -> None:

@@ -167,8 +167,14 @@ def test_features_are_chosen_by_what_they_tell() -> None:
     assert selector.chosen_ == [0, 1]
     assert information_score(nothing_new, y, "gaussian")[1][4:].tolist() == [1, 1, 1]
     one_line(lambda: selector.fit(features.assign(a=2 * y), y), "column 'y' is 'a', by another name or unit")
-    with pytest.raises(ValueError, match="alpha=2; give a level"):
-        InformationSelector("gaussian", alpha=2).fit(features, y)
+    for option, wrong, said in [
+        ("alpha", 2, "alpha=2; give a level"),
+        ("max_features", -1, "max_features=-1; give a whole number"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            InformationSelector("gaussian", **{option: wrong}).fit(features, y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        information_score(features, y[1:], "gaussian")
 
 
 def test_a_feature_of_two_values_does_not_make_auto_blind() -> None:

@@ -59,6 +59,7 @@ def test_rows_that_are_none_of_data_are_named(
         BODY,
         "#depth,temp\n" + ROWS,
         "a,b\nx,1\ny,2\n",
+        "a,b,\n" + "1,2,3\n" * 9,
         "a,b\n1,2\n",
         "n,a,b\nTotal of x,1,2\nTotal of y,3,4\nz,5,6\nw,1,1\n",
     ],

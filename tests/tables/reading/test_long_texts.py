@@ -18,6 +18,8 @@ PLAIN = {
     "holes": "a,b,c\n" + ROWS + ",NA,7\n4,nan,NULL\n",
     "no last end": ("a,b,c\n" + ROWS)[:-1],
     "semicolons": ("a,b,c\n" + ROWS).replace(",", ";"),
+    "other ends": ("a,b,c\n" + ROWS).replace("\n", "\r\n"),
+    "names in quotes": '"a","b, c","d"\n' + ROWS,
 }
 OTHERS = {
     "leading zeros": "a,b,c\n" + ROWS.replace("\n3,", "\n03,"),
@@ -25,9 +27,11 @@ OTHERS = {
     "decimal commas": "a;b;c\n" + ROWS.replace(",", ";").replace(".", ","),
     "units": "a,b,c\nm,kg,s\n" + ROWS,
     "comments": "# x\na,b,c\n" + ROWS,
+    "names of two lines": '"a\nm",b,c\n' + ROWS,
     "quotes": "a,b,c\n" + ROWS + '1,2,"3"\n',
     "words": "a,b,c\n" + ROWS + "1,2,x3\n",
-    "other ends": "a,b,c\r\n" + ROWS.replace("\n", "\r\n"),
+    "carriage returns": ("a,b,c\n" + ROWS).replace("\n", "\r"),
+    "a return in a cell": "a,b,c\n" + ROWS + '1,2,"3\r"\n',
     "blank lines": "a,b,c\n" + ROWS + "\n\n1,2,3\n",
     "no names": ROWS,
     "numbers as names": "a,1,2\n" + ROWS,

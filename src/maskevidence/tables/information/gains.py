@@ -47,6 +47,7 @@ _LARGEST = 0.05  # share of a row above which its equals are parted
 _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
+_SUM = 1e-4  # of the largest singular value, below which columns are weighted sums of each other
 _SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
@@ -184,16 +185,18 @@ def fitted(
     if len(table) < (few := folds * _FEWEST):
         n = count(len(table), "different row")
         raise InputError(f"{n} for {folds} folds; give {few} or more, or fewer folds")
-    given, rng = table.values, np.random.default_rng(seed)
-    parts = [np.sort(part) for part in folds_of(given, folds, rng, _alike(given))]
+    alike, rng = _alike(table.values), np.random.default_rng(seed)
+    parts = [np.sort(part) for part in folds_of(table.values, folds, rng, alike)]
+    sums = [] if pairs else _sums(table)
     table, ranked = _usable(model, table, parts, name, each=groups is None)
+    table = replace(table, notes=(*table.notes, *sums))
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
         model, of_auto = auto_word(table, counts=counts, seed=seed)
         table = replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, table, (parts, given), seed, sizes=groups is not None, pairs=pairs)
+    made, half = _by_word(model, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
     about = None if name is None else table.columns.index(name)
     return Fitted(model, table, own, made, table.notes, seed, about, half, ranked)
 
@@ -216,10 +219,11 @@ def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target:
 
 def _target_of(table: Table, target: Any) -> int | None:
     """The place of the target."""
-    places = [] if target is None else places_of(table, target)
-    if target is not None and len(places) != 1:
+    if target is None:
+        return None
+    if len(places := places_of(table, target)) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
-    return places[0] if places else None
+    return places[0]
 
 
 def _once(table: Table) -> Table:
@@ -280,14 +284,14 @@ def _read(model: Any, data: object) -> Table:
 def _by_word(
     word: str,
     table: Table,
-    division: tuple[list[Any], TableRows],
+    division: tuple[list[Any], _Ints],
     seed: int,
     *,
     sizes: bool,
     pairs: bool,
 ) -> tuple[list[Fold], Any]:
     """Fit a new model to all rows but those of each part, and one to half of the rows if `sizes`."""
-    (parts, given), (build, _) = division, parse_model(word)
+    (parts, alike), (build, _) = division, parse_model(word)
     assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         name = next(iter(table.levels))
@@ -302,7 +306,8 @@ def _by_word(
             model.seed = (len(parts) + 1) * seed + number
             return model.fit(train, seed=model.seed)
         if isinstance(model, KernelGaussian | MixedKernelGaussian):
-            return _sharpened(model, train, _alike(given[rows]), n_levels, pairs)
+            _, first, place = np.unique(alike[rows], return_index=True, return_inverse=True)
+            return _sharpened(model, train, first[place], n_levels, pairs)
         return model.fit(train)
 
     made, half = [], None
@@ -334,12 +339,34 @@ def _usable(
     said += [f"column {name!r} is {first!r}, by another name or unit" for name, first in copies.items()]
     if not said:
         return table, ranked
-    if not each or target in (*constant, *copies, *copies.values()):
+    if target in constant:
+        raise InputError(
+            f"column {target!r} has one value or none in all rows of a fit; choose another target"
+        )
+    if not each or target in (*copies, *copies.values()):
         why = ": two copies of a number have infinite information on each other" if copies else ""
         raise InputError(f"{'; '.join(said)}{why}; leave {'one' if copies else 'it'} out")
     kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
     notes = (*table.notes, *(f"{each}: left out" for each in said))
     return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept]
+
+
+def _sums(table: Table) -> list[str]:
+    """A note where a column of numbers is a weighted sum of others."""
+    numbers = [j for j, name in enumerate(table.columns) if name not in table.levels]
+    x = table.values[:, numbers]
+    x = x[~np.isnan(x).any(1)]
+    x = x[:, moves := varies(x)] if len(x) else x[:, :0]
+    if x.shape[1] < 3 or len(x) <= x.shape[1]:
+        return []
+    _, size, axes = np.linalg.svd((x - x.mean(0)) / x.std(0), full_matrices=False)
+    if size[-1] > _SUM * size[0]:
+        return []
+    of = np.array(numbers)[moves][np.abs(axes[-1]) > _SUM]
+    names = some_of([table.columns[j] for j in of])
+    return [
+        f"{names}: one is a weighted sum of the others, so groups that part them have infinite information"
+    ]
 
 
 def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]:

@@ -226,7 +226,8 @@ def _estimated(
         if entropy is not None and (fit.mask(group) == terms[k].asked).all()
     ]
     notes = _notes(quantity, errors, held_out, (zero, zero_se), bounds)
-    with_more = None if more is None else held_out + _missed(quantity, len(fit.folds), more)
+    most = min(_most(fit, group) for group in asked) if quantity == MUTUAL else math.inf
+    with_more = None if more is None else min(held_out + _missed(quantity, len(fit.folds), more), most)
     few = len(fit.table) < _FEW * len(fit.table.columns)
     if few or max(seen or held_out, with_more or held_out) - held_out > errors.standard_error:
         notes.append(FEW_ROWS)
@@ -255,9 +256,14 @@ def _entropy(fit: Fitted, group: Sequence[int]) -> float | None:
         return None
     if fit.is_ranked(group):
         return LOG_2PI / 2 + 0.5
-    model, (column,) = fit.folds[0].model, group
-    discrete = hasattr(model, "values_of") and model.values_of(column) is not None
-    return entropy(fit.table.values[:, column]) if discrete else None
+    return entropy(fit.table.values[:, group[0]]) if _most(fit, group) < math.inf else None
+
+
+def _most(fit: Fitted, group: Sequence[int]) -> float:
+    """The most information on a group: log of the number of its values, infinite for numbers."""
+    values_of = getattr(fit.folds[0].model, "values_of", lambda _: None)
+    values: list[Any] = [values_of(j) for j in group]
+    return sum(math.inf if each is None else math.log(len(each)) for each in values)
 
 
 def _missed(quantity: str, n_folds: int, more: float) -> float:

@@ -51,7 +51,7 @@ def information_command(
     """Find what the columns of a table tell about each other: mutual information in nats, with errors.
 
     One model gives all pairs, from rows that its fits have seen and have not seen. Cells of the picture that
-    are not above 0 are blank, at a stated false discovery rate. With --target, the columns are ranked by what
+    are not above 0 are grey, at a stated false discovery rate. With --target, the columns are ranked by what
     they tell about one column, alone and given all others. gaussian sees what rises or falls, auto and
     masked-net any shape, and words. None of it says what causes what.
 

@@ -28,8 +28,8 @@ class Errors:
 
 
 def errors_of(
-    held_out: Sequence[Float64[np.ndarray, "R n"]],
-    seen: Sequence[Float64[np.ndarray, "R n"]],
+    held_out: Sequence[Float64[np.ndarray, "R _"]],
+    seen: Sequence[Float64[np.ndarray, "R _"]],
     shares: Sequence[float],
 ) -> Errors:
     """The errors of the mean over all folds.
@@ -100,8 +100,8 @@ class Information(Shown):
         seen: that over rows that they were fitted to; None for a model that came fitted. By a well-specified
             model it is, to first order, as much above the truth as `held_out` is below it (Akaike, 1974).
         with_more_rows: what `held_out` tends to with more rows, if what it lacks falls with the square root
-            of their number; from the step between fits to half the rows and to all. None for a model that
-            came fitted.
+            of their number; from the step between fits to half the rows and to all. At most the log of the
+            number of values of a or b. None for a model that came fitted.
         zero: the number that the same model, fitted again, gives for rows with independent columns: shuffled,
             or, where columns are given, exchanged among rows with nearly the same values of these (Runge,
             2018); None for a model that came fitted.
@@ -210,19 +210,11 @@ class Information(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values, with bits, interval and p-value."""
-        known = asdict(self)
-        low, high = self.interval()
-        return {
-            **{name: value for name, value in known.items() if name not in ("errors", "groups", "notes")},
-            **{name: value for name, value in known["errors"].items() if name != "df"},
-            "bits": self.bits,
-            "low": low,
-            "high": high,
-            "correlation": self.correlation,
-            "p_value": self.p_value,
-            "groups": [list(group) for group in self.groups],
-            "notes": list(self.notes),
-        }
+        known, (low, high) = asdict(self), self.interval()
+        errors, groups, notes = (known.pop(name) for name in ("errors", "groups", "notes"))
+        errors.pop("df")
+        known |= {**errors, "bits": self.bits, "low": low, "high": high, "correlation": self.correlation}
+        return {**known, "p_value": self.p_value, "groups": list(map(list, groups)), "notes": list(notes)}
 
 
 MUTUAL = "mutual information"

@@ -106,11 +106,11 @@ class InformationMatrix(Shown):
         )
 
     def picture(self) -> tuple[ColourGrid | ValueRows, str]:
-        """The matrix, white where not significantly above 0; with a target, intervals."""
+        """The matrix, without numbers where not significantly above 0; with a target, intervals."""
         if self.target is None:
             kept = np.where(self.found, self.nats, np.nan)
             reach = float(np.nanmax(kept, initial=0.0)) or 1.0
-            words = "mutual information  (nats); blank: not above 0"
+            words = "mutual information  (nats); grey: not above 0"
             return ColourGrid(kept, self.names, self.names, words, reach=reach), "Pairs of columns"
         values = []
         for k in np.argsort(-np.nan_to_num(self.nats[0], nan=-np.inf), kind="stable"):
@@ -296,7 +296,7 @@ def _numbers(
     return nats, *(np.where(total > 1, each, np.nan) for each in (error, p))
 
 
-def _moments(parts: list[Float64[np.ndarray, "n m D"]]) -> tuple[Any, TableRows, TableRows]:
+def _moments(parts: list[Float64[np.ndarray, "_ m D"]]) -> tuple[Any, TableRows, TableRows]:
     """The number, mean and variance of values over rows, without NaN."""
     n = sum((~np.isnan(part)).sum(0) for part in parts)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -136,7 +136,7 @@ def _place_of_names(rows: Sequence[Sequence[str]]) -> int:
         names += 1
     while names < min(len(rows) - _ENOUGH, _MOST_ABOVE) and _is_half_empty(rows[names]):
         names += 1
-    if names > place and all(cell.strip() for cell in rows[names]):
+    if names > place and sum(bool(cell.strip()) for cell in rows[names]) == width:
         of_numbers = _columns_of_numbers(rows[names + 1 :], width)
         words = [j for j in of_numbers if not is_number(rows[names][j])]
         if of_numbers and 2 * len(words) > len(of_numbers):
