@@ -188,7 +188,8 @@ def large(*, quick: bool) -> tuple[dict[str, float], list[Target]]:
         start = time.process_time()
         answer = call()
         found[name] = time.process_time() - start
-        targets.append(Target(f"{name}, CPU s", found[name], high=most))
+        if most < np.inf:
+            targets.append(Target(f"{name}, CPU s", found[name], high=most))
         return answer
 
     for share, most in ((0.02, 10.0), (0.1, np.inf)):
@@ -196,7 +197,7 @@ def large(*, quick: bool) -> tuple[dict[str, float], list[Target]]:
         kernels = me.models.KernelGaussian(n_features=20).fit(holes[:5000], shrinkage=0.002, bandwidth=0.7)
         timed(f"impute {n:,} x 20, {share:.0%} missing", most, partial(kernels.impute, holes))
         n_terms = int(np.isnan(holes).any(1).sum()) * len(kernels.centres)
-        timed("  its exponentials alone", np.inf, partial(exponentials, n_terms))
+        timed(f"  its exponentials alone, {share:.0%}", np.inf, partial(exponentials, n_terms))
     few = x[: n // 10]
     timed(f"cells {len(few):,} x 20", 20.0, lambda: me.wrong_cells("kernel-gaussian", few))
     wide, holes = rows_of(*((20, 40) if quick else (200, 5000)), 0.001)
