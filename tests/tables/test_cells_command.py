@@ -219,7 +219,7 @@ def test_dates_are_written_as_the_column_does_and_found_again(tmp_path: Path) ->
 def test_what_is_likely_is_said_by_one_rule() -> None:
     seen: Any = {"row": 0, "label": "0", "column": "a", "value": 9.0, "suspicion": 8.0, "p_value": 0.0}
     cell = WrongCell(**seen, expected=2.0, low=1.5, high=2.5, called=True, fault="")
-    assert cell.likely() == "2 (1.5 to 2.5)"
+    assert cell.likely() == "2.000 (1.500 to 2.500)"
     assert cell.likely(lambda number, width: f"{number:.0f}/{width:.0f}") == "2/1 (2/1 to 2/1)"
     dated = replace(cell, expected="03.02.2019", low="01.02.2019", high="09.02.2019")
     assert dated.likely() == "03.02.2019 (01.02.2019 to 09.02.2019)"

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import maskevidence as me
-from maskevidence.core.evidence.curve import Curve
 from maskevidence.core.evidence.result import page_of_numbers
 
 MASK, N_WORDS = 8, 8
@@ -45,8 +44,9 @@ def test_the_crossing_and_the_number_of_one_rate(design: me.MaskDesign) -> None:
 
 def test_the_number_of_one_rate_has_its_error() -> None:
     """Few masks of noisy scores may put it above 0, which no log-probability is."""
-    rate, zero = np.array([0.1, 0.2, 0.9]), np.zeros(3)
-    curve = Curve(None, None, rate, np.array([0.02, 0.04, -3]), np.array([0.1, 0.3, 0.1]), zero, zero, zero)
+    rate, zero, none = np.array([0.1, 0.2, 0.9]), np.zeros(3), np.full(3, np.nan)
+    score, mask_se = np.array([0.02, 0.04, -3]), np.array([0.1, 0.3, 0.1])
+    curve = me.Curve(None, none, rate, score, mask_se, zero, zero, np.ones(3, dtype=np.int64))
     estimate = me.estimate_evidence(known(2.0), rows(6, 20), me.RandomSize(8, 8))
     estimate.__dict__["curve"] = curve
     one = estimate.to_dict()["one_rate"]
@@ -69,7 +69,7 @@ def test_noise_moves_the_crossing_little() -> None:
     found = []
     for _ in range(200):
         score = -rate + 0.1 * rng.normal(size=100)
-        curve = Curve(100, 100 * rate, rate, score, zero, zero, zero, np.full(100, 8))
+        curve = me.Curve(100, 100 * rate, rate, score, zero, zero, zero, np.full(100, 8))
         found.append(curve.crossing(float(score.mean())))
     assert None not in found
     assert abs(np.mean(found) - 0.505) < 0.01
@@ -81,6 +81,6 @@ def test_a_flat_curve_has_no_crossing() -> None:
     rng, rate, zero, found = np.random.default_rng(1), np.arange(1, 21) / 20, np.zeros(20), []
     for _ in range(200):
         score = 0.1 * rng.normal(size=20)
-        curve = Curve(20, 20 * rate, rate, score, np.full(20, 0.1), zero, zero, np.full(20, 8))
+        curve = me.Curve(20, 20 * rate, rate, score, np.full(20, 0.1), zero, zero, np.full(20, 8))
         found.append(curve.crossing(float(score.mean())))
     assert found.count(None) > 180
