@@ -182,10 +182,10 @@ def test_a_piece_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.Mo
     model.columns = NAMES
     groups = row_groups.RowGroups(model, "t.parquet", FileOptions())
     whole, pieces = row_groups.converted, itertools.count()
-    ours, left = tracemalloc.Filter(True, str(Path(me.__file__).parent / "*")), list[int]()
+    ours, left = tracemalloc.Filter(True, row_groups.__file__), list[int]()
 
     def counted(*args: Any, **options: Any) -> Any:
-        """Count the memory that the package has kept since piece 50; other threads have their own."""
+        """Count the memory that the reader of pieces has kept since piece 50; torch frees its own unseen."""
         number = next(pieces)
         if number == 50:
             tracemalloc.start()
@@ -201,4 +201,4 @@ def test_a_piece_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.Mo
     finally:
         tracemalloc.stop()
     assert counts.tolist() == [4] * 1600
-    assert left[0] < 349  # one for each piece
+    assert left[0] < 100  # of 349 pieces
