@@ -369,7 +369,12 @@ def _read(data: str, reading: RowReading, limit: int | None, words: bool) -> Tab
         table = read_file(data, selection_of(reading.table, words=words))
     else:
         sources = [
-            *(name for kind in kinds() for name in kind.data_sets),
+            *(
+                name
+                for kind in kinds()
+                for name in kind.data_sets
+                if name in DATA_SETS or kind.gives_rows(name)
+            ),
             *(f"a {suffix} file" for suffix in SUFFIXES),
             "a folder of images",
         ]

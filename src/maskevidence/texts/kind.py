@@ -8,6 +8,7 @@ from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind, ModelWord
 from maskevidence.texts.text_options import ScoredTextOptions, TextOptions
 
+GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 _IN_BFLOAT16 = 0.05  # relative to 1 + |answer|
 
 
@@ -17,6 +18,7 @@ class TextKind(Kind):
     name = "texts"
     nouns = "masked language models"
     data = ("glue/qnli:validation",)
+    data_sets = (*(f"glue/{name}" for name in GLUE), "tiny-shakespeare", "python-topics")
     files = ("a .txt or .jsonl file",)
     examples: Mapping[str, str] = {
         "score": "google-bert/bert-base-uncased",

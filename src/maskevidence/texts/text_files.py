@@ -27,13 +27,13 @@ from maskevidence.core.support.sources import (
 )
 from maskevidence.core.table import place_of
 from maskevidence.texts.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
+from maskevidence.texts.kind import GLUE
 from maskevidence.texts.text_store import Lines, TextStore, opened_text
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".smi", *FASTA_SUFFIXES)
 _JSON = ".json"  # not in folders, where it describes the data
 _PREFERRED = ("text", "sentence", "sequence")
-_GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
-TEXT_SETS = {f"glue/{name}": HubSet(f"glue/{name}", "nyu-mll/glue", name) for name in _GLUE}
+TEXT_SETS = {f"glue/{name}": HubSet(f"glue/{name}", "nyu-mll/glue", name) for name in GLUE}
 TEXT_SETS["tiny-shakespeare"] = HubSet("tiny_shakespeare", None)
 PYTHON_TOPICS = "python-topics"
 _ROWS_AT_ONCE = 2**13  # of a table of pyarrow
