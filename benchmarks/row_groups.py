@@ -111,7 +111,7 @@ def suggestions() -> tuple[dict[str, list[float]], list[Target]]:
 
 
 def with_suggestions(most: int) -> None:
-    """Search and describe cells, with so many cells of rows tried at once."""
+    """Find wrong cells and suggest values for them, trying at most `most` cells at once."""
     from maskevidence.tables.wrong_cells import wrong_cells as search
 
     rng, (n, width) = np.random.default_rng(0), (20, 6) if is_quick() else (200, 300)

@@ -6,9 +6,8 @@ from typing import Any
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind, ModelWord
-from maskevidence.texts.text_options import ScoredTextOptions, TextOptions
+from maskevidence.texts.text_options import GLUE, ScoredTextOptions, TextOptions
 
-GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 _IN_BFLOAT16 = 0.05  # relative to 1 + |answer|
 
 

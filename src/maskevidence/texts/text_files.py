@@ -27,7 +27,7 @@ from maskevidence.core.support.sources import (
 )
 from maskevidence.core.table import place_of
 from maskevidence.texts.fasta import FASTA_SUFFIXES, is_fasta, read_fasta
-from maskevidence.texts.kind import GLUE
+from maskevidence.texts.text_options import GLUE
 from maskevidence.texts.text_store import Lines, TextStore, opened_text
 
 TEXT_SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".smi", *FASTA_SUFFIXES)

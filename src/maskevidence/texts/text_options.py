@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from maskevidence.command.options import BatchTokens, Device, IdColumn, Option, Revision, Sample
 
+GLUE = ("ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 Long = Literal["error", "split", "truncate"]
 DiffusionName = Literal["llada", "dream", "mdlm", "sedd", "bd3lm"]
 RecipeName = Literal["mdlm", "llada", "sedd", "bd3lm"]
