@@ -15,11 +15,12 @@ import pytest
 import maskevidence as me
 from maskevidence.core.show.parts import Group, Table
 from maskevidence.core.support.progress import Course, course, silent
+from maskevidence.core.table import as_table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import Filling
 from maskevidence.tables.looking.by_folds import Kept, folds_for
-from maskevidence.tables.looking.determined import with_determined
+from maskevidence.tables.looking.determined import determined, rules_of, with_determined
 from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import short_page, writer
 from maskevidence.tables.looking.looking import Budget, _simplest, _words, look_at
@@ -424,6 +425,24 @@ def test_columns_that_another_determines_are_found_and_filled_by_it() -> None:
     assert filled[5, table.columns.index("gross")] == pytest.approx(truth["gross"][5], abs=0.011)
     group = table.columns.index("group")
     assert table.levels["group"][int(filled[3, group])] == truth["group"][3]
+
+
+def test_a_copy_of_names_that_seldom_repeat_fills_them() -> None:
+    name = np.array([f"name {k}" for k in range(60)] * 2)
+    frame = pd.DataFrame({"n": np.random.default_rng(0).normal(size=120), "a": name, "b": name})
+    frame.loc[:9, "b"] = None
+    table = as_table(frame)
+    filled = np.full_like(table.values, -1.0)
+    assert with_determined(table, filled, np.zeros_like(filled)) == {"b": "a"}
+    assert [table.levels["b"][int(code)] for code in filled[:10, 2]] == name[:10].tolist()
+
+
+def test_in_rows_that_stand_five_times_no_column_follows_from_another() -> None:
+    rng = np.random.default_rng(0)
+    once = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40), "c": rng.choice([*"xyz"], 40)})
+    table = as_table(pd.concat([once] * 5).mask(rng.random((200, 3)) < 0.05))
+    assert rules_of(table)  # copies fill each other's holes
+    assert not determined(table, ())
 
 
 @pytest.mark.parametrize("kind", ["zone", "sparse", "mixed", "one column", "columns in levels"])

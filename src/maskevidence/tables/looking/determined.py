@@ -1,5 +1,6 @@
 """Columns that another one determines, whose holes it fills exactly."""
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from itertools import permutations
 from typing import NamedTuple
@@ -48,13 +49,24 @@ def rules_of(table: Table) -> dict[tuple[int, int], Rule]:
     repeated = [_REPEATED * len(np.unique(x)) <= len(x) for x in known]
     for j, k in permutations(range(len(known)), 2):
         x, y, rule = table.values[:, k], table.values[:, j], None
-        if repeated[k] and _mapping(some[k], some[j], -np.inf):
+        if (repeated[k] or _equal_words(table, j, k)) and _mapping(some[k], some[j], -np.inf):
             rule = _mapping(x, y)
         if rule is None and not {*table.levels} & {table.columns[j], table.columns[k]}:
             rule = _line(some[k], some[j]) and _line(x, y)
         if rule is not None:
             rules[j, k] = rule
     return rules
+
+
+def _equal_words(table: Table, j: int, k: int) -> bool:
+    """Whether two columns hold the same words."""
+    levels = [table.levels.get(table.columns[place]) for place in (j, k)]
+    both = ~np.isnan(table.values[:, [j, k]]).any(axis=1)
+    if None in levels or not both.any():
+        return False
+    columns = zip(levels, table.values[both][:, [j, k]].T.astype(int), strict=True)
+    one, other = (np.array(words, dtype=object)[codes] for words, codes in columns)
+    return bool((one == other).all())
 
 
 def _mapping(x: Values, y: Values, sure: float = _SURE) -> Rule | None:
@@ -133,9 +145,11 @@ def determined(table: Table, known: Collection[str]) -> list[Finding]:
         [('city', "follows from 'zip': each of its 5 values goes with one here")]
     """
     rules, found = rules_of(table), dict[str, Finding]()
+    n_by = Counter(k for _, k in rules)
     for (j, k), rule in rules.items():
         name, other = table.columns[j], table.columns[k]
-        if name in {*known, *found} or (j < k and (k, j) in rules):
+        is_of_copies = n_by[k] == len(table.columns) - 1 > 1  # equal rows have all in common
+        if name in {*known, *found} or is_of_copies or (j < k and (k, j) in rules):
             continue
         n, note = int((~np.isnan(table.values[:, j])).sum()), f"follows from {other!r}: {rule.words}"
         found[name] = Finding("determined", name, n, (), note, f"--drop {typed([name])}")
