@@ -12,6 +12,7 @@ from typing import Any
 
 from maskevidence.command.options import own_file
 from maskevidence.core.show.words import plain
+from maskevidence.core.support.checks import is_out_of_memory
 from maskevidence.core.support.provenance import without_passwords
 
 DEBUG = "--debug"
@@ -19,7 +20,6 @@ _READABLE = "maskevidence.readable"  # name of the handler for characters that t
 _IN_ASCII = str.maketrans(
     {"\N{MINUS SIGN}": "-", "±": "+/-", "×": "x", "─": "-", "●": "*", "┊": "|", "–": "-", "…": "..."}
 )
-_NO_MEMORY = ("can't allocate memory", "out of memory")  # in the messages of torch's RuntimeErrors
 
 
 def interrupted(words: list[str]) -> str:
@@ -65,9 +65,7 @@ def failure(message: str) -> int:
 def unforeseen_failure(error: BaseException) -> int:
     """Report an unforeseen error in one line: lack of memory, an unusable file, or an internal error."""
     reason = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in reason for words in _NO_MEMORY)
-    ):
+    if is_out_of_memory(error):
         return failure(
             f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
         )
