@@ -36,8 +36,6 @@ FILES = {
     "pairs-unequal.jsonl": '{"good": "a dog", "bad": "a cat"}\n{"good": "rain"}\n',
     "pairs-none.csv": "good,bad\n",
     "holes.txt": "one\n\nthree\n",
-    "twice.csv": "text,text\na dog,a cat\n",
-    "headless.csv": "a dog sleeps\na cat\n",
     "empty.txt": "",
     "blank.txt": "\n \n\n",
     "two.txt": "one\ntwo\n",
@@ -64,7 +62,6 @@ def place(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    (folder / "latin.txt").write_bytes(b"good\nbad \xff byte\n")
     (folder / "loop").symlink_to("loop")
     save_bert(folder / "bert-12", max_position_embeddings=12)
     tokenizer = small_tokenizer()
@@ -146,11 +143,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "masked-net digits --categories pixel_0_0": "belongs to files of tables",
     },
     "score models/bert": {
-        "latin.txt": "byte 0xff at offset 9",
         "holes.txt": "the text in line 2 is empty",
         "none.txt": "there is no file",
-        "twice.csv": "2 columns with the name 'text'",
-        "headless.csv": "seems to be a text, not the name of a column",
         "qa.csv": "choose with --text",
         "qa.csv --text question": "has no column 'question'; it has prompt, answer, label",
         "qa.csv --text prompt,answer,label": "names 3 columns",

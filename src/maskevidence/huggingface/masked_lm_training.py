@@ -94,8 +94,7 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
                     return finished
                 if given is None:
                     model.save_tokenizer(options.out)  # for the other processes, and to resume
-        every = options.checkpoint_every or CHECKPOINT_EVERY
-        where = TrainerOptions(options.out, every, device=device)
+        where = TrainerOptions(options.out, options.checkpoint_every or CHECKPOINT_EVERY, device=device)
         trained = train_in_place(model, encoded.tokens, design, recipe, where)
         if not main:
             return None

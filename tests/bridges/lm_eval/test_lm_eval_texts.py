@@ -306,7 +306,7 @@ def test_what_looks_the_same_is_one_pass(encoder: Encoder, model: MaskedLM) -> N
     texts = [encoder.pair(CONTEXT, f" sleeps in the {last}") for last in ("rain", "sun", "roof")]
     together = TextScorer(model, encoder)
     scores = together.scores([*texts, *texts], Exhaustive(), MaskKey(), range(1)).score.reshape(6, 15)
-    assert together.n_passes == 3 * 7 + 8  # what hides the last token looks the same
+    assert together.asker.n_passes == 3 * 7 + 8  # what hides the last token looks the same
     alone = [
         TextScorer(model, encoder).scores([text], Exhaustive(), MaskKey(), range(1)).score for text in texts
     ]

@@ -441,9 +441,13 @@ def estimate_evidence(
     else:
         estimate = extended(design)
     notes += filter(None, [getattr(model, "call_note", None)])
+    return _of_data(replace(estimate, notes=(*notes, *estimate.notes)), tokens, labels)
+
+
+def _of_data(estimate: EvidenceEstimate, tokens: Tokens, labels: Mapping[int, Any]) -> EvidenceEstimate:
+    """An estimate with the fingerprints of its data and the labels of its rows."""
     return replace(
         estimate,
-        notes=(*notes, *estimate.notes),
         data_fingerprint=tokens.fingerprint(),
         text_fingerprint=tokens.text_fingerprint(),
         spelled_fingerprint=tokens.spelled_fingerprint(),
