@@ -162,6 +162,23 @@ def test_each_subset_of_each_size_is_equally_likely(design: MaskDesign, varied: 
                 assert chisquare(counts).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("n_tokens", [1, 2, 7])
+@all_designs
+def test_a_design_covers_all_sizes_where_each_has_a_weight_of_1(design: MaskDesign, n_tokens: int) -> None:
+    """Σ weight over the masks of each size, averaged over many seeds for random sizes."""
+    row = np.ones((1, n_tokens), dtype=bool)
+    seeds = 1000 if design.pooled and n_tokens > 1 else 1
+    weights = np.zeros((seeds, n_tokens))
+    for seed in range(seeds):
+        drawn = draw_all(design, MaskKey(seed), np.zeros(1, dtype=np.int64), row)
+        summation = design.summation(np.full(len(drawn.row), n_tokens), drawn.draw, drawn.size)
+        weights[seed] = np.bincount(drawn.size - 1, weights=summation.weight, minlength=n_tokens)
+    np.testing.assert_allclose(weights.sum(1), n_tokens, rtol=1e-12)
+    mean = weights.mean(0)
+    error = weights.std(0) / math.sqrt(seeds) + 1e-9
+    assert design.covers_all_sizes(n_tokens) == bool((np.abs(mean - 1) / error < 4.5).all())
+
+
 @all_designs
 def test_replicates_are_numbered_0_to_r_minus_1_in_every_stratum(design: MaskDesign) -> None:
     drawn = draw_all(design, MaskKey(), np.zeros(1, dtype=np.int64), np.ones((1, 6), dtype=bool))
